@@ -6,6 +6,8 @@
     reason = "a test that cannot go on has failed, and not each one needs all of it"
 )]
 
+mod route;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use redis::Value;
 
 use super::*;
+pub(crate) use route::Route;
 
 /// One request: the command and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

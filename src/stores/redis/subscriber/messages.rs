@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::{Channel, LINGER, Shared, State, pack_together};
+use super::{Channel, Shared, State, pack_together};
 use crate::ground::time;
 use crate::stores::redis::keys;
 use crate::stores::redis::layout::{KINDS, Layout};
@@ -116,7 +116,8 @@ impl Shared {
                     && channel.idle_since.is_none_or(|since| {
                         // Else a confirmation that is on its way would be taken for that of the next subscription.
                         let is_settled = channel.asked == channel.confirmed;
-                        time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
+                        let linger = self.pace.linger;
+                        time::since(since) >= if is_settled { linger } else { linger * 10 }
                     })
             })
             .map(|(name, _)| Arc::clone(name))

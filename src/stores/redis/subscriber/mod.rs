@@ -11,6 +11,8 @@
 mod listener_thread;
 mod messages;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +26,27 @@ use crate::store::Traffic;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
-/// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
-const LINGER: Duration = Duration::from_secs(2);
+/// The times of a subscriber.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
+    linger: Duration,
+    /// A connection this long without a word is asked whether it lives.
+    ping_after: Duration,
+    /// How long it has for the answer.
+    pong_within: Duration,
+    /// A connection that has lasted so long was of use.
+    lasting: Duration,
+}
+
+impl Pace {
+    const USUAL: Pace = Pace {
+        linger: Duration::from_secs(2),
+        ping_after: Duration::from_secs(5),
+        pong_within: Duration::from_secs(2),
+        lasting: Duration::from_secs(1),
+    };
+}
 
 /// How long the names in one command are together, about.
 const MOST_OF_A_COMMAND: usize = 2048;
@@ -38,6 +59,7 @@ pub(super) struct Subscriber {
 struct Shared {
     connector: Arc<dyn Connector>,
     command_timeout: Duration,
+    pace: Pace,
     notifier: Arc<Notifier>,
     traffic: Arc<Traffic>,
     /// `None` if messages are not sharded.
@@ -66,7 +88,7 @@ struct State {
 /// |---|---|---|
 /// | > 0 | yes, > 0 | live: messages arrive |
 /// | > 0 | no | a confirmation is on its way, or there is no connection |
-/// | 0 | any | lingers until `idle_since + LINGER`, unless it is for one waiter alone |
+/// | 0 | any | lingers until `idle_since + linger`, unless it is for one waiter alone |
 #[derive(Default)]
 struct Channel {
     waiters: usize,
@@ -87,12 +109,23 @@ impl Subscriber {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         command_timeout: Duration,
+        heard: (Arc<Notifier>, Arc<Traffic>),
+        shards: Option<Shards>,
+    ) -> Subscriber {
+        Subscriber::paced(connector, command_timeout, Pace::USUAL, heard, shards)
+    }
+
+    fn paced(
+        connector: Arc<dyn Connector>,
+        command_timeout: Duration,
+        pace: Pace,
         (notifier, traffic): (Arc<Notifier>, Arc<Traffic>),
         shards: Option<Shards>,
     ) -> Subscriber {
         let shared = Arc::new(Shared {
             connector,
             command_timeout,
+            pace,
             notifier,
             traffic,
             shards,

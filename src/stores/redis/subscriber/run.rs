@@ -2,20 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{LINGER, Shared};
+use super::Shared;
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::transport::{CallError, Connection};
-
-/// A connection this long without a word is asked whether it lives.
-const PING_AFTER: Duration = Duration::from_secs(5);
-
-/// How long it has for the answer.
-const PONG_WITHIN: Duration = Duration::from_secs(2);
-
-/// A connection that has lasted so long was of use.
-const LASTING: Duration = Duration::from_secs(1);
 
 /// As long as something could not be sent, it is tried again this often, and after each message.
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
@@ -31,7 +22,7 @@ impl Shared {
                     events::subscriber_disconnected(&self.connector.node(), &reason);
                     self.disconnect();
                     // Something on the way may end each connection that subscribes.
-                    if time::since(begun) >= LASTING {
+                    if time::since(begun) >= self.pace.lasting {
                         backoff = Backoff::default();
                     } else {
                         self.pause_until(begun + backoff.next());
@@ -74,7 +65,7 @@ impl Shared {
     }
 
     /// Connects, and asks for all that is wanted.
-    fn connect(&self) -> Result<Connection, String> {
+    pub(super) fn connect(&self) -> Result<Connection, String> {
         let deadline = time::now() + self.command_timeout;
         let connection = self
             .connector
@@ -103,7 +94,7 @@ impl Shared {
         Ok(connection)
     }
 
-    fn disconnect(&self) {
+    pub(super) fn disconnect(&self) {
         let mut state = self.state.lock();
         state.writer = None;
         state.leaving.clear();
@@ -114,10 +105,10 @@ impl Shared {
     }
 
     /// Reads until the connection ends. Returns why it did.
-    fn listen(&self, connection: &mut Connection) -> String {
+    pub(super) fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
-        let mut deadline = time::now() + PING_AFTER;
-        let mut sweep_at = time::now() + LINGER;
+        let mut deadline = time::now() + self.pace.ping_after;
+        let mut sweep_at = time::now() + self.pace.linger;
         loop {
             let has_rest = match self.flush() {
                 Ok(has_rest) => has_rest,
@@ -127,7 +118,7 @@ impl Shared {
             if now >= sweep_at {
                 // However much is heard of others.
                 self.sweep(&mut self.state.lock());
-                sweep_at = now + LINGER;
+                sweep_at = now + self.pace.linger;
             }
             let flush_at = now + FLUSH_EVERY;
             let part = if has_rest {
@@ -139,7 +130,7 @@ impl Shared {
                 Ok(message) => {
                     self.handle(message);
                     pinged = false;
-                    deadline = time::now() + PING_AFTER;
+                    deadline = time::now() + self.pace.ping_after;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -149,7 +140,7 @@ impl Shared {
                     events::subscriber_refused(&self.connector.node(), &text);
                     self.refused(&text);
                     pinged = false;
-                    deadline = time::now() + PING_AFTER;
+                    deadline = time::now() + self.pace.ping_after;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -170,7 +161,7 @@ impl Shared {
                         return "the PING could not be sent".to_owned();
                     }
                     pinged = true;
-                    deadline = time::now() + PONG_WITHIN;
+                    deadline = time::now() + self.pace.pong_within;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..

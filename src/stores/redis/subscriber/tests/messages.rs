@@ -1,0 +1,211 @@
+//! What a subscriber makes of the messages of its server.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use redis::Value;
+
+use super::*;
+use crate::stores::redis::keys;
+use crate::stores::redis::stub::bulk;
+
+/// What a server tells of a channel.
+fn told(kind: &str, channel: &str, last: Value) -> Value {
+    Value::Array(vec![bulk(kind), bulk(channel), last])
+}
+
+impl Scene {
+    fn handle(&self, kind: &str, name: &str, last: Value) {
+        let message = told(kind, &channel(name), last);
+        self.subscriber.shared.handle(message);
+    }
+
+    /// Has listened to a channel, as far as it knows, without a connection.
+    fn believe(&self, name: &str, asked: u32, confirmed: u32) -> Interest {
+        let interest = self.listen(name);
+        self.change(name, |entry| {
+            (entry.asked, entry.confirmed) = (asked, confirmed);
+        });
+        interest
+    }
+
+    fn state_of(&self, name: &str) -> (u32, u32) {
+        self.change(name, |entry| (entry.asked, entry.confirmed))
+    }
+}
+
+#[test]
+fn an_unlock_message_wakes_the_first_waiter_and_is_counted() {
+    let scene = Scene::still(false);
+    let _interest = scene.believe("a", 1, 1);
+    let (first, second) = (scene.wait("a"), scene.wait("a"));
+    scene.handle("message", "a", bulk("0"));
+    assert!(first.is_woken() && !second.is_woken());
+    let messages = scene.subscriber.messages(&channel("a")).unwrap();
+    assert_eq!(messages.count(), 1);
+    let stats = scene.stats();
+    assert_eq!((stats.messages_woke, stats.messages_nobody), (1, 0));
+}
+
+#[test]
+fn a_message_that_wakes_nobody_is_counted_as_such() {
+    let scene = Scene::still(false);
+    scene.handle("smessage", "a", bulk("0"));
+    let stats = scene.stats();
+    assert_eq!((stats.messages_woke, stats.messages_nobody), (0, 1));
+}
+
+#[test]
+fn a_message_for_everybody_wakes_all_waiters() {
+    let scene = Scene::still(false);
+    let (first, second) = (scene.wait("a"), scene.wait("a"));
+    scene.handle("message", "a", bulk("1"));
+    assert!(first.is_woken() && second.is_woken());
+    assert_eq!(scene.stats().messages_woke, 1);
+}
+
+#[test]
+fn a_channel_of_no_layout_wakes_one_waiter_for_each_message() {
+    let scene = Scene::still(false);
+    let foreign: Arc<str> = "elsewhere".into();
+    let parkers = [scene.notifier.parker(), scene.notifier.parker()];
+    let _registrations = parkers
+        .each_ref()
+        .map(|parker| scene.notifier.join(0, &foreign, parker));
+    let shared = &scene.subscriber.shared;
+    shared.handle(told("message", &foreign, bulk("1")));
+    let woken = parkers.map(|parker| parker.park(Some(Instant::now())));
+    assert_eq!(woken, [Wake::Permit, Wake::TimedOut]);
+}
+
+#[test]
+fn what_is_no_message_wakes_nobody() {
+    let scene = Scene::still(true);
+    let _interest = scene.believe("a", 1, 1);
+    let waiter = scene.wait("a");
+    let shared = &scene.subscriber.shared;
+    shared.handle(Value::SimpleString("PONG".into()));
+    shared.handle(Value::Array(vec![bulk("message")]));
+    scene.handle("unsubscribe", "a", Value::Int(0));
+    scene.handle("pong", "a", Value::Int(0));
+    assert!(!waiter.is_woken());
+    assert_eq!(scene.state_of("a"), (1, 1));
+    assert_eq!(scene.stats(), ConnectionStats::default());
+}
+
+#[test]
+fn all_waiters_try_again_once_each_subscription_is_confirmed() {
+    for kind in ["subscribe", "ssubscribe"] {
+        let scene = Scene::still(false);
+        let _interest = scene.believe("a", 2, 0);
+        let (first, second) = (scene.wait("a"), scene.wait("a"));
+        scene.handle(kind, "a", Value::Int(1));
+        assert_eq!(scene.state_of("a"), (2, 1));
+        assert!(!first.is_woken() && !scene.is_live("a"));
+        scene.handle(kind, "a", Value::Int(1));
+        assert_eq!(scene.state_of("a"), (2, 2));
+        assert!(first.is_woken() && second.is_woken() && scene.is_live("a"));
+    }
+}
+
+#[test]
+fn a_confirmation_for_a_channel_that_was_given_up_wakes_nobody() {
+    let scene = Scene::still(false);
+    let waiter = scene.wait("a");
+    scene.handle("subscribe", "a", Value::Int(1));
+    assert!(!waiter.is_woken() && !scene.is_known("a"));
+}
+
+#[test]
+fn waiters_hear_that_the_slot_of_their_channel_is_elsewhere() {
+    let scene = Scene::still(true);
+    let _interests = [scene.believe("a", 1, 1), scene.believe("b", 1, 1)];
+    let (first, second, other) = (scene.wait("a"), scene.wait("a"), scene.wait("b"));
+    scene.handle("sunsubscribe", "a", Value::Int(0));
+    assert!(first.is_woken() && second.is_woken() && !other.is_woken());
+    assert_eq!(scene.moves(), 1);
+    assert_eq!(scene.state_of("a"), (0, 0));
+    assert_eq!(scene.state_of("b"), (1, 1));
+    // It is known by now.
+    scene.handle("sunsubscribe", "a", Value::Int(0));
+    assert!(!first.is_woken());
+    assert_eq!(scene.moves(), 1);
+}
+
+#[test]
+fn an_end_that_was_asked_for_says_nothing_of_a_slot() {
+    let scene = Scene::still(true);
+    scene.leave("a", 2);
+    let _interest = scene.believe("a", 1, 1);
+    let waiter = scene.wait("a");
+    scene.handle("sunsubscribe", "a", Value::Int(0));
+    assert_eq!(scene.leaving("a"), Some(1));
+    scene.handle("sunsubscribe", "a", Value::Int(0));
+    assert_eq!(scene.leaving("a"), None);
+    assert!(!waiter.is_woken() && scene.is_live("a"));
+    assert_eq!(scene.moves(), 0);
+}
+
+#[test]
+fn the_end_of_an_unknown_channel_says_nothing() {
+    let scene = Scene::still(true);
+    scene.handle("sunsubscribe", "a", Value::Int(0));
+    assert_eq!(scene.moves(), 0);
+}
+
+#[test]
+fn a_refusal_that_names_a_slot_is_for_the_channels_of_it() {
+    let scene = Scene::still(true);
+    let _interests = [
+        scene.believe("a", 1, 1),
+        scene.believe("b", 1, 0),
+        // Of the slot, but not asked for.
+        scene.believe("{a}:2", 0, 0),
+    ];
+    let moved = channel("a");
+    scene.leave("a", 1);
+    scene.leave("b", 1);
+    let waiters = [scene.wait("a"), scene.wait("b")];
+    let text = format!("MOVED {} 127.0.0.1:7000", keys::slot(&moved));
+    scene.subscriber.shared.refused(&text);
+    assert_eq!(
+        waiters.each_ref().map(Waiter::is_woken),
+        [true, false],
+        "of the slot"
+    );
+    assert_eq!(scene.moves(), 1);
+    assert_eq!((scene.state_of("a"), scene.state_of("b")), ((0, 0), (1, 0)));
+    assert_eq!((scene.leaving("a"), scene.leaving("b")), (None, Some(1)));
+}
+
+#[test]
+fn only_a_channel_that_was_asked_for_can_be_refused() {
+    let scene = Scene::still(true);
+    let _interest = scene.believe("a", 0, 0);
+    let waiter = scene.wait("a");
+    let text = format!("MOVED {} 127.0.0.1:7000", keys::slot(&channel("a")));
+    scene.subscriber.shared.refused(&text);
+    assert!(!waiter.is_woken());
+}
+
+#[test]
+fn a_refusal_without_a_slot_is_for_some_channel_without_an_answer() {
+    let scene = Scene::still(true);
+    let _interests = [scene.believe("a", 1, 1), scene.believe("b", 2, 1)];
+    scene.leave("a", 1);
+    let waiters = [scene.wait("a"), scene.wait("b")];
+    let text = "NOPERM No permissions to access a channel";
+    scene.subscriber.shared.refused(text);
+    assert_eq!(waiters.each_ref().map(Waiter::is_woken), [false, false]);
+    assert_eq!((scene.state_of("a"), scene.state_of("b")), ((1, 1), (0, 0)));
+    assert_eq!((scene.moves(), scene.leaving("a")), (0, Some(1)));
+}
+
+#[test]
+fn a_refusal_changes_nothing_where_messages_are_not_sharded() {
+    let scene = Scene::still(false);
+    let _interest = scene.believe("a", 1, 0);
+    let waiter = scene.wait("a");
+    let text = format!("MOVED {} 127.0.0.1:7000", keys::slot(&channel("a")));
+    scene.subscriber.shared.refused(&text);
+    assert_eq!(scene.state_of("a"), (1, 0));
+    assert!(!waiter.is_woken());
+}
