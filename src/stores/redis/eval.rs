@@ -80,3 +80,6 @@ impl Pool {
         send(packed(true), by_hash).map_err(CallError::of_a_text)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,55 @@ impl Redis {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::ground::claim::{Kind, VisitorId};
+    use crate::stores::redis::stub::StubServer;
+
+    fn claim(kind: Kind) -> Claim {
+        Claim {
+            kind,
+            name: "lock".into(),
+            visitor: VisitorId::new("client", 1, 1),
+            count: 0,
+            lease: Duration::from_secs(30),
+            inside: None,
+            queueing: Default::default(),
+        }
+    }
+
+    #[test]
+    fn no_token_is_taken_that_is_below_one_that_was_seen() {
+        let server = StubServer::start(|_| None);
+        let (store, claim) = (server.store(), claim(Kind::Fenced));
+        assert_eq!(store.fence_floor(&claim), 0);
+        assert_eq!(store.drawn(&claim, 7, 0).ok(), Some(7));
+        assert_eq!(store.fence_floor(&claim), 8);
+        let refused = store.drawn(&claim, 7, 8);
+        assert!(
+            matches!(&refused, Err(Error::FenceRegressed { seen: 7, drawn: 7, lock, node })
+                if **lock == *"lock" && **node == *server.address()),
+            "{refused:?}"
+        );
+        let refused = store.drawn(&claim, -3, 8);
+        assert!(matches!(
+            refused,
+            Err(Error::FenceRegressed { drawn: 0, .. })
+        ));
+        assert_eq!(store.fence_floor(&claim), 8);
+        assert_eq!(store.drawn(&claim, 8, 8).ok(), Some(8));
+        assert_eq!(store.drawn(&claim, 12, 9).ok(), Some(12));
+        assert_eq!(store.fence_floor(&claim), 13);
+    }
+
+    #[test]
+    fn a_lock_without_tokens_has_no_floor() {
+        let server = StubServer::start(|_| None);
+        let store = server.store();
+        store.drawn(&claim(Kind::Fenced), 7, 0).ok();
+        assert_eq!(store.fence_floor(&claim(Kind::Reentrant)), 0);
+    }
 
     #[test]
     fn the_names_used_last_are_remembered_and_not_more() {

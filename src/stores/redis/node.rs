@@ -204,3 +204,6 @@ impl QuorumNode for RedisNode {
         self.send_renewals(claims, handle, deadline)
     }
 }
+
+#[cfg(test)]
+mod tests;

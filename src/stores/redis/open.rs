@@ -95,7 +95,7 @@ impl Redis {
         Ok(Redis::on(Arc::new(connector), settings.database, settings))
     }
 
-    fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
+    pub(super) fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
         let notifier = Arc::new(Notifier::default());
         let limit = ConnectionLimit::new(settings.pool_size);
         let timeout = settings.command_timeout;
@@ -174,3 +174,6 @@ fn addresses(
     }
     Ok((first, addresses))
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,16 +50,24 @@ mod tests {
     #[test]
     fn a_request_is_packed_as_the_redis_crate_packs_it() {
         let mut ours = b"before".to_vec();
-        let mut packed = Packed::begin(&mut ours, 5);
+        let mut packed = Packed::begin(&mut ours, 6);
         packed.text(&["EVALSHA"]);
         packed.text(&["a:", "{ü}", ""]);
         packed.text(&[]);
         packed.number(i64::MIN);
         packed.number(1_700_000_000_123);
+        packed.raw(b"\xff\r\n");
         let mut theirs = redis::cmd("EVALSHA");
         theirs.arg("a:{ü}").arg("").arg(i64::MIN);
-        theirs.arg(1_700_000_000_123_i64);
+        theirs.arg(1_700_000_000_123_i64).arg(b"\xff\r\n");
         let theirs = [&b"before"[..], &theirs.get_packed_command()].concat();
         assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn there_is_room_for_all_parts_from_the_beginning() {
+        let mut packed = Vec::new();
+        Packed::begin(&mut packed, 20);
+        assert!(packed.capacity() >= 20 * 48, "{}", packed.capacity());
     }
 }

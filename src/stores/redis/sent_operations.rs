@@ -263,3 +263,6 @@ impl RedisNode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,3 +199,6 @@ impl Node {
         *self.renewals.lock() = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 )]
 
 mod route;
+pub(crate) mod voter;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -113,4 +113,47 @@ mod tests {
         let past = wanted.question(Instant::now());
         assert!(past.ends_with(b"\r\n1\r\n"), "{past:?}");
     }
+
+    /// For how long replicas are waited for that may take their time, in ms, where so much is left.
+    fn waited_in(left: u64) -> u64 {
+        let patient = Replication {
+            replicas: 2,
+            timeout: Duration::from_secs(3600),
+        };
+        let question = patient.question(Instant::now() + Duration::from_millis(left));
+        let text = String::from_utf8(question).unwrap_or_default();
+        let words: Vec<_> = text.split("\r\n").collect();
+        assert_eq!(words[..5], ["*3", "$4", "WAIT", "$1", "2"]);
+        words[6].parse().unwrap_or_default()
+    }
+
+    #[test]
+    fn time_is_left_to_undo_what_too_few_replicas_have() {
+        let most = waited_in(100_000);
+        assert!(most <= 100_000 - 120 && most > 80_000, "{most}");
+        // The answer may be late, but a third of the time is theirs.
+        assert!(waited_in(120) <= 40);
+        assert!(waited_in(120_000_000) <= 3_600_000);
+    }
+
+    #[test]
+    fn a_flaw_says_what_the_replicas_said() {
+        let wanted = Replication {
+            replicas: 2,
+            timeout: Duration::from_millis(50),
+        };
+        let flaw = |replica_ack: ReplicaAck| replica_ack.flaw(wanted).unwrap_or_default();
+        assert_eq!(
+            flaw(ReplicaAck::TooFew(1)),
+            "1 of the 2 replicas wanted have acknowledged it"
+        );
+        assert_eq!(
+            flaw(ReplicaAck::NoAnswer),
+            "whether 2 replicas have acknowledged it was not answered in time"
+        );
+        assert_eq!(
+            flaw(ReplicaAck::Refused("ERR no".to_owned())),
+            "WAIT was refused: ERR no"
+        );
+    }
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::StubServer;
+use super::{StubServer, settings};
+use crate::stores::redis::Redis;
 use crate::stores::redis::transport::{Address, CallError, Connection, Connector, Hook, TlsConfig};
 
 type Meanwhile = Box<dyn FnMut(&Route) + Send>;
@@ -38,6 +39,11 @@ impl Route {
             tries: Mutex::default(),
             meanwhile: Mutex::default(),
         })
+    }
+
+    /// The store of a client that takes this way.
+    pub(crate) fn store(self: &Arc<Route>) -> Arc<Redis> {
+        Arc::new(Redis::on(Arc::clone(self) as _, 0, &settings()))
     }
 
     /// From now on another server may take over.

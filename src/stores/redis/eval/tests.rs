@@ -1,0 +1,117 @@
+//! Calls of scripts at a server that knows them, or does not.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::*;
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::store::Store as _;
+use crate::stores::redis::Redis;
+use crate::stores::redis::stub::{Request, Says, StubServer};
+
+fn within(ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(ms)
+}
+
+/// Looks at a lock, and returns whether that went well.
+fn look(store: &Redis) -> bool {
+    let lock = LockId {
+        kind: Kind::Reentrant,
+        name: "lock".into(),
+    };
+    store.inspect(&lock, None, within(3000)).is_ok()
+}
+
+/// A server that answers EVALSHA with this error, and EVAL well.
+fn refusing(error: &'static str) -> StubServer {
+    StubServer::start(move |request| match request.is("EVALSHA") {
+        true => Says::error(error),
+        false if request.is("EVAL") => Says::ints(&[0, 0, -2]),
+        false => None,
+    })
+}
+
+fn commands(server: &StubServer) -> Vec<String> {
+    let asked = server.asked();
+    asked.iter().map(|request| request[0].clone()).collect()
+}
+
+#[test]
+fn a_script_that_the_server_does_not_know_is_sent_as_text() {
+    let server = refusing("NOSCRIPT No matching script.");
+    let store = server.store();
+    assert!(look(&store));
+    assert_eq!(commands(&server), ["EVALSHA", "EVAL"]);
+    let asked = server.asked();
+    assert_eq!(asked[0].number(), asked[1].number(), "it is one request");
+    // The next one may know it.
+    assert!(look(&store));
+    assert_eq!(commands(&server)[2..], ["EVALSHA", "EVAL"]);
+}
+
+#[test]
+fn evalsha_is_not_tried_again_where_it_is_forbidden() {
+    let server = refusing("NOPERM User x has no permissions to run the 'evalsha' command");
+    let store = server.store();
+    assert!(look(&store) && look(&store));
+    assert_eq!(commands(&server), ["EVALSHA", "EVAL", "EVAL"]);
+}
+
+#[test]
+fn any_other_error_is_the_answer() {
+    let server = refusing("ERR odd");
+    let store = server.store();
+    assert!(!look(&store) && !look(&store));
+    assert_eq!(commands(&server), ["EVALSHA", "EVALSHA"]);
+}
+
+/// A store whose holds need one replica, at a server that says this to WAIT.
+fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
+    let server = StubServer::start(move |request: &Request| match request.is("WAIT") {
+        true => waited.clone(),
+        false if request.is_script() => Says::int((1 << 22) - 1),
+        false => None,
+    });
+    let store = server.store_with(|settings| {
+        settings.replication = Some(Replication {
+            replicas: 1,
+            timeout: Duration::from_millis(20),
+        });
+    });
+    (server, store)
+}
+
+fn acquire(store: &Redis, deadline: Instant) {
+    let claim = Claim {
+        kind: Kind::Reentrant,
+        name: "lock".into(),
+        visitor: VisitorId::new("client", 1, 1),
+        count: 0,
+        lease: Duration::from_secs(30),
+        inside: None,
+        queueing: Default::default(),
+    };
+    let _ = store.acquire(&claim, deadline);
+}
+
+#[test]
+fn a_connection_over_which_the_replicas_answered_is_used_again() {
+    let (server, store) = replicated(Some(Says::Reply(Value::Int(1))));
+    acquire(&store, within(3000));
+    acquire(&store, within(3000));
+    assert_eq!(commands(&server), ["EVALSHA", "WAIT", "EVALSHA", "WAIT"]);
+    assert_eq!(server.connected(), 1);
+}
+
+#[test]
+fn a_connection_that_owes_the_answer_of_the_replicas_is_not_used_again() {
+    let (server, store) = replicated(Some(Says::Nothing));
+    acquire(&store, within(100));
+    let connected = server.connected();
+    assert_eq!(store.connections().idle, 0);
+    assert!(!look(&store), "it takes no look");
+    assert_eq!(server.connected(), connected + 1);
+}

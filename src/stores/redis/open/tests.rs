@@ -1,0 +1,78 @@
+//! The ways to open a store, none of which connects.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+use crate::ground::claim::Kind;
+use crate::store::Store;
+use crate::stores::redis::stub::settings;
+
+fn urls(urls: &[&str]) -> Vec<String> {
+    urls.iter().map(|url| (*url).to_owned()).collect()
+}
+
+/// The reason why a store cannot be opened; empty if it can.
+fn refusal(opened: Result<Redis>) -> String {
+    opened
+        .err()
+        .map_or_else(String::new, |error| error.to_string())
+}
+
+#[test]
+fn credentials_tell_the_user_and_never_the_password() {
+    let credentials = Credentials {
+        user: "alice".to_owned(),
+        password: "secret".to_owned(),
+    };
+    let told = format!("{credentials:?}");
+    assert!(told.contains("alice") && !told.contains("secret"), "{told}");
+}
+
+#[test]
+fn a_master_and_its_replicas_are_asked_in_one_database() {
+    let open = |addresses: &[&str]| Redis::replicas(&urls(addresses), &settings());
+    let same = open(&["redis://a/2", "redis://b/2"]).unwrap();
+    assert!(same.facts.area.contains('2'), "{:?}", same.facts.area);
+    let refused = refusal(open(&["redis://a/2", "redis://b/3"]));
+    assert!(refused.contains("several databases"), "{refused}");
+    assert!(refusal(open(&[])).contains("there is none"));
+}
+
+#[test]
+fn a_sentinel_has_a_master_and_no_database() {
+    let open = |name, url| refusal(Redis::sentinel(name, &urls(&[url]), &settings()));
+    assert_eq!(open("main", "redis://a"), "");
+    assert!(open("main", "redis://a/1").contains("no databases"));
+    assert!(open("", "redis://a").contains("it is empty"));
+}
+
+#[test]
+fn a_cluster_has_no_databases() {
+    let open = |url| refusal(Redis::cluster(&urls(&[url]), &settings()));
+    assert_eq!(open("redis://a"), "");
+    assert!(open("redis://a/1").contains("no databases"));
+}
+
+#[test]
+fn an_address_that_is_given_twice_counts_once() {
+    let given = urls(&["redis://a:1", "redis://b:2", "redis://a:1"]);
+    let cluster = Redis::cluster(&given, &settings()).unwrap();
+    assert_eq!(&*cluster.node(None), "the cluster of a:1, b:2");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn addresses_are_encrypted_all_or_none() {
+    let open = |addresses: &[&str]| refusal(Redis::cluster(&urls(addresses), &settings()));
+    assert_eq!(open(&["redis://a", "redis://b"]), "");
+    assert_eq!(open(&["rediss://a", "rediss://b"]), "");
+    for mixed in [["rediss://a", "redis://b"], ["redis://a", "rediss://b"]] {
+        assert!(open(&mixed).contains("some are encrypted"), "{mixed:?}");
+    }
+}
+
+#[test]
+fn a_lock_of_tokens_alone_is_polled() {
+    let store = Redis::open("redis://a", &settings()).unwrap();
+    let is_polled = store.facts.is_polled;
+    assert!(is_polled(Kind::Token) && !is_polled(Kind::Reentrant));
+}
