@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed, and not each one needs all of it"
 )]
 
+pub(crate) mod cluster;
 mod route;
 pub(crate) mod voter;
 

@@ -8,6 +8,8 @@
 
 mod answers;
 mod batch;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,0 +1,108 @@
+//! Renewals at servers that answer as told.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod clustered;
+mod ends;
+mod single;
+
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::*;
+use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::loss::LossCause;
+use crate::store::Store as _;
+use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+use crate::stores::redis::wait_replicas::Replication;
+
+fn soon() -> Instant {
+    within(3000)
+}
+
+fn within(ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(ms)
+}
+
+fn claim(name: &str) -> Claim {
+    Claim {
+        kind: Kind::Reentrant,
+        name: name.into(),
+        visitor: VisitorId::new("client", 1, 1),
+        count: 1,
+        lease: Duration::from_secs(30),
+        inside: None,
+        queueing: Default::default(),
+    }
+}
+
+fn claims(count: usize) -> Vec<Claim> {
+    (0..count).map(|it| claim(&format!("lock-{it}"))).collect()
+}
+
+/// The answer that all were renewed but these, each with what there is in its place.
+fn renewed_but(others: &[(i64, Value)]) -> Says {
+    let mut items = vec![now(), Value::Int(1)];
+    for (place, what) in others {
+        items.extend([Value::Int(*place), what.clone()]);
+    }
+    Says::Answer(Value::Array(items))
+}
+
+fn renewed() -> Says {
+    renewed_but(&[])
+}
+
+fn too_late() -> Says {
+    Says::Answer(Value::Array(vec![now(), Value::Int(0)]))
+}
+
+fn now() -> Value {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    Value::Int(i64::try_from(now).unwrap())
+}
+
+fn error(text: &str) -> Says {
+    Says::Error(text.to_owned())
+}
+
+/// A server that says this to scripts, of which each call has its number.
+fn server(answers: impl Fn(usize, &Request) -> Says + Send + 'static) -> StubServer {
+    let mut calls = 0..;
+    StubServer::start(move |request| {
+        let mut says = || Some(answers(calls.next()?, request));
+        request.is_script().then(&mut says).flatten()
+    })
+}
+
+/// The reason why nothing is known of the only claim.
+fn why(outcomes: &[Renewal]) -> &str {
+    match outcomes {
+        [Renewal::Unknown(reason)] => reason,
+        outcomes => panic!("{outcomes:?}"),
+    }
+}
+
+fn are_renewed(outcomes: &[Renewal]) -> bool {
+    let mut outcomes = outcomes.iter();
+    outcomes.all(|outcome| matches!(outcome, Renewal::Renewed))
+}
+
+/// The commands that were sent, and how many claims each renews.
+fn calls(server: &StubServer) -> Vec<(String, usize)> {
+    let mut asked = server.asked();
+    asked.retain(Request::is_script);
+    let call = |request: &Request| (request[0].clone(), request.keys().len());
+    asked.iter().map(call).collect()
+}
+
+fn sizes(server: &StubServer) -> Vec<usize> {
+    calls(server).into_iter().map(|(_, size)| size).collect()
+}
+
+fn node(redis: &Redis) -> &Node {
+    match &redis.topology {
+        Topology::One(node) => node,
+        Topology::Cluster(_) => panic!("it is a cluster"),
+    }
+}
