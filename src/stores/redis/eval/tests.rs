@@ -8,9 +8,11 @@ use redis::Value;
 
 use super::*;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
-use crate::store::Store as _;
+use crate::store::{Outcome, Store as _};
 use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Acquire, Operation as _};
 use crate::stores::redis::stub::{Request, Says, StubServer};
+use crate::stores::redis::topology::Topology;
 
 fn within(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
@@ -84,8 +86,8 @@ fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
     (server, store)
 }
 
-fn acquire(store: &Redis, deadline: Instant) {
-    let claim = Claim {
+fn claim() -> Claim {
+    Claim {
         kind: Kind::Reentrant,
         name: "lock".into(),
         visitor: VisitorId::new("client", 1, 1),
@@ -93,25 +95,41 @@ fn acquire(store: &Redis, deadline: Instant) {
         lease: Duration::from_secs(30),
         inside: None,
         queueing: Default::default(),
-    };
-    let _ = store.acquire(&claim, deadline);
+    }
 }
 
 #[test]
 fn a_connection_over_which_the_replicas_answered_is_used_again() {
     let (server, store) = replicated(Some(Says::Reply(Value::Int(1))));
-    acquire(&store, within(3000));
-    acquire(&store, within(3000));
+    for _ in 0..2 {
+        let outcome = store.acquire(&claim(), within(3000)).unwrap();
+        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    }
     assert_eq!(commands(&server), ["EVALSHA", "WAIT", "EVALSHA", "WAIT"]);
     assert_eq!(server.connected(), 1);
 }
 
 #[test]
-fn a_connection_that_owes_the_answer_of_the_replicas_is_not_used_again() {
-    let (server, store) = replicated(Some(Says::Nothing));
-    acquire(&store, within(100));
-    let connected = server.connected();
-    assert_eq!(store.connections().idle, 0);
-    assert!(!look(&store), "it takes no look");
-    assert_eq!(server.connected(), connected + 1);
+fn a_connection_that_owes_the_answer_of_the_replicas_is_spent() {
+    for (waited, acknowledged) in [
+        (Says::Reply(Value::Int(1)), ReplicaAck::Enough),
+        (Says::Reply(Value::Int(0)), ReplicaAck::TooFew(0)),
+        (Says::Nothing, ReplicaAck::NoAnswer),
+    ] {
+        let (_server, store) = replicated(Some(waited));
+        let Topology::One(node) = &store.topology else {
+            panic!("it is a cluster");
+        };
+        let (claim, replication) = (claim(), store.replication.unwrap());
+        let acquire = Acquire::new(&claim);
+        let call = store.completed(acquire.call());
+        let mut connection = node.pool.connector().connect(within(3000)).unwrap();
+        let is_answered = acknowledged != ReplicaAck::NoAnswer;
+        let deadline = within(if is_answered { 3000 } else { 50 });
+        let limit = Limit::default();
+        let replied =
+            (node.pool).eval_replicated(&mut connection, &call, limit, replication, deadline);
+        assert_eq!(replied, Ok((Value::Int((1 << 22) - 1), acknowledged)));
+        assert_eq!(connection.is_spent, !is_answered);
+    }
 }

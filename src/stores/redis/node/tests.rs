@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use super::*;
@@ -138,18 +140,24 @@ fn a_request_goes_behind_one_of_its_visitor_without_waiting_for_its_answer() {
 
 #[test]
 fn a_server_that_was_another_one_meanwhile_is_asked_behind_the_answers_due() {
-    let scene = scene(|call| {
-        let granted = Says::int(GRANTED)?;
-        match call {
-            0 => Some(Says::Later(Duration::from_millis(200), Box::new(granted))),
-            _ => Some(granted),
-        }
+    let (open, gate) = mpsc::channel::<()>();
+    let scene = scene(move |_| {
+        let _ = gate.recv();
+        Says::int(GRANTED)
     });
     scene.connect();
     drop(scene.acquire(soon()));
     outdate(&scene.handle, "b");
-    // Of the one that it was before, which is in its place again.
-    let sent = scene.acquire(soon());
+    let sent = thread::scope(|scope| {
+        scope.spawn(|| {
+            // Then the answer is waited for.
+            let pool = &scene.node.server.pool;
+            scene.server.until(|_| pool.late() == 0);
+            let _ = open.send(());
+        });
+        scene.acquire(soon())
+    });
+    // It is the one that it was before, which is in its place again.
     let Pending::Ready(Err(refused)) = sent else {
         panic!("it has a vote, or was not asked");
     };
