@@ -179,7 +179,7 @@ fn a_connection_is_kept_after_the_replicas_answered_and_no_other_one() {
         });
         let sent = scene.acquire(soon());
         scene.server.until_asked(|request| request.is("WAIT"));
-        let deadline = if answers { soon() } else { within(50) };
+        let deadline = if answers { soon() } else { within(200) };
         let outcome = receive(sent, deadline);
         assert_eq!(matches!(outcome, Ok(Outcome::Done(_))), answers);
         // Where they did not, the hold was given back over another one.
