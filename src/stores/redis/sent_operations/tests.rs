@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ground::claim::{Claim, Kind, LockId};
-use crate::store::{Granted, Outcome, Refusal};
+use crate::store::{EXPIRY_SLACK, Granted, Outcome, Refusal};
 use crate::stores::quorum::node::Node as _;
 use crate::stores::redis::calls::Acquire;
 use crate::stores::redis::stub::{Request, Says, StubServer};
@@ -316,18 +316,84 @@ fn a_request_after_its_time_is_not_sent_on_another_connection() {
     assert!(matches!(late, Pending::Ready(Err(_))));
 }
 
+/// A deadline so long ago that a request which was lost then is of account for 30 ms more, with the end of that.
+fn long_ago() -> (Instant, Instant) {
+    let deadline = within(10) - EXPIRY_SLACK;
+    (deadline, deadline + LATENESS + EXPIRY_SLACK)
+}
+
 #[test]
-fn a_connection_that_was_closed_meanwhile_leaves_the_request_to_another_one() {
-    let scene = scene(granted);
+fn a_lost_request_is_of_account_somewhat_longer_than_it_may_take() {
+    let scene = scene(silent);
+    let (deadline, end) = long_ago();
+    let checked_out = scene.node.server.pool.check_out(None, |_| true, soon());
+    let mut request = SentRequest {
+        node: &scene.node,
+        checked_out: checked_out.ok().flatten(),
+        visitor: Some(scene.claim.visitor.clone()),
+        copies: SentCopies::new(deadline),
+        number: 1,
+        expires: true,
+        replication: None,
+        by_text: false,
+    };
+    request.copies.is_behind = true;
+    request.lose_earlier(Some(7));
+    let lost = scene.lost_until();
+    assert!(lost == Some(7) || Instant::now() >= end, "{lost:?}");
+    assert!(!request.copies.is_behind);
+    assert_eq!(request.copies.earlier_until, Some(7));
+    // What is known of others before that stays.
+    request.lose_earlier(Some(5));
+    assert_eq!(request.copies.earlier_until, Some(7));
+}
+
+#[test]
+fn so_is_one_behind_which_nothing_could_be_sent() {
+    let scene = scene(silent);
+    drop(scene.acquire(soon()));
+    let (deadline, end) = long_ago();
+    assert!(matches!(scene.acquire(deadline), Pending::Ready(Err(_))));
+    let lost = scene.lost_until();
+    assert!(lost.is_some() || Instant::now() >= end);
+}
+
+/// Has the only connection be one that takes nothing any more, which is not known as yet.
+fn broken(scene: &Scene) {
     let pool = &scene.node.server.pool;
     let mut connection = pool.take().unwrap();
     scene.server.cut_all();
     let ping = redis::cmd("PING").get_packed_command();
     scene.server.until(|_| connection.is_reset());
-    // The server takes the first one for what comes to a closed connection, and says so.
+    // The first one is still taken.
     while connection.send(&ping, soon()).is_ok() {}
     pool.keep(connection);
     assert_eq!(pool.idle(), 1);
+}
+
+#[test]
+fn a_connection_that_was_closed_meanwhile_leaves_the_request_to_another_one() {
+    let scene = scene(granted);
+    broken(&scene);
     assert!(matches!(scene.acquire(soon()), Pending::NotConnected));
-    assert_eq!(pool.idle(), 0);
+    assert_eq!(scene.node.server.pool.idle(), 0);
+}
+
+#[test]
+fn no_other_connection_comes_behind_the_answer_that_is_due() {
+    let scene = scene(granted);
+    broken(&scene);
+    let visitor = Some(&scene.claim.visitor);
+    let checked_out = scene.node.server.pool.check_out(visitor, |_| true, soon());
+    let mut checked_out = checked_out.ok().flatten().unwrap();
+    (checked_out.replies_due, checked_out.due_until) = (1, Some(7));
+    let acquire = Acquire::new(&scene.claim);
+    let sent = scene
+        .node
+        .transmit(checked_out, &acquire.call(), None, soon());
+    assert!(matches!(
+        sent,
+        Transmission::Failed(CallError::NotSent(_), _)
+    ));
+    assert_eq!(scene.lost_until(), Some(7));
 }
