@@ -19,13 +19,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files below `src`, without those of unit tests.
+/// The files below `src`, without those of unit tests and of the servers that these have.
 fn sources() -> Vec<PathBuf> {
     let mut found = files(&root().join("src"));
     // A module of unit tests may have files of its own, in a folder of its name.
     let is_test = |path: &Path| {
         let path = below(&root().join("src"), path);
-        path.ends_with("/tests.rs") || path.contains("/tests/")
+        let is_stub = path.ends_with("/stub.rs") || path.contains("/stub/");
+        is_stub || path.ends_with("/tests.rs") || path.contains("/tests/")
     };
     found.retain(|path| !is_test(path));
     found
