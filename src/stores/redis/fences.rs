@@ -70,21 +70,14 @@ impl Redis {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::ground::claim::{Kind, VisitorId};
-    use crate::stores::redis::stub::StubServer;
+    use crate::ground::claim::Kind;
+    use crate::stores::redis::stub::{self, StubServer};
 
     fn claim(kind: Kind) -> Claim {
         Claim {
             kind,
-            name: "lock".into(),
-            visitor: VisitorId::new("client", 1, 1),
-            count: 0,
-            lease: Duration::from_secs(30),
-            inside: None,
-            queueing: Default::default(),
+            ..stub::claim("lock")
         }
     }
 

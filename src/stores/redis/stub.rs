@@ -8,6 +8,7 @@
 
 pub(crate) mod cluster;
 mod route;
+mod usual;
 pub(crate) mod voter;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,6 +23,7 @@ use redis::Value;
 
 use super::*;
 pub(crate) use route::Route;
+pub(crate) use usual::{GRANTED, claim, soon, within};
 
 /// One request: the command and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,16 +1,10 @@
-//! What is known of a server that may vote, without asking it again.
+//! The votes of servers, as far as they are known without another question.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-use std::time::Duration;
 
 use super::*;
 use crate::stores::redis::stub::voter::{handle, identity, outdate};
-use crate::stores::redis::stub::{Request, Route, StubServer};
+use crate::stores::redis::stub::{Request, Route, StubServer, soon};
 use crate::stores::redis::transport::Connector as _;
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(3)
-}
 
 fn questions(server: &StubServer) -> usize {
     let is_question = |request: &&Request| request.is("INFO server");

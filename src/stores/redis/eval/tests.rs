@@ -7,16 +7,12 @@ use std::time::Duration;
 use redis::Value;
 
 use super::*;
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Kind, LockId};
 use crate::store::{Outcome, Store as _};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Acquire, Operation as _};
-use crate::stores::redis::stub::{Request, Says, StubServer};
+use crate::stores::redis::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
 use crate::stores::redis::topology::Topology;
-
-fn within(ms: u64) -> Instant {
-    Instant::now() + Duration::from_millis(ms)
-}
 
 /// Looks at a lock, and returns whether that went well.
 fn look(store: &Redis) -> bool {
@@ -24,7 +20,7 @@ fn look(store: &Redis) -> bool {
         kind: Kind::Reentrant,
         name: "lock".into(),
     };
-    store.inspect(&lock, None, within(3000)).is_ok()
+    store.inspect(&lock, None, soon()).is_ok()
 }
 
 /// A server that answers EVALSHA with this error, and EVAL well.
@@ -74,7 +70,7 @@ fn any_other_error_is_the_answer() {
 fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
     let server = StubServer::start(move |request: &Request| match request.is("WAIT") {
         true => waited.clone(),
-        false if request.is_script() => Says::int((1 << 22) - 1),
+        false if request.is_script() => Says::int(GRANTED),
         false => None,
     });
     let store = server.store_with(|settings| {
@@ -86,51 +82,39 @@ fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
     (server, store)
 }
 
-fn claim() -> Claim {
-    Claim {
-        kind: Kind::Reentrant,
-        name: "lock".into(),
-        visitor: VisitorId::new("client", 1, 1),
-        count: 0,
-        lease: Duration::from_secs(30),
-        inside: None,
-        queueing: Default::default(),
-    }
-}
-
 #[test]
 fn a_connection_over_which_the_replicas_answered_is_used_again() {
     let (server, store) = replicated(Some(Says::Reply(Value::Int(1))));
     for _ in 0..2 {
-        let outcome = store.acquire(&claim(), within(3000)).unwrap();
+        let outcome = store.acquire(&claim("lock"), soon()).unwrap();
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
     }
     assert_eq!(commands(&server), ["EVALSHA", "WAIT", "EVALSHA", "WAIT"]);
     assert_eq!(server.connected(), 1);
 }
 
-/// What a call says of the replicas where WAIT is answered so, and whether its connection is spent; `None` if the time was
-/// too short for anything.
+/// The answer of the replicas to a call where WAIT is answered so, and whether its connection is spent; `None` if the time
+/// was too short for anything.
 fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     let (_server, store) = replicated(Some(waited));
     let Topology::One(node) = &store.topology else {
         panic!("it is a cluster");
     };
-    let (claim, replication) = (claim(), store.replication.unwrap());
+    let (claim, replication) = (claim("lock"), store.replication.unwrap());
     let acquire = Acquire::new(&claim);
     let call = store.completed(acquire.call());
-    let mut connection = node.pool.connector().connect(within(3000)).unwrap();
+    let mut connection = node.pool.connector().connect(soon()).unwrap();
     let limit = Limit::default();
     let pool = &node.pool;
     let replied = pool.eval_replicated(&mut connection, &call, limit, replication, deadline);
     let (reply, replica_ack) = replied.ok()?;
-    assert_eq!(reply, Value::Int((1 << 22) - 1));
+    assert_eq!(reply, Value::Int(GRANTED));
     Some((replica_ack, connection.is_spent))
 }
 
 #[test]
 fn a_connection_that_owes_the_answer_of_the_replicas_is_spent() {
-    let told = |count| acknowledged(Says::Reply(Value::Int(count)), within(3000));
+    let told = |count| acknowledged(Says::Reply(Value::Int(count)), soon());
     assert_eq!(told(1), Some((ReplicaAck::Enough, false)));
     assert_eq!(told(0), Some((ReplicaAck::TooFew(0), false)));
     let mut patience = (1..10).map(|it| within(it * 50));

@@ -7,31 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::ground::claim::Kind;
 use crate::stores::redis::stub::voter::{handle, identity, outdate};
-use crate::stores::redis::stub::{Request, Route, Says, StubServer, bulk};
-
-const GRANTED: i64 = (1 << 22) - 1;
-
-fn soon() -> Instant {
-    within(3000)
-}
-
-fn within(ms: u64) -> Instant {
-    Instant::now() + Duration::from_millis(ms)
-}
-
-fn claim() -> Claim {
-    Claim {
-        kind: Kind::Reentrant,
-        name: "lock".into(),
-        visitor: VisitorId::new("client", 1, 1),
-        count: 0,
-        lease: Duration::from_secs(30),
-        inside: None,
-        queueing: Default::default(),
-    }
-}
+use crate::stores::redis::stub::{
+    GRANTED, Request, Route, Says, StubServer, bulk, claim, soon, within,
+};
 
 struct Scene {
     node: RedisNode,
@@ -52,7 +31,7 @@ fn scene(mut answers: impl FnMut(u32) -> Option<Says> + Send + 'static) -> Scene
     Scene {
         node: route.store().as_node().unwrap(),
         handle: handle(),
-        claim: claim(),
+        claim: claim("lock"),
         route,
         server,
     }

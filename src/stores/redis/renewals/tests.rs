@@ -10,31 +10,11 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 
 use super::*;
-use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::claim::Kind;
 use crate::ground::loss::LossCause;
 use crate::store::Store as _;
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+use crate::stores::redis::stub::{Request, Says, StubServer, bulk, claim, soon, within};
 use crate::stores::redis::wait_replicas::Replication;
-
-fn soon() -> Instant {
-    within(3000)
-}
-
-fn within(ms: u64) -> Instant {
-    Instant::now() + Duration::from_millis(ms)
-}
-
-fn claim(name: &str) -> Claim {
-    Claim {
-        kind: Kind::Reentrant,
-        name: name.into(),
-        visitor: VisitorId::new("client", 1, 1),
-        count: 1,
-        lease: Duration::from_secs(30),
-        inside: None,
-        queueing: Default::default(),
-    }
-}
 
 fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|it| claim(&format!("lock-{it}"))).collect()

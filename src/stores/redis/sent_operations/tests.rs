@@ -4,33 +4,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::ground::claim::{Claim, Kind, LockId};
+use crate::ground::claim::{Claim, LockId};
 use crate::store::{EXPIRY_SLACK, Granted, Outcome, Refusal};
 use crate::stores::quorum::node::Node as _;
 use crate::stores::redis::calls::Acquire;
-use crate::stores::redis::stub::{Request, Says, StubServer};
-
-const GRANTED: i64 = (1 << 22) - 1;
-
-fn soon() -> Instant {
-    within(3000)
-}
-
-fn within(ms: u64) -> Instant {
-    Instant::now() + Duration::from_millis(ms)
-}
-
-fn claim() -> Claim {
-    Claim {
-        kind: Kind::Reentrant,
-        name: "lock".into(),
-        visitor: VisitorId::new("client", 1, 1),
-        count: 0,
-        lease: Duration::from_secs(30),
-        inside: None,
-        queueing: Default::default(),
-    }
-}
+use crate::stores::redis::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
 
 type Acquiring<'a> = Pending<'a, Outcome<Granted, Refusal>>;
 
@@ -51,7 +29,7 @@ fn scene_of(server: StubServer, set: impl FnOnce(&mut crate::stores::redis::Sett
     pool.keep(pool.connector().connect(soon()).unwrap());
     Scene {
         node,
-        claim: claim(),
+        claim: claim("lock"),
         server,
     }
 }

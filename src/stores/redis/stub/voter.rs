@@ -1,4 +1,4 @@
-//! What a stub says of itself, so that it has a vote in a quorum.
+//! The answers of a stub to the question who it is, so that it has a vote in a quorum.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,14 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::ground::notify::{Parker, Registration, Wake};
 use crate::store::ConnectionStats;
-use crate::stores::redis::stub::{Request, Route, StubServer};
+use crate::stores::redis::stub::{Request, Route, StubServer, soon};
 use crate::stores::redis::transport::Connection;
 
 const FOR_LONG: Duration = Duration::from_secs(3600);
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(3)
-}
 
 fn channel(name: &str) -> Arc<str> {
     format!("redisson_lock__channel:{{{name}}}").into()

@@ -205,7 +205,7 @@ fn what_would_be_refused_again_is_not_asked_for_again() {
     }
 }
 
-/// What came of two claims, of which one is lost, where a renewal needs two replicas and WAIT is answered so; `None` if
+/// The outcome of two claims, of which one is lost, where a renewal needs two replicas and WAIT is answered so; `None` if
 /// the time was too short for anything.
 fn replicated(waited: Says, deadline: Instant) -> Option<(String, usize)> {
     let server = StubServer::start(move |request| match request.is("WAIT") {

@@ -1,4 +1,4 @@
-//! What a subscriber makes of the messages of its server.
+//! The messages of a server to a subscriber, and the waiters that each one wakes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redis::Value;
@@ -7,7 +7,7 @@ use super::*;
 use crate::stores::redis::keys;
 use crate::stores::redis::stub::bulk;
 
-/// What a server tells of a channel.
+/// The word of a server about a channel.
 fn told(kind: &str, channel: &str, last: Value) -> Value {
     Value::Array(vec![bulk(kind), bulk(channel), last])
 }
