@@ -20,7 +20,7 @@ fn root() -> &'static Path {
 }
 
 /// The files below `src`, without those of unit tests and of the servers that these have.
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let mut found = files(&root().join("src"));
     // A module of unit tests may have files of its own, in a folder of its name.
     let is_test = |path: &Path| {
