@@ -1,3 +1,7 @@
+mod looks;
+mod nodes;
+mod said;
+
 use super::*;
 use crate::store::Severity;
 use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};

@@ -256,13 +256,4 @@ fn pattern(prefix: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_is_no_pattern() {
-        assert_eq!(pattern("orders:"), "orders:*");
-        assert_eq!(pattern("a*b?[c]\\"), "a\\*b\\?\\[c\\]\\\\*");
-        assert_eq!(pattern(""), "*");
-    }
-}
+mod tests;

@@ -213,43 +213,4 @@ fn without_detail(error: &redis::RedisError) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stores::redis::drawn::{changed, draws};
-
-    const URLS: [&[u8]; 9] = [
-        b"redis://localhost",
-        b"redis://127.0.0.1:6379/0",
-        b"redis://:secret@redis.example:6380/15",
-        b"redis://user:secret@[::1]:6379",
-        b"rediss://user:secret@redis.example/1",
-        b"valkeys://redis.example:6379#insecure",
-        b"redis+unix:///run/redis.sock?db=2&user=user&pass=secret",
-        b"unix:/run/redis.sock?pass=secret",
-        b"redis://user:se%63ret@h:1/2?protocol=resp3",
-    ];
-
-    #[test]
-    fn drawn_urls_are_read_and_no_message_tells_a_password() {
-        let timeout = Duration::from_secs(1);
-        draws("url", |draw| {
-            let url = changed(draw, &URLS);
-            let url = String::from_utf8_lossy(&url);
-            let password = redis::parse_redis_url(&url)
-                .and_then(|url| url.password().map(str::to_owned))
-                .filter(|password| password.contains("secret"));
-            let said = match Address::parse(&url, timeout, &TlsConfig::default()) {
-                Ok(address) => {
-                    assert!(address.database() >= 0, "{url}");
-                    assert!(address.elsewhere("h", 1).node.starts_with("h:1"), "{url}");
-                    address.node.to_string()
-                }
-                Err(error) => error.to_string(),
-            };
-            // It may stand elsewhere, too.
-            let is_secret = url.matches("secret").count() == 1;
-            let tells = password.is_some_and(|password| said.contains(&password));
-            assert!(!(is_secret && tells), "{url}: {said}");
-        });
-    }
-}
+mod tests;

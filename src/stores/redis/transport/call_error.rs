@@ -128,3 +128,6 @@ impl CallError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

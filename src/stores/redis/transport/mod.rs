@@ -35,3 +35,6 @@ pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
     let left = deadline.saturating_duration_since(now);
     now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,14 @@ fn describe(value: &Value, into: &mut String) {
 mod tests {
     use super::*;
 
+    /// An error in an array.
+    fn refusal() -> Value {
+        let Ok(Value::Array(mut items)) = redis::parse_redis_value(b"*1\r\n-ERR no\r\n") else {
+            unreachable!("it is an array");
+        };
+        items.remove(0)
+    }
+
     #[test]
     fn replies_are_told_in_words() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
@@ -70,6 +78,7 @@ mod tests {
             (text("a\nb"), "\"a\\nb\""),
             (Value::SimpleString("PONG".to_owned()), "\"PONG\""),
             (Value::Boolean(true), "a reply of another protocol"),
+            (refusal(), "ResponseError: no"),
             (Value::Array(Vec::new()), "[]"),
             (
                 Value::Array(vec![
@@ -98,6 +107,17 @@ mod tests {
             text.len() > MOST_WORDS && text.len() < MOST_WORDS + 20,
             "{text}"
         );
+        // The last item is the one with which there are more words than that.
+        let items = |count: usize| {
+            let mut items = vec![Value::Int(12); count];
+            items[0] = Value::Int(123);
+            Value::Array(items)
+        };
+        for (count, told) in [(64, 64), (65, 65), (66, 65), (80, 65)] {
+            let mut text = String::new();
+            describe(&items(count), &mut text);
+            assert_eq!(text.matches("12").count(), told, "{count}");
+        }
         let exact = "x".repeat(MOST_WORDS);
         assert_eq!(cut(&exact), exact);
         assert_eq!(cut(&(exact.clone() + "y")), exact.clone() + "…");

@@ -181,7 +181,7 @@ fn discreet(fault: CallError, password: Option<&str>) -> CallError {
 }
 
 /// The ms since 1970 in a reply to TIME.
-fn time_of(value: &Value) -> Option<i64> {
+pub(super) fn time_of(value: &Value) -> Option<i64> {
     let Value::Array(parts) = value else {
         return None;
     };

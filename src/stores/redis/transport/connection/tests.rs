@@ -1,11 +1,18 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod asked;
+mod clock;
+mod greeting;
+mod identified;
+mod written;
+
 use std::io::Read;
 use std::net::TcpListener;
 use std::thread;
 
 use super::*;
 use crate::stores::redis::drawn::{altered, draws};
+use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
 use crate::stores::redis::transport::tls::TlsConfig;
@@ -26,6 +33,32 @@ fn talking(replies: Vec<u8>) -> (Connection, thread::JoinHandle<()>) {
     let address = Address::parse(&url, Duration::from_secs(5), &TlsConfig::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(5);
     (Connection::connect(&address, deadline).unwrap(), server)
+}
+
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+fn address_of(url: &str) -> Address {
+    Address::parse(url, Duration::from_secs(5), &TlsConfig::default()).unwrap()
+}
+
+/// A connection to a server that does what `answers` says.
+fn at(answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> (Connection, StubServer) {
+    let server = StubServer::start(answers);
+    let address = address_of(&server.url());
+    (Connection::connect(&address, soon()).unwrap(), server)
+}
+
+/// Waits until it is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let patience = soon();
+    while !is_so() {
+        assert!(Instant::now() < patience, "it takes too long");
+        thread::sleep(Duration::from_micros(200));
+    }
 }
 
 #[test]

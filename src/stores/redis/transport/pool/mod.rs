@@ -328,3 +328,6 @@ pub(crate) fn lacks_eval(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("'eval'") && (text.contains("unknown command") || text.starts_with("noperm"))
 }
+
+#[cfg(test)]
+mod tests;

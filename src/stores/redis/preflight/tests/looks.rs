@@ -1,0 +1,288 @@
+//! Looks at a server that answers as told.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use super::*;
+use crate::ground::error::Error;
+use crate::stores::redis::stub::{Request, Says, StubServer, bulk, settings};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+const INFO: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
+                    aof_enabled:1\r\nconnected_slaves:0\r\n";
+
+/// A server where all is well, but for what `rather` says.
+fn server(mut rather: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> StubServer {
+    StubServer::start(move |request| rather(request).or_else(|| well(request)))
+}
+
+fn well(request: &Request) -> Option<Says> {
+    if request.is("INFO") {
+        return Says::text(INFO);
+    }
+    if request.is("CLUSTER INFO") {
+        return Says::text("cluster_state:ok\r\ncluster_slots_ok:16384\r\n");
+    }
+    if request.is("CONFIG GET") {
+        let pair = [bulk(&request[2]), bulk("always")];
+        return Some(Says::Reply(Value::Array(pair.to_vec())));
+    }
+    let none = Value::Array(Vec::new());
+    request.is_script().then_some(Says::Answer(none))
+}
+
+/// Each finding as `code severity`.
+fn codes(found: &[HealthWarning]) -> Vec<String> {
+    let found = found
+        .iter()
+        .map(|it| format!("{} {}", it.code, it.severity));
+    found.collect()
+}
+
+fn looked(rather: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> Vec<HealthWarning> {
+    check(&server(rather).store(), soon()).unwrap()
+}
+
+/// The findings that are not well, and what they say.
+fn bad(rather: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> Vec<(String, String)> {
+    let found = looked(rather);
+    let bad = found
+        .iter()
+        .filter(|it| it.severity > crate::store::Severity::Ok);
+    bad.map(|it| (format!("{} {}", it.code, it.severity), it.message.clone()))
+        .collect()
+}
+
+fn refusing(
+    command: &'static str,
+    error: &'static str,
+) -> impl FnMut(&Request) -> Option<Says> + Send {
+    move |request| request.is(command).then(|| Says::Error(error.into()))
+}
+
+#[test]
+fn a_server_where_all_is_well_is_looked_at_and_told_so() {
+    let server = server(|_| None);
+    let found = check(&server.store(), soon()).unwrap();
+    assert_eq!(
+        codes(&found),
+        [
+            "version ok",
+            "role ok",
+            "eviction ok",
+            "persistence ok",
+            "replicas ok",
+            "rights ok"
+        ]
+    );
+    assert!(found.iter().all(|it| *it.node == *server.address()));
+    let asked = server.asked();
+    let named: Vec<_> = asked.iter().map(|it| it[0].to_lowercase()).collect();
+    let expected = ["info", "config", "evalsha", "subscribe", "unsubscribe"];
+    assert_eq!(named, expected);
+    assert_eq!(asked[1].join(" "), "CONFIG GET appendfsync");
+    assert!(asked[2].keys().is_empty());
+    assert_eq!(asked[3][1], "redisson_lock__channel:{redlatch:preflight}");
+}
+
+#[test]
+fn a_look_that_the_user_may_not_take_is_a_finding_and_no_error() {
+    let denied = "NOPERM this user has no permissions to run the 'info' command";
+    let found = bad(refusing("INFO", denied));
+    let words = "the user may not run INFO (+info)";
+    assert_eq!(found, [("rights note".to_owned(), words.to_owned())]);
+    let found = bad(refusing("CONFIG", "NOPERM no"));
+    let about = "the user may not run CONFIG GET (+config|get)".to_owned();
+    assert!(
+        found.contains(&("rights note".to_owned(), about)),
+        "{found:?}"
+    );
+    // Some products have no such command.
+    let found = bad(refusing("CONFIG", "ERR unknown command"));
+    assert!(
+        found.iter().all(|(code, _)| code == "persistence note"),
+        "{found:?}"
+    );
+    let odd = Says::Reply(Value::Nil);
+    let found = bad(move |request| request.is("CONFIG").then(|| odd.clone()));
+    assert!(
+        found.iter().all(|(code, _)| code == "persistence note"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn one_server_that_cannot_be_asked_is_an_error() {
+    for (error, is_permission) in [
+        ("ERR no", false),
+        ("LOADING it is", false),
+        (
+            "NOPERM this user has no permissions to run the 'other' command",
+            true,
+        ),
+        ("ERR about 'info'", false),
+    ] {
+        let server = server(refusing("INFO", error));
+        let outcome = check(&server.store(), soon());
+        let is_so = matches!(outcome, Err(Error::Permission { .. }));
+        assert!(
+            outcome.is_err() && is_so == is_permission,
+            "{error}: {outcome:?}"
+        );
+    }
+    for cut in ["INFO", "CONFIG", "EVALSHA", "SUBSCRIBE"] {
+        let server = server(move |request| request.is(cut).then_some(Says::Cut));
+        let outcome = check(&server.store(), soon());
+        assert!(
+            matches!(outcome, Err(Error::Unreachable { .. })),
+            "{cut}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn the_rights_that_locks_need_are_tried_and_named() {
+    let named = |rather: Box<dyn FnMut(&Request) -> Option<Says> + Send>| {
+        let found = bad(rather);
+        let [(code, message)] = &*found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(code, "rights danger");
+        let words = "the user lacks rights that locks need: ";
+        message.strip_prefix(words).unwrap().to_owned()
+    };
+    // Which keys and channels the user may use does not matter.
+    let refused = Value::Array(["hset", "~x", "&", "pexpire"].map(bulk).to_vec());
+    let by_script =
+        move |request: &Request| request.is_script().then(|| Says::Answer(refused.clone()));
+    assert_eq!(named(Box::new(by_script)), "+hset +pexpire");
+    let eval = "NOPERM this user has no permissions to run the 'evalsha' command";
+    let again = "NOPERM this user has no permissions to run the 'eval' command";
+    let without = move |request: &Request| {
+        let error = if request.is("EVALSHA") { eval } else { again };
+        request.is_script().then(|| Says::Error(error.into()))
+    };
+    assert_eq!(named(Box::new(without)), "+eval +evalsha");
+    let denied = "NOPERM no permissions to run the 'subscribe' command";
+    assert_eq!(named(Box::new(refusing("SUBSCRIBE", denied))), "+subscribe");
+    let denied = "NOPERM no permissions to run the 'unsubscribe' command";
+    assert_eq!(
+        named(Box::new(refusing("UNSUBSCRIBE", denied))),
+        "+unsubscribe"
+    );
+    // That the channel is not the user's says nothing of the command.
+    assert!(
+        bad(refusing(
+            "SUBSCRIBE",
+            "NOPERM no permissions to access a channel"
+        ))
+        .is_empty()
+    );
+}
+
+/// A cluster of so many servers that answer as well ones do, but for what `rather` says, and what a look at it finds.
+fn of_cluster(
+    count: usize,
+    rather: fn(&Request) -> Option<Says>,
+) -> (Vec<HealthWarning>, Vec<StubServer>) {
+    let servers: Vec<_> = (0..count).map(|_| server(rather)).collect();
+    let range = |(at, server): (usize, &StubServer)| {
+        let (host, port) = server
+            .address()
+            .rsplit_once(':')
+            .map(|(host, port)| (bulk(host), Value::Int(port.parse().unwrap())))
+            .unwrap();
+        let (first, last) = (at * 100, at * 100 + 99);
+        let slots = [first, last].map(|slot| Value::Int(slot as i64));
+        let [first, last] = slots;
+        Value::Array(vec![first, last, Value::Array(vec![host, port])])
+    };
+    let map = Value::Array(servers.iter().enumerate().map(range).collect());
+    for server in &servers {
+        let map = map.clone();
+        server.answer(move |request| match request.is("CLUSTER SLOTS") {
+            true => Some(Says::Reply(map.clone())),
+            false => rather(request).or_else(|| well(request)),
+        });
+    }
+    let urls: Vec<_> = servers.iter().map(StubServer::url).collect();
+    let store = Redis::cluster(&urls, &settings()).unwrap();
+    (check(&store, soon()).unwrap(), servers)
+}
+
+#[test]
+fn each_master_of_a_cluster_is_looked_at_and_says_how_its_cluster_is() {
+    let (found, servers) = of_cluster(2, |_| None);
+    let of_one = [
+        "version ok",
+        "role ok",
+        "eviction ok",
+        "persistence ok",
+        "replicas note",
+        "cluster-state ok",
+        "rights ok",
+    ];
+    assert_eq!(codes(&found), [of_one, of_one].concat());
+    for server in servers {
+        let sharded = server
+            .asked()
+            .iter()
+            .filter(|it| it.is("SSUBSCRIBE"))
+            .count();
+        assert_eq!(sharded, 0, "it knows no sharded messages");
+    }
+}
+
+#[test]
+fn a_cluster_whose_messages_are_sharded_is_asked_for_those_rights() {
+    let (found, servers) = of_cluster(1, |request| {
+        let none = Says::Reply(Value::Array(Vec::new()));
+        let denied = "NOPERM no permissions to run the 'sunsubscribe' command";
+        match request.is("SUNSUBSCRIBE") {
+            true => Says::error(denied),
+            false => request.is("PUBSUB SHARDNUMSUB").then_some(none),
+        }
+    });
+    let rights = found.last().unwrap();
+    assert!(rights.message.ends_with(": +sunsubscribe"), "{rights}");
+    let asked = |word: &str| servers[0].asked().iter().any(|it| it.is(word));
+    assert!(asked("SSUBSCRIBE") && !asked("SUBSCRIBE"));
+}
+
+#[test]
+fn a_master_of_a_cluster_that_cannot_be_asked_is_a_finding_among_the_others() {
+    let state = |found: &[HealthWarning]| {
+        let it = found.iter().find(|it| it.message.contains("CLUSTER INFO"));
+        it.map(|it| format!("{} {}", it.code, it.severity))
+    };
+    let (found, _servers) = of_cluster(2, |request| match request.is("CLUSTER INFO") {
+        true => Says::error("NOPERM no"),
+        false => None,
+    });
+    assert_eq!(state(&found).as_deref(), Some("rights note"));
+    for command in ["CLUSTER INFO", "INFO"] {
+        let rather: fn(&Request) -> Option<Says> = match command {
+            "INFO" => |request| request.is("INFO").then(|| Says::Error("ERR no".into())),
+            _ => |request| {
+                request
+                    .is("CLUSTER INFO")
+                    .then(|| Says::Error("ERR no".into()))
+            },
+        };
+        let (found, servers) = of_cluster(2, rather);
+        let unreachable = found.iter().filter(|it| it.code == "reachable");
+        let nodes: Vec<_> = unreachable.clone().map(|it| it.node.to_string()).collect();
+        let mut expected: Vec<_> = servers.iter().map(StubServer::address).collect();
+        expected.sort();
+        assert_eq!(nodes, expected, "{command}");
+        for it in unreachable {
+            assert_eq!(it.message, "it could not be asked: ERR no");
+            assert_eq!(it.severity, crate::store::Severity::Danger);
+        }
+    }
+    let (found, _servers) = of_cluster(2, |request| request.is("INFO").then_some(Says::Cut));
+    assert_eq!(codes(&found), ["reachable danger"; 2]);
+}

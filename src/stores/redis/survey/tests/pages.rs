@@ -1,0 +1,187 @@
+//! The look at all locks whose names begin alike.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+
+pub(super) fn scope(prefix: &str, has_tokens: bool, has_counters: bool) -> Scope {
+    Scope {
+        prefix: prefix.into(),
+        has_tokens,
+        has_counters,
+    }
+}
+
+/// All that a look finds, to its end.
+pub(super) fn all_of(server: &StubServer, scope: &Scope) -> Vec<LockInfo> {
+    let (store, mut position) = (server.store(), Position::default());
+    let mut found = Vec::new();
+    while !position.is_over {
+        found.extend(store.survey_page(scope, &mut position, soon()).unwrap());
+    }
+    found
+}
+
+fn names(found: &[LockInfo]) -> Vec<&str> {
+    found.iter().map(|it| &*it.name).collect()
+}
+
+/// Two locks, one of them without an end, and keys of other sorts.
+fn keys() -> Keys {
+    Keys::default()
+        .hash("a", &[(&hold(1, 1), "1")], 9)
+        .hash("b", &[(&hold(2, 2), "1")], -1)
+        .hash("c", &[("name", "1")], 9)
+        .hash("d", &[("mode", "read")], 9)
+        .text("t", "token", 9)
+        .list("l")
+}
+
+fn page(cursor: &str, names: &[&str]) -> Says {
+    let names = names.iter().map(|name| bulk(name)).collect();
+    Says::Reply(Value::Array(vec![bulk(cursor), Value::Array(names)]))
+}
+
+#[test]
+fn a_look_goes_from_page_to_page_to_the_end_of_the_server() {
+    let server = server(keys(), |request| match request.is("SCAN 0") {
+        true => Some(page("7", &["b", "c", "d"])),
+        false if request.is("SCAN 7") => Some(page("0", &["a"])),
+        false => None,
+    });
+    let (store, scope) = (server.store(), scope("x*", false, false));
+    let mut position = Position::default();
+    let found = store.survey_page(&scope, &mut position, soon()).unwrap();
+    assert!(found.is_empty(), "without an end it is no lock: {found:?}");
+    let name: Arc<str> = "the master".into();
+    assert_eq!(position.at, Some((Arc::clone(&name), 0)));
+    assert_eq!((position.cursor, position.done.len()), (7, 0));
+    assert_eq!(position.connected.len(), 1);
+    let found = store.survey_page(&scope, &mut position, soon()).unwrap();
+    assert_eq!(names(&found), ["a"]);
+    assert_eq!(found[0].holders[0].pid, Some(812));
+    assert_eq!((position.at.clone(), &*position.done), (None, &[name][..]));
+    assert!(!position.is_over);
+    let found = store.survey_page(&scope, &mut position, soon()).unwrap();
+    assert!(found.is_empty() && position.is_over);
+    let asked = server.asked();
+    let scans: Vec<_> = asked
+        .iter()
+        .filter(|it| it.is("SCAN"))
+        .map(|it| it.join(" "))
+        .collect();
+    let rest = "MATCH x\\** COUNT 512 TYPE hash";
+    assert_eq!(scans, [format!("SCAN 0 {rest}"), format!("SCAN 7 {rest}")]);
+    // Who is connected is asked once for each server.
+    assert_eq!(count(&server, "CLIENT LIST"), 1);
+}
+
+#[test]
+fn a_server_in_the_place_of_another_one_is_looked_at_from_the_beginning() {
+    for (at, cursor) in [(0, "SCAN 7"), (1, "SCAN 0")] {
+        let server = server(keys(), |_| None);
+        let mut position = Position {
+            at: Some(("the master".into(), at)),
+            cursor: 7,
+            ..Position::default()
+        };
+        let scope = scope("", false, false);
+        server
+            .store()
+            .survey_page(&scope, &mut position, soon())
+            .unwrap();
+        assert_eq!(count(&server, cursor), 1);
+    }
+}
+
+#[test]
+fn a_look_that_fails_is_over_and_says_where() {
+    for says in [
+        Says::Error("ERR no".into()),
+        Says::Reply(Value::Nil),
+        Says::Reply(Value::Array(vec![bulk("x"), Value::Array(Vec::new())])),
+        Says::Reply(Value::Array(vec![bulk("0"), bulk("a")])),
+    ] {
+        let server = server(keys(), move |request| {
+            request.is("SCAN").then(|| says.clone())
+        });
+        let mut position = Position::default();
+        let scope = scope("", false, false);
+        let outcome = server.store().survey_page(&scope, &mut position, soon());
+        let error = outcome.err().unwrap();
+        assert!(
+            position.is_over && error.to_string().contains(&server.address()),
+            "{error}"
+        );
+        assert_eq!(count(&server, "SCAN"), 1);
+    }
+}
+
+#[test]
+fn a_server_without_types_in_its_scan_is_asked_for_the_type_of_each_key() {
+    let old = server(keys(), |request| match request.is("SCAN") {
+        true if request.len() > 6 => Says::error("ERR syntax error"),
+        _ => None,
+    });
+    assert_eq!(names(&all_of(&old, &scope("", false, false))), ["a"]);
+    assert_eq!((count(&old, "SCAN"), count(&old, "TYPE")), (2, 6));
+    assert_eq!(count(&old, "STRLEN"), 0);
+    assert_eq!((count(&old, "HLEN t"), count(&old, "HLEN l")), (0, 0));
+
+    let new = server(keys(), |_| None);
+    assert_eq!(names(&all_of(&new, &scope("", true, false))), ["a", "t"]);
+    assert_eq!((count(&new, "SCAN"), count(&new, "TYPE")), (1, 6));
+    assert_eq!((count(&new, "HLEN t"), count(&new, "STRLEN t")), (0, 1));
+    assert_eq!((count(&new, "HLEN l"), count(&new, "STRLEN l")), (0, 0));
+}
+
+#[test]
+fn a_key_that_is_no_text_is_no_lock() {
+    let strange = [Value::BulkString(vec![0xff]), Value::Int(1), bulk("a")];
+    let server = server(keys(), move |request| {
+        let names = Value::Array(strange.to_vec());
+        let page = Says::Reply(Value::Array(vec![bulk("0"), names]));
+        request.is("SCAN").then_some(page)
+    });
+    assert_eq!(names(&all_of(&server, &scope("", false, false))), ["a"]);
+    assert_eq!(count(&server, "HLEN"), 1);
+}
+
+/// What a look tells of the keys where the server says this about their size, so many times.
+fn with_error(error: &'static str, times: usize) -> (Result<Vec<String>>, StubServer) {
+    let mut left = [("a", times), ("b", times), ("d", times)];
+    let server = server(keys(), move |request| {
+        let about = |(name, left): &&mut (&str, usize)| *left > 0 && request[1] == *name;
+        let one = left.iter_mut().find(|it| request.is("HLEN") && about(it))?;
+        one.1 -= 1;
+        Says::error(error)
+    });
+    let mut position = Position::default();
+    let scope = scope("", false, false);
+    let found = server.store().survey_page(&scope, &mut position, soon());
+    let names = found.map(|found| found.iter().map(|it| it.name.to_string()).collect());
+    (names, server)
+}
+
+#[test]
+fn a_lock_whose_slot_is_on_the_move_is_looked_for_where_it_is() {
+    for error in ["TRYAGAIN later", "MOVED 1 h:1", "ASK 1 h:1"] {
+        // Those without an end or a holder are none there either.
+        let (found, server) = with_error(error, 1);
+        assert_eq!(found.unwrap(), ["a"], "{error}");
+        assert_eq!(count(&server, "HLEN a"), 2);
+    }
+    let (found, _server) = with_error("TRYAGAIN later", 2);
+    assert!(matches!(found, Err(Error::Unavailable { .. })), "{found:?}");
+}
+
+#[test]
+fn a_key_that_the_user_may_not_read_is_left_out() {
+    let (found, server) = with_error("NOPERM no permissions to access one of the keys", 1);
+    assert_eq!(found.unwrap(), Vec::<String>::new());
+    assert_eq!(count(&server, "HLEN a"), 1);
+    // Where it is the command, all of them are.
+    let (found, _server) = with_error("NOPERM no permissions to run the 'hlen' command", 1);
+    assert!(matches!(found, Err(Error::Permission { .. })), "{found:?}");
+    let (found, _server) = with_error("NOPERM no permissions to run the 'hkeys' command", 1);
+    assert!(found.is_err(), "no key is meant there: {found:?}");
+}

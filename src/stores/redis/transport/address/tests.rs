@@ -1,0 +1,190 @@
+//! URLs, and the addresses that they name.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+use crate::stores::redis::drawn::{changed, draws};
+
+const URLS: [&[u8]; 9] = [
+    b"redis://localhost",
+    b"redis://127.0.0.1:6379/0",
+    b"redis://:secret@redis.example:6380/15",
+    b"redis://user:secret@[::1]:6379",
+    b"rediss://user:secret@redis.example/1",
+    b"valkeys://redis.example:6379#insecure",
+    b"redis+unix:///run/redis.sock?db=2&user=user&pass=secret",
+    b"unix:/run/redis.sock?pass=secret",
+    b"redis://user:se%63ret@h:1/2?protocol=resp3",
+];
+
+#[test]
+fn drawn_urls_are_read_and_no_message_tells_a_password() {
+    let timeout = Duration::from_secs(1);
+    draws("url", |draw| {
+        let url = changed(draw, &URLS);
+        let url = String::from_utf8_lossy(&url);
+        let password = redis::parse_redis_url(&url)
+            .and_then(|url| url.password().map(str::to_owned))
+            .filter(|password| password.contains("secret"));
+        let said = match Address::parse(&url, timeout, &TlsConfig::default()) {
+            Ok(address) => {
+                assert!(address.database() >= 0, "{url}");
+                assert!(address.elsewhere("h", 1).node.starts_with("h:1"), "{url}");
+                address.node.to_string()
+            }
+            Err(error) => error.to_string(),
+        };
+        // It may stand elsewhere, too.
+        let is_secret = url.matches("secret").count() == 1;
+        let tells = password.is_some_and(|password| said.contains(&password));
+        assert!(!(is_secret && tells), "{url}: {said}");
+    });
+}
+
+fn parsed(url: &str) -> Result<Address> {
+    Address::parse(url, Duration::from_secs(1), &TlsConfig::default())
+}
+
+fn address(url: &str) -> Address {
+    parsed(url).unwrap()
+}
+
+#[test]
+fn a_url_says_where_a_server_is_and_which_database_is_meant() {
+    for (url, node, host, database) in [
+        ("redis://localhost", "localhost:6379", Some("localhost"), 0),
+        ("redis://h:1/15", "h:1", Some("h"), 15),
+        ("redis://[::1]:7/", "[::1]:7", Some("::1"), 0),
+        ("unix:/run/r?db=2", "unix:/run/r", None, 2),
+        ("redis+unix:///run/r", "unix:/run/r", None, 0),
+        ("unix:/run/r?user=u&pass=p&db=1", "unix:/run/r", None, 1),
+        ("unix:/run/r?pass=p", "unix:/run/r", None, 0),
+    ] {
+        let address = address(url);
+        assert_eq!(&*address.node, node);
+        assert_eq!(address.host(), host, "{url}");
+        assert_eq!(address.database(), database, "{url}");
+        assert!(!address.is_encrypted() && !address.is_sentinel);
+        assert_eq!(&*address.connection_name, "redlatch");
+        assert_eq!(address.connect_timeout, Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
+    let fragment = "nothing may follow a # in it";
+    let beside = "the user of a Unix socket stands behind the path";
+    let options = "only db, user and pass are understood, each once";
+    let alone = "it names a user without a password";
+    let unix_database = "the database is a number from 0";
+    let database = "alone behind the host: redis://host/1";
+    for (url, flaw) in [
+        ("unix:/run/r#x", fragment),
+        ("redis+unix://user@localhost/run/r", beside),
+        ("redis+unix://:p@localhost/run/r", beside),
+        ("unix:/run/r?host=h", options),
+        ("unix:/run/r?pass=p&pass=q", options),
+        ("unix:/run/r?db=1&user=u&db=2&pass=p", options),
+        ("unix:/run/r?user=u", alone),
+        ("unix:/run/r?db=-1", unix_database),
+        ("redis://h/1?protocol=resp3", "nothing may follow a ? in it"),
+        ("redis://h#x", fragment),
+        ("redis://user@h", alone),
+        ("redis://h/-1", database),
+        ("redis://h/1/2", database),
+        ("redis://h:0", "there is no port 0"),
+        (
+            "nonsense",
+            "it is redis://[user:password@]host[:port][/database]",
+        ),
+        (
+            "http://h",
+            "it is redis://[user:password@]host[:port][/database]",
+        ),
+    ] {
+        let error = parsed(url).err().unwrap().to_string();
+        assert!(error.contains(flaw), "{url}: {error}");
+    }
+    for url in ["redis://:p@h", "redis://user:p@h", "redis://user:@h"] {
+        assert!(parsed(url).is_ok(), "{url}");
+    }
+}
+
+#[test]
+fn the_detail_of_a_flaw_is_left_out() {
+    let error = redis::parse_redis_url("http://:secret@h");
+    assert!(error.is_none());
+    let error = parsed("http://:secret@h").err().unwrap().to_string();
+    assert!(!error.contains("secret") && error.contains("redis+unix:///path"));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_scheme_with_tls_in_any_case_is_encrypted_and_always_checked() {
+    for scheme in ["rediss", "valkeys", "REDISS"] {
+        let address = address(&format!("{scheme}://h/1"));
+        assert!(address.is_encrypted(), "{scheme}");
+        assert_eq!((&*address.node, address.database()), ("h:6379", 1));
+        let elsewhere = address.elsewhere("other", 2);
+        assert!(elsewhere.is_encrypted());
+        let error = parsed(&format!("{scheme}://h#insecure")).err().unwrap();
+        let words = "the server's certificate is always checked";
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let error = parsed("rediss://h_/?").err().unwrap().to_string();
+    assert!(error.contains("the Redis URL"), "{error}");
+    let mut unused = TlsConfig::default();
+    unused.set_authorities(b"x");
+    let error = Address::parse("redis://h", Duration::from_secs(1), &unused).err();
+    assert!(error.unwrap().to_string().contains("ca_certificate"));
+}
+
+#[test]
+fn the_address_of_a_client_has_its_name_and_its_counts() {
+    let (name, traffic): (Arc<str>, Arc<Traffic>) = ("worker".into(), Arc::default());
+    let of_client = address("redis://h:1/2").of_client(&name, &traffic);
+    assert_eq!(&*of_client.connection_name, "worker");
+    assert!(Arc::ptr_eq(&of_client.traffic, &traffic));
+    assert_eq!((&*of_client.node, of_client.database()), ("h:1", 2));
+    let elsewhere = of_client.elsewhere("::2", 3);
+    assert_eq!(
+        (&*elsewhere.node, elsewhere.host()),
+        ("[::2]:3", Some("::2"))
+    );
+    assert_eq!(
+        (&*elsewhere.connection_name, elsewhere.database()),
+        ("worker", 2)
+    );
+    assert!(Arc::ptr_eq(&elsewhere.traffic, &traffic));
+}
+
+#[test]
+fn a_master_is_talked_to_as_the_user_of_the_data_and_a_sentinel_as_its_own() {
+    let sentinel = address("redis://watcher:w@h:1").of_sentinel();
+    assert!(sentinel.is_sentinel);
+    let settings = |address: &Address| {
+        let settings = address.info.redis_settings();
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        (text(settings.username()), text(settings.password()))
+    };
+    let owned = |text: &str| Some(text.to_owned());
+    assert_eq!(settings(&sentinel), (owned("watcher"), owned("w")));
+    let plain = sentinel.clone().of_data(None, 3);
+    assert_eq!(settings(&plain), (None, None));
+    assert!(!plain.is_sentinel);
+    assert_eq!((plain.database(), plain.host()), (3, Some("h")));
+    for (user, expected) in [("", None), ("user", owned("user"))] {
+        let credentials = Credentials {
+            user: user.to_owned(),
+            password: "p".to_owned(),
+        };
+        let data = sentinel.clone().of_data(Some(&credentials), 0);
+        assert_eq!(settings(&data), (expected, owned("p")));
+    }
+}
+
+#[test]
+fn the_flaw_of_a_url_that_is_none_is_none() {
+    assert_eq!(invalid_url("redis://:p@h:1/2"), None);
+    assert_eq!(invalid_url("unix:/run/r?db=1&pass=p&user=u"), None);
+    assert_eq!(invalid_url("nonsense"), None);
+}
