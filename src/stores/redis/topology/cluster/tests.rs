@@ -1,5 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod heard;
+mod maps;
+mod requests;
+mod scene;
+
 use std::time::Duration;
 
 use redis::Value;
