@@ -185,3 +185,6 @@ impl Topology {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

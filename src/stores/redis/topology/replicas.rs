@@ -141,3 +141,6 @@ impl Connector for Replicas {
         self.known_master.on_takeover(hook);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,6 +203,13 @@ mod tests {
         // Two of five are named here, and one of those is silent.
         assert_eq!(worst(vec![says(1, 4), silent()]), note);
         assert_eq!(worst(vec![says(1, 0)]), danger);
+        // Most of those that there are have to answer.
+        let two_of_five = vec![says(1, 4), says(1, 4), silent(), silent(), silent()];
+        assert_eq!(worst(two_of_five), danger);
+        assert_eq!(
+            worst(vec![says(1, 3), says(1, 3), says(1, 3), says(1, 3)]),
+            ok
+        );
     }
 
     #[test]

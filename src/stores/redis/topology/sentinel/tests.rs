@@ -1,5 +1,10 @@
+mod asked;
+mod health;
 #[cfg(feature = "test-util")]
 mod replaced;
+mod scene;
+mod searched;
+mod watched;
 
 use redis::Value;
 
@@ -109,6 +114,39 @@ fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
     assert!(doubt(&[&new, &old], Standing::Silent).is_some());
     assert!(doubt(&[&new, &other], Standing::Silent).is_some());
     assert!(doubt(&[&new], Standing::Unclear).is_some());
+    // Another one by the same failover is no news.
+    assert_eq!(told_by_one(&new, &[other.since(5)]), None);
+}
+
+#[test]
+fn an_epoch_counts_that_enough_sentinels_know() {
+    let a = |epoch| named("a", epoch);
+    assert_eq!(ranked(&[a(9), a(3), a(7)], 3), [a(7)]);
+    assert_eq!(ranked(&[a(9), a(3), a(7)], 2), [a(9)]);
+    assert_eq!(ranked(&[a(9)], 3), [a(9)]);
+}
+
+#[test]
+fn no_later_failover_to_the_same_server_is_no_news() {
+    let known = named("a", 5);
+    for (told, is_no_news) in [
+        (named("a", 5), true),
+        (named("a", 4), true),
+        (named("a", 6), false),
+        (named("b", 5), false),
+        (named("b", 4), false),
+        (named("b", 6), false),
+    ] {
+        assert_eq!(told.is_no_news(&known), is_no_news, "{told:?}");
+    }
+}
+
+#[test]
+fn only_the_epoch_of_the_configuration_is_read() {
+    let address = Value::Array(vec![text("h"), text("1")]);
+    let details = ["quorum", "3", "config-epoch", "7", "failover-epoch", "9"];
+    let details = Value::Array(details.into_iter().map(text).collect());
+    assert_eq!(named_in(&address, &details).map(|it| it.epoch), Some(7));
 }
 
 #[test]

@@ -24,7 +24,7 @@ const IDLE_CHECKS: u32 = 3;
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The outcome of a check.
-enum Check {
+pub(super) enum Check {
     Settled,
     /// Too few of the sentinels have told of a later failover.
     Unsure,
@@ -34,7 +34,7 @@ enum Check {
 
 impl Shared {
     /// Leaves the present master if the sentinels name another one.
-    fn check(&self) -> Check {
+    pub(super) fn check(&self) -> Check {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
         let before = self.believed.lock().clone();
@@ -232,7 +232,7 @@ impl Shared {
     }
 
     /// Whether a message tells of another master of ours: `name old-host old-port new-host new-port`.
-    fn concerns_us(&self, message: &Value) -> bool {
+    pub(super) fn concerns_us(&self, message: &Value) -> bool {
         let Value::Array(parts) = message else {
             return false;
         };

@@ -1,0 +1,183 @@
+//! A master and its replicas, which say themselves who is the master.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::Value;
+
+use super::*;
+use crate::stores::redis::stub::{Says, StubServer, bulk};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+/// A master with so many replicas, at this offset of its history.
+fn master(replicas: usize, offset: i64) -> Says {
+    let replicas = Value::Array(vec![bulk("replica"); replicas]);
+    Says::Reply(Value::Array(vec![
+        bulk("master"),
+        Value::Int(offset),
+        replicas,
+    ]))
+}
+
+fn replica() -> Says {
+    let parts = ["slave", "h", "1", "connected"].map(bulk);
+    Says::Reply(Value::Array(parts.to_vec()))
+}
+
+/// Servers that answer the question for their role so, and a client of them.
+struct Scene {
+    servers: Vec<StubServer>,
+    roles: Vec<Arc<Mutex<Says>>>,
+    client: Replicas,
+}
+
+impl Scene {
+    fn of(roles: &[Says]) -> Scene {
+        let roles: Vec<_> = roles
+            .iter()
+            .map(|it| Arc::new(Mutex::new(it.clone())))
+            .collect();
+        let servers = roles.iter().map(|role| {
+            let role = Arc::clone(role);
+            StubServer::start(move |request| {
+                let role = role.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                request.is("ROLE").then_some(role)
+            })
+        });
+        let servers: Vec<_> = servers.collect();
+        let timeout = Duration::from_secs(5);
+        let address = |it: &StubServer| Address::parse(&it.url(), timeout, &Default::default());
+        let addresses = servers.iter().map(|it| address(it).unwrap()).collect();
+        Scene {
+            servers,
+            roles,
+            client: Replicas::new(addresses),
+        }
+    }
+
+    fn is(&self, at: usize, role: Says) {
+        *self.roles[at].lock().unwrap() = role;
+    }
+
+    /// Connects, and says which server it is.
+    fn connect(&self) -> Result<usize, CallError> {
+        self.connect_by(soon())
+    }
+
+    fn connect_by(&self, deadline: Instant) -> Result<usize, CallError> {
+        let connection = self.client.connect(deadline)?;
+        assert_eq!(connection.generation, self.client.generation());
+        Ok(self.master().unwrap())
+    }
+
+    fn master(&self) -> Option<usize> {
+        let node = self.client.node();
+        self.servers.iter().position(|it| *it.address() == *node)
+    }
+
+    fn asked(&self) -> Vec<usize> {
+        let count = |it: &StubServer| it.asked().iter().filter(|it| it.is("ROLE")).count();
+        self.servers.iter().map(count).collect()
+    }
+}
+
+#[test]
+fn the_server_with_replicas_is_the_master_and_nobody_behind_it_is_asked() {
+    let scene = Scene::of(&[replica(), master(1, 5), master(3, 9)]);
+    let [a, b, c] = [0, 1, 2].map(|at| scene.servers[at].address());
+    assert_eq!(
+        *scene.client.node(),
+        *format!("the master of {a}, {b}, {c}")
+    );
+    assert_eq!(scene.connect(), Ok(1));
+    assert_eq!(scene.asked(), [1, 1, 0]);
+    // From then on it alone is asked.
+    assert_eq!(scene.connect(), Ok(1));
+    assert_eq!(scene.asked(), [1, 2, 0]);
+}
+
+#[test]
+fn of_masters_without_replicas_the_one_that_has_come_farthest_is_taken() {
+    for (offsets, best) in [([5, 5], 0), ([5, 6], 1), ([6, 5], 0)] {
+        let scene = Scene::of(&offsets.map(|offset| master(0, offset)));
+        assert_eq!(scene.connect(), Ok(best), "{offsets:?}");
+        assert_eq!(scene.asked(), [1, 1]);
+    }
+    let scene = Scene::of(&[master(0, 9), master(1, 5)]);
+    assert_eq!(scene.connect(), Ok(1));
+}
+
+#[test]
+fn a_master_without_replicas_may_have_come_back_and_all_are_asked() {
+    let scene = Scene::of(&[master(1, 5), replica()]);
+    assert_eq!(scene.connect(), Ok(0));
+    scene.is(0, master(0, 5));
+    scene.is(1, master(1, 6));
+    assert_eq!(scene.connect(), Ok(1));
+    assert_eq!(scene.client.generation(), 1);
+    // The one that was known is asked once more, behind the others, if need be.
+    assert_eq!(scene.asked(), [2, 1]);
+    scene.is(1, replica());
+    scene.is(0, master(0, 5));
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!(scene.asked(), [3, 3]);
+}
+
+#[test]
+fn where_no_server_is_a_master_it_is_said_what_they_are() {
+    let scene = Scene::of(&[replica(), replica()]);
+    let first = scene.servers[0].address();
+    let words = format!("none of the servers is a master ({first} is a slave (connected))");
+    assert_eq!(scene.connect(), Err(CallError::NotSent(words.into())));
+    scene.is(1, Says::Error("NOAUTH no".into()));
+    assert_eq!(scene.connect(), Err(CallError::Server("NOAUTH no".into())));
+    scene.is(0, Says::Cut);
+    scene.is(1, Says::Cut);
+    let words = format!(
+        "none of the servers is a master ({first}: the connection was closed before the reply)"
+    );
+    assert_eq!(scene.connect().err().unwrap().reason(), words);
+    let none = Replicas::new(Vec::new()).connect(soon()).err();
+    assert_eq!(none, Some(CallError::NotSent("no address to try".into())));
+}
+
+#[test]
+fn a_silent_server_leaves_time_for_those_behind_it() {
+    let late = Says::Later(Duration::from_millis(300), Box::new(master(1, 1)));
+    let scene = Scene::of(&[Says::Nothing, late]);
+    // A third of what is left to it is too short.
+    let by = Instant::now() + Duration::from_millis(1200);
+    assert_eq!(scene.connect_by(by), Ok(1));
+}
+
+#[test]
+fn those_who_hang_on_a_master_are_told_of_another_one() {
+    let scene = Scene::of(&[master(1, 5), replica()]);
+    let counter = || {
+        let told: Arc<AtomicUsize> = Arc::default();
+        let count = Arc::clone(&told);
+        let hook: Hook = Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        (told, hook)
+    };
+    let ((changed, hook), (taken_over, other)) = (counter(), counter());
+    scene.client.on_change(hook);
+    scene.client.on_takeover(other);
+    let told = || [&changed, &taken_over].map(|it| it.load(Ordering::Relaxed));
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!((told(), scene.client.generation()), ([0, 0], 0));
+    scene.client.suspect(0);
+    assert_eq!((told(), scene.client.generation()), ([1, 0], 1));
+    assert_eq!(scene.master(), None);
+    scene.is(0, replica());
+    scene.is(1, master(1, 6));
+    assert_eq!(scene.connect(), Ok(1));
+    assert_eq!((told(), scene.client.generation()), ([1, 1], 1));
+    assert!(scene.client.can_fail_over() && !scene.client.is_watched());
+}

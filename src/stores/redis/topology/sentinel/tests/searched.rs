@@ -1,0 +1,241 @@
+//! The search for the master.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::atomic::AtomicUsize;
+
+use super::scene::{Does, Follows, Master, Rules, Scene, Told, Unknown, cut, ms, silent};
+use super::*;
+use crate::stores::redis::stub::Says;
+
+#[test]
+fn somebody_who_knows_no_master_asks_all_and_then_one_at_a_time() {
+    let scene = Scene::of(&[Master(0, 1), Master(0, 1), Master(0, 1)]);
+    let group = scene.client.node();
+    assert!(
+        group.starts_with("the master m of the sentinels 127.0.0.1:"),
+        "{group}"
+    );
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!(scene.asked(), [1, 1, 1]);
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!(
+        (scene.asked(), scene.order()),
+        (vec![2, 1, 1], vec![0, 1, 2])
+    );
+    // On the same connection.
+    assert_eq!(scene.sentinels[0].connected(), 1);
+    assert_eq!(scene.client.generation(), 0);
+}
+
+#[test]
+fn a_later_failover_is_followed_once_enough_sentinels_tell_of_it() {
+    let scene = Scene::settled(3);
+    scene.tell(&[Master(1, 2), Master(0, 1), Master(0, 1)]);
+    assert_eq!(scene.connect(), Ok(0), "one alone is not enough");
+    assert_eq!(
+        (scene.asked(), scene.order()),
+        (vec![2, 2, 1], vec![1, 2, 0])
+    );
+    scene.tell(&[Master(1, 2), Master(1, 2), Master(1, 2)]);
+    assert_eq!(scene.connect(), Ok(1));
+    assert_eq!(scene.client.generation(), 1);
+    // Back again by most of them, without a later one.
+    scene.tell(&[Master(0, 1), Master(0, 1), Master(0, 1)]);
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!(scene.client.generation(), 2);
+}
+
+#[test]
+fn a_master_that_is_still_named_is_tried_once() {
+    let scene = Scene::settled(3);
+    scene.does(0, Does::Other(Says::Cut));
+    let before = scene.servers[0].connected();
+    let fault = scene.connect().err().unwrap();
+    let node = scene.servers[0].address();
+    let words = format!("{node}: the connection was closed before the reply");
+    assert_eq!(fault.reason(), words);
+    assert_eq!(scene.servers[0].connected(), before + 1);
+    assert_eq!(scene.asked(), [2, 2, 2]);
+    // The one that named it cost time for nothing.
+    assert_eq!(scene.order(), [1, 2, 0]);
+}
+
+#[test]
+fn a_new_master_is_used_where_the_one_before_is_still_named_by_the_first() {
+    let scene = Scene::settled(3);
+    scene.does(0, Does::Other(Says::Cut));
+    scene.tell(&[Master(0, 1), Master(1, 2), Master(1, 2)]);
+    assert_eq!(scene.connect(), Ok(1));
+}
+
+#[test]
+fn a_master_that_still_answers_is_used_where_one_sentinel_alone_tells_otherwise() {
+    let scene = Scene::settled(3);
+    scene.tell(&[Master(1, 2), cut(), cut()]);
+    assert_eq!(scene.connect(), Ok(0));
+}
+
+/// A master known last that is missed, and sentinels of which the first one alone tells of a later failover.
+fn lone(does: Does, others: &Told) -> (Result<usize, CallError>, Scene) {
+    let scene = Scene::settled(3);
+    scene.does(0, does);
+    scene.tell(&[Master(1, 2), others.clone(), others.clone()]);
+    (scene.connect(), scene)
+}
+
+#[test]
+fn one_sentinel_alone_is_believed_where_the_master_known_last_is_none() {
+    let (master, scene) = lone(Does::Other(Says::Cut), &cut());
+    assert_eq!(master, Ok(1));
+    assert_eq!(
+        scene
+            .client
+            .shared
+            .believed
+            .lock()
+            .as_ref()
+            .map(|it| it.epoch),
+        Some(2)
+    );
+    assert_eq!(lone(Follows, &cut()).0, Ok(1));
+    assert_eq!(lone(Follows, &Unknown).0, Ok(1));
+}
+
+#[test]
+fn one_sentinel_alone_is_not_believed_where_the_master_has_answered_or_others_name_it() {
+    // Somebody has to hear that the password is wrong.
+    let refusing = Does::Other(Says::Error("NOAUTH no".into()));
+    let (fault, scene) = lone(refusing, &cut());
+    let said = format!("{}: NOAUTH no", scene.servers[0].address());
+    assert_eq!(fault, Err(CallError::Server(said)));
+    let (fault, scene) = lone(Does::Other(Says::Cut), &Master(0, 1));
+    let fault = fault.err().unwrap();
+    let [old, new] = [0, 1].map(|at| scene.servers[at].address());
+    let words = format!(
+        "{old}: the connection was closed before the reply; one sentinel names {new} since failover 2, but is not \
+         believed: others name {old}"
+    );
+    assert_eq!(fault, CallError::NotSent(words.into()));
+    let scene = Scene::settled(3);
+    scene.does(0, Follows);
+    scene.does(1, Follows);
+    scene.tell(&[Master(1, 2), cut(), cut()]);
+    let fault = scene.connect().err().unwrap();
+    let both = fault
+        .reason()
+        .matches("which a sentinel calls master, is a slave ()")
+        .count();
+    assert_eq!(both, 2, "{fault:?}");
+}
+
+#[test]
+fn a_silent_master_leaves_time_for_one_that_a_sentinel_alone_tells_of() {
+    let scene = Scene::settled(3);
+    scene.does(0, Does::Other(Says::Nothing));
+    scene.tell(&[Master(1, 2), cut(), cut()]);
+    assert_eq!(scene.connect_by(Instant::now() + ms(800)), Ok(1));
+}
+
+#[test]
+fn each_master_that_is_named_gets_its_part_of_the_time() {
+    let scene = Scene::of(&[Master(0, 2), Master(1, 1)]);
+    scene.does(0, Does::Other(Says::Nothing));
+    // A third of what is left to it is too short for that.
+    let role = Value::Array(vec![text("master")]);
+    let late = Says::Later(ms(300), Box::new(Says::Reply(role)));
+    scene.does(1, Does::Other(late));
+    assert_eq!(scene.connect_by(Instant::now() + ms(1200)), Ok(1));
+}
+
+#[test]
+fn a_sentinel_that_says_nothing_is_asked_once_more_behind_the_others() {
+    let scene = Scene::of(&[silent(), Master(0, 1)]);
+    assert_eq!(scene.connect_by(Instant::now() + ms(1500)), Ok(0));
+    assert_eq!((scene.asked(), scene.order()), (vec![2, 1], vec![1, 0]));
+    // From then on the other one is asked.
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!(scene.asked(), [2, 2]);
+    // One that fails at once is not.
+    let scene = Scene::of(&[cut(), Master(0, 1)]);
+    assert_eq!(scene.connect(), Ok(0));
+    assert_eq!(scene.asked(), [1, 1]);
+    // Nor is it where there is no time for that.
+    let scene = Scene::of(&[silent(), Master(0, 1)]);
+    let _ = scene.connect_by(Instant::now() + ms(300));
+    assert_eq!(scene.asked()[0], 1);
+}
+
+#[test]
+fn a_master_gets_the_time_that_is_left_once_all_sentinels_were_asked() {
+    let scene = Scene::settled(1);
+    let role = Value::Array(vec![text("master")]);
+    // Half of it is too short for that.
+    let late = Says::Later(ms(750), Box::new(Says::Reply(role)));
+    scene.does(0, Does::Other(late));
+    assert_eq!(scene.connect_by(Instant::now() + ms(1300)), Ok(0));
+}
+
+#[test]
+fn where_no_sentinel_is_of_use_it_is_said_why() {
+    let scene = Scene::of(&[Unknown]);
+    let fault = scene.connect().err().unwrap();
+    let node = scene.sentinels[0].address();
+    let words = format!("the sentinel {node}: it knows no master m");
+    assert_eq!(fault, CallError::NotSent(words.into()));
+    let refusing = Told::Other(Says::Error("NOAUTH no".into()));
+    let scene = Scene::of(&[Master(0, 1), Master(0, 1), refusing]);
+    scene.does(0, Follows);
+    let fault = scene.connect().err().unwrap();
+    // The details may be refused, but not the name.
+    assert!(
+        matches!(&fault, CallError::Server(it) if it.ends_with(": NOAUTH no")),
+        "{fault:?}"
+    );
+    let scene = Scene::of(&[]);
+    let fault = scene.connect().err();
+    assert_eq!(fault, Some(CallError::NotSent("no sentinel to ask".into())));
+}
+
+#[test]
+fn a_master_that_was_replaced_is_left_although_the_new_one_is_not_reached() {
+    let scene = Scene::settled(3);
+    scene.does(1, Does::Other(Says::Cut));
+    scene.tell(&[Master(1, 2), Master(1, 2), Master(1, 2)]);
+    assert!(scene.connect().is_err());
+    assert_eq!((scene.master(), scene.client.generation()), (None, 1));
+    scene.does(1, Rules);
+    assert_eq!(scene.connect(), Ok(1));
+}
+
+#[test]
+fn those_who_hang_on_a_master_are_told_of_another_one() {
+    let scene = Scene::settled(3);
+    let counter = || {
+        let told: Arc<AtomicUsize> = Arc::default();
+        let count = Arc::clone(&told);
+        let hook: Hook = Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        (told, hook)
+    };
+    let ((changed, hook), (taken_over, other)) = (counter(), counter());
+    scene.client.on_change(hook);
+    scene.client.on_takeover(other);
+    let told = || [&changed, &taken_over].map(|it| it.load(Ordering::Relaxed));
+    scene.client.suspect(7);
+    assert_eq!((scene.client.generation(), told()), (0, [0, 0]));
+    scene.client.suspect(0);
+    assert_eq!((scene.client.generation(), told()), (1, [1, 0]));
+    scene.tell(&[Master(1, 2), Master(1, 2), Master(1, 2)]);
+    assert_eq!(scene.connect(), Ok(1));
+    assert_eq!(told(), [1, 1]);
+    assert!(scene.client.can_fail_over() && scene.client.is_watched());
+}
+
+#[test]
+fn nobody_is_kept_waiting_by_a_deadline_that_is_over() {
+    let scene = Scene::settled(3);
+    let fault = scene.connect_by(Instant::now());
+    assert!(matches!(fault, Err(CallError::NotSent(_))), "{fault:?}");
+    assert_eq!(scene.master(), Some(0));
+}
