@@ -127,3 +127,81 @@ fn all_scripts_tell_a_lock_from_another_hash() {
         }
     }
 }
+
+#[test]
+fn each_kind_has_its_channel_its_messages_and_its_word() {
+    let plain = Key::Prefix("redisson_lock__channel");
+    let permits = Key::Prefix("redisson_sc");
+    let side = Key::Prefix("redisson_rwlock");
+    let latch = Key::Braced("redisson_countdownlatch__channel__");
+    // How many a message wakes with the words "0" and "3".
+    let (one, all) = (Some([1, 1]), Some([usize::MAX; 2]));
+    for (kind, channel, wakes, rights) in [
+        (Kind::Reentrant, plain, one, ""),
+        (Kind::Token, plain, None, "token"),
+        (Kind::Fenced, plain, one, "fenced"),
+        (Kind::Fair, plain, one, "fair"),
+        (Kind::Read, side, all, "read"),
+        (Kind::Write, side, all, "write"),
+        (Kind::Permits, permits, Some([0, 3]), "permits"),
+        (Kind::PermitIds, permits, Some([0, 3]), "permit_ids"),
+        (Kind::Latch, latch, Some([usize::MAX, 1]), "latch"),
+    ] {
+        let layout = Layout::of(kind);
+        assert_eq!(
+            (layout.channel, layout.rights),
+            (channel, rights),
+            "{kind:?}"
+        );
+        assert_eq!(layout.wakes.map(|wakes| ["0", "3"].map(wakes)), wakes);
+        assert_eq!(layout.repeats_acquisition, kind == Kind::Token);
+        assert_eq!(layout.place_channel.is_some(), kind == Kind::Fair);
+        assert_eq!(layout.waiters.is_some(), kind == Kind::Fair);
+        let is_count = matches!(kind, Kind::Latch | Kind::Permits | Kind::PermitIds);
+        assert_eq!(layout.count.is_some(), is_count, "{kind:?}");
+    }
+    let condition = &CONDITION.layout;
+    let channel = Key::Prefix("redlatch_condition");
+    assert_eq!(
+        (condition.channel, condition.rights),
+        (channel, "condition")
+    );
+}
+
+#[test]
+fn the_keys_beside_a_lock_are_named_once_and_without_its_own() {
+    let beside = |layout: &Layout| layout.keys_beside("a");
+    assert!(beside(Layout::of(Kind::Reentrant)).is_empty());
+    assert_eq!(
+        beside(Layout::of(Kind::Fenced)),
+        ["redisson_lock_token:{a}"]
+    );
+    let side = ["redlatch_rw:{a}", "{a}:*:rwlock_timeout:1"];
+    assert_eq!(beside(Layout::of(Kind::Read)), side);
+    assert_eq!(
+        beside(Layout::of(Kind::Permits)),
+        ["redlatch_once:{a}:*", "redlatch_sc:{a}"]
+    );
+    assert_eq!(
+        beside(Layout::of(Kind::PermitIds)),
+        ["redlatch_once:{a}:*", "{a}:timeout"]
+    );
+    let fair = [
+        "redisson_lock_queue:{a}",
+        "redisson_lock_timeout:{a}",
+        "redlatch_fair:{a}",
+    ];
+    assert_eq!(beside(Layout::of(Kind::Fair)), fair);
+    let waiting = [
+        "redlatch_condition:{a}:*:due",
+        "redlatch_condition:{a}:*:waiting",
+    ];
+    assert_eq!(beside(&CONDITION.layout), waiting);
+}
+
+#[test]
+fn a_name_is_refused_by_the_rule_of_its_kind() {
+    assert!(flaw(Kind::Reentrant, "{a}", "{a}").is_none());
+    assert!(flaw(Kind::Latch, "{a}", "{a}").is_some());
+    assert!(flaw(Kind::Latch, "a", "a").is_none());
+}

@@ -4,6 +4,7 @@ mod asked;
 mod clock;
 mod greeting;
 mod identified;
+mod pieces;
 mod written;
 
 use std::io::Read;

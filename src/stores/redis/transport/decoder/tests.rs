@@ -251,3 +251,16 @@ fn a_time_out_is_set_anew_where_it_would_overshoot_or_wake_often() {
         assert_eq!(must_set(current.map(ms), ms(left)), expected, "{current:?}");
     }
 }
+
+#[test]
+fn an_error_among_others_is_a_part_of_the_reply() {
+    let bytes = b"*2\r\n-ERR no\r\n:1\r\n";
+    let (_, value) = decoded(bytes, bytes.len());
+    let Some(Value::Array(items)) = value else {
+        unreachable!("it is an array: {value:?}");
+    };
+    assert!(
+        matches!(&*items, [Value::ServerError(_), Value::Int(1)]),
+        "{items:?}"
+    );
+}

@@ -93,3 +93,20 @@ fn a_writer_that_is_shut_down_ends_the_connection() {
     );
     writer.send(b"x").unwrap_err();
 }
+
+#[test]
+fn a_connection_that_is_reset_ends_its_reply_at_once() {
+    let (mut connection, end) = unread();
+    connection.send(PING, soon()).unwrap();
+    // What nobody has read makes it a reset.
+    drop(end);
+    let lost = connection.receive(soon());
+    let Err(CallError::NoReply {
+        reason,
+        timed_out: false,
+    }) = lost
+    else {
+        panic!("{lost:?}");
+    };
+    assert_eq!(&*reason, "the connection was closed before the reply");
+}
