@@ -144,6 +144,15 @@ fn one_server_that_cannot_be_asked_is_an_error() {
 }
 
 #[test]
+fn a_server_that_does_not_answer_one_question_is_not_asked_another() {
+    let server = server(|request| request.is("INFO").then_some(Says::Nothing));
+    let by = Instant::now() + Duration::from_millis(60);
+    let error = check(&server.store(), by).unwrap_err().to_string();
+    assert!(error.contains("no reply in time"), "{error}");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
 fn the_rights_that_locks_need_are_tried_and_named() {
     let named = |rather: Box<dyn FnMut(&Request) -> Option<Says> + Send>| {
         let found = bad(rather);

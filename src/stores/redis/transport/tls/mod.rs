@@ -312,3 +312,6 @@ fn drain(connection: &mut ClientConnection) -> io::Result<Vec<u8>> {
     }
     Ok(outgoing)
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests;

@@ -1,0 +1,81 @@
+//! The certificates of a client.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+
+fn flaw(config: &TlsConfig, host: &str) -> String {
+    config.toward(host).err().unwrap().to_string()
+}
+
+fn with_identity(certificate: &str, key: &str) -> TlsConfig {
+    let mut config = trusting();
+    config.set_identity(certificate.as_bytes(), key.as_bytes());
+    config
+}
+
+#[test]
+fn certificates_without_tls_are_a_mistake() {
+    TlsConfig::default().check_is_unused().unwrap();
+    let error = trusting().check_is_unused().unwrap_err().to_string();
+    assert!(
+        error.contains("ca_certificate") && error.contains("write rediss://"),
+        "{error}"
+    );
+    let mut identified = TlsConfig::default();
+    identified.set_identity(b"a", b"b");
+    let error = identified.check_is_unused().unwrap_err().to_string();
+    assert!(error.contains("client_certificate"), "{error}");
+}
+
+#[test]
+fn one_configuration_serves_all_hosts() {
+    let config = trusting();
+    let [one, other] = ["localhost", "127.0.0.1"].map(|host| config.toward(host).unwrap());
+    assert!(Arc::ptr_eq(&one.config, &other.config));
+    assert_eq!((&*one.host, &*other.host), ("localhost", "127.0.0.1"));
+    assert!(Arc::ptr_eq(&one.at("x").config, &one.config));
+    assert!(flaw(&config, "no host").contains("its host is no name that a certificate can have"));
+}
+
+#[test]
+fn authorities_are_read_or_it_is_said_why_not() {
+    let mut config = TlsConfig::default();
+    config.set_authorities(b"nothing");
+    let words = "no certificate in PEM form was found in it";
+    assert!(flaw(&config, "h").contains(words));
+    config.set_authorities(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+    let error = flaw(&config, "h");
+    assert!(
+        error.contains("ca_certificate") && error.contains("it is not in PEM form"),
+        "{error}"
+    );
+    config.set_authorities(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    assert!(flaw(&config, "h").contains("ca_certificate"));
+}
+
+#[test]
+fn the_certificate_of_a_client_needs_its_own_key() {
+    let (client, server) = (certificates().client(), certificates().server());
+    let (pem, key) = (client.certificate_pem(), client.key_pem());
+    assert!(with_identity(&pem, &key).toward("h").is_ok());
+    let error = flaw(&with_identity(&pem, &server.key_pem()), "h");
+    assert!(
+        error.contains("the private key is not that of the certificate"),
+        "{error}"
+    );
+    let error = flaw(&with_identity(&pem, "secret"), "h");
+    assert!(
+        error.contains("no private key in PEM form was found in it"),
+        "{error}"
+    );
+    assert!(!error.contains("secret"));
+    let error = flaw(&with_identity("nothing", &key), "h");
+    assert!(
+        error.contains("no certificate in PEM form was found in it"),
+        "{error}"
+    );
+    let odd = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    let error = flaw(&with_identity(&pem, odd), "h");
+    let words = "the certificate or its private key is of a kind that cannot be used";
+    assert!(error.contains(words), "{error}");
+}

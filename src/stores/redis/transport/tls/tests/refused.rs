@@ -1,0 +1,112 @@
+//! Failures that last until somebody changes something, in words that say what.
+
+use std::error::Error;
+use std::fmt;
+
+use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError, PeerIncompatible};
+
+use super::*;
+
+/// An error of the verifier with these words.
+struct Words(&'static str);
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Error for Words {}
+
+/// The beginning of what is said about an error.
+fn begins(error: rustls::Error, words: &str) {
+    let told = refusal(&error);
+    let is_so = told.as_ref().is_some_and(|told| told.starts_with(words));
+    assert!(is_so, "{error:?}: {told:?}");
+}
+
+#[test]
+fn each_fault_of_a_certificate_is_told_with_its_remedy() {
+    let other = |words| CertificateError::Other(OtherError(Arc::new(Words(words))));
+    let stranger = "its certificate comes from an authority that is not trusted here";
+    for (error, words) in [
+        (CertificateError::UnknownIssuer, stranger),
+        (CertificateError::BadSignature, stranger),
+        (
+            CertificateError::NotValidForName,
+            "its certificate is for another host",
+        ),
+        (CertificateError::Expired, "its certificate has expired"),
+        (
+            CertificateError::NotValidYet,
+            "its certificate is not valid yet",
+        ),
+        (
+            other("UnsupportedCertVersion"),
+            "its certificate is of version 1",
+        ),
+        (
+            other("CaUsedAsEndEntity"),
+            "its certificate is that of an authority",
+        ),
+        (other("else"), "its certificate cannot be used: "),
+        (
+            CertificateError::Revoked,
+            "its certificate cannot be used: ",
+        ),
+    ] {
+        begins(rustls::Error::InvalidCertificate(error), words);
+    }
+}
+
+#[test]
+fn each_alert_that_lasts_is_told_and_the_others_are_tried_again() {
+    let asks = "it asks for a certificate of ours";
+    let ours = "it does not accept our certificate";
+    let shakes = "it refused the TLS handshake";
+    for (alert, words) in [
+        (AlertDescription::CertificateRequired, asks),
+        (AlertDescription::NoCertificate, ours),
+        (AlertDescription::BadCertificate, ours),
+        (AlertDescription::UnknownCA, ours),
+        (AlertDescription::AccessDenied, ours),
+        (AlertDescription::HandshakeFailure, shakes),
+        (AlertDescription::ProtocolVersion, shakes),
+        (AlertDescription::UnrecognisedName, shakes),
+    ] {
+        begins(rustls::Error::AlertReceived(alert), words);
+    }
+    for passing in [
+        AlertDescription::InternalError,
+        AlertDescription::CloseNotify,
+    ] {
+        assert_eq!(refusal(&rustls::Error::AlertReceived(passing)), None);
+    }
+}
+
+#[test]
+fn a_server_with_other_tls_or_none_is_told_and_a_mere_fault_is_not() {
+    begins(
+        rustls::Error::NoCertificatesPresented,
+        "it has no certificate",
+    );
+    begins(
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType),
+        NO_TLS,
+    );
+    let old = PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig;
+    let words = "its TLS has nothing in common with ours: ";
+    begins(rustls::Error::PeerIncompatible(old), words);
+    for passing in [
+        rustls::Error::DecryptError,
+        rustls::Error::General("x".into()),
+    ] {
+        assert_eq!(refusal(&passing), None);
+    }
+}

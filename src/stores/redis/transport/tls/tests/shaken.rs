@@ -1,0 +1,181 @@
+//! How a session begins, or does not.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+
+const LATE: &str = "the TLS handshake was not answered in time; is it the server's TLS port?";
+
+/// The fault of a session with whoever accepts there, on one connection after the other.
+fn fault_at(
+    peer: &Peer,
+    deadline: Instant,
+    accept: impl FnOnce(&TcpListener) + Send + 'static,
+) -> CallError {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = socket_to(&listener);
+    let server = thread::spawn(move || accept(&listener));
+    let fault = Session::open(peer, &socket, deadline).err().unwrap();
+    drop(socket);
+    server.join().unwrap();
+    fault
+}
+
+/// Keeps a connection open and says nothing on it.
+fn hold(listener: &TcpListener) -> TcpStream {
+    listener.accept().unwrap().0
+}
+
+/// Answers a PING in plain text after this time.
+fn pong(listener: &TcpListener, after: Duration) {
+    let mut stream = hold(listener);
+    let mut asked = [0; 6];
+    stream.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"PING\r\n");
+    thread::sleep(after);
+    let _ = stream.write_all(b"+PONG\r\n");
+}
+
+/// Waits until the other end is gone.
+fn until_gone(mut stream: TcpStream) {
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn a_handshake_that_went_well_is_remembered() {
+    let (socket, end) = server(serving(&certificates().server(), false));
+    let peer = peer();
+    Session::open(&peer, &socket, soon()).unwrap();
+    assert!(peer.is_proven.load(Ordering::Relaxed));
+    end.join().unwrap().unwrap();
+    let other = peer.at("127.0.0.1");
+    assert!(!other.is_proven.load(Ordering::Relaxed) && *other.host == *"127.0.0.1");
+}
+
+#[test]
+fn a_server_of_another_authority_is_not_trusted_and_hears_so() {
+    let other = Certificates::new();
+    let (socket, end) = server(serving(&other.server(), false));
+    let peer = peer();
+    let fault = Session::open(&peer, &socket, soon()).err().unwrap();
+    assert!(matches!(fault, CallError::Untrusted(_)), "{fault:?}");
+    let words = "its certificate comes from an authority that is not trusted here";
+    assert!(fault.reason().starts_with(words), "{fault:?}");
+    assert!(!peer.is_proven.load(Ordering::Relaxed));
+    let heard = end.join().unwrap().err().unwrap().to_string();
+    assert!(heard.contains("received fatal alert"), "{heard}");
+}
+
+#[test]
+fn a_server_of_another_host_is_not_trusted() {
+    let (socket, _end) = server(serving(&certificates().elsewhere(), false));
+    let fault = Session::open(&peer(), &socket, soon()).err().unwrap();
+    let words = "its certificate is for another host";
+    assert!(fault.reason().starts_with(words), "{fault:?}");
+}
+
+#[test]
+fn a_client_without_the_certificate_that_is_asked_for_is_told_afterwards() {
+    let asking = || server(serving(&certificates().server(), true));
+    let (socket, end) = asking();
+    let mut session = Session::open(&peer(), &socket, soon()).unwrap();
+    assert!(end.join().unwrap().is_err());
+    until(|| socket.has_arrived());
+    let words = "it asks for a certificate of ours; give one with Builder::client_certificate";
+    assert_eq!(session.refusal(&socket).as_deref(), Some(words));
+    let mut with_one = trusting();
+    let pair = certificates().client();
+    with_one.set_identity(pair.certificate_pem().as_bytes(), pair.key_pem().as_bytes());
+    let (socket, end) = asking();
+    Session::open(&with_one.toward("localhost").unwrap(), &socket, soon()).unwrap();
+    assert!(end.join().unwrap().is_ok());
+}
+
+#[test]
+fn a_server_that_answers_in_plain_text_speaks_no_tls() {
+    let fault = fault_at(&peer(), soon(), |listener| {
+        let mut stream = hold(listener);
+        stream.write_all(b"-ERR unknown command\r\n").unwrap();
+        until_gone(stream);
+    });
+    assert!(matches!(fault, CallError::Untrusted(_)));
+    assert_eq!(fault.reason(), NO_TLS);
+}
+
+#[test]
+fn a_server_that_waits_for_the_end_of_the_line_is_asked_in_plain_text() {
+    for (patience, after) in [(5000, 0), (5000, 150), (190, 0)] {
+        let fault = fault_at(&peer(), Instant::now() + ms(patience), move |listener| {
+            let first = hold(listener);
+            pong(listener, ms(after));
+            until_gone(first);
+        });
+        assert!(matches!(fault, CallError::Untrusted(_)), "{fault:?}");
+        assert_eq!(fault.reason(), NO_TLS);
+    }
+}
+
+#[test]
+fn a_server_that_has_spoken_tls_before_is_not_asked_in_plain_text() {
+    let peer = peer();
+    peer.is_proven.store(true, Ordering::Relaxed);
+    let fault = fault_at(&peer, Instant::now() + ms(400), |listener| {
+        until_gone(hold(listener));
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err());
+    });
+    assert_eq!(fault, CallError::NotSent(LATE.into()));
+}
+
+#[test]
+fn a_server_that_says_nothing_at_all_is_late() {
+    let by = Instant::now() + ms(300);
+    let fault = fault_at(&peer(), by, |listener| {
+        let (first, second) = (hold(listener), hold(listener));
+        until_gone(first);
+        until_gone(second);
+    });
+    assert_eq!(fault, CallError::NotSent(LATE.into()));
+    let fault = fault_at(&peer(), Instant::now(), |listener| {
+        until_gone(hold(listener))
+    });
+    assert_eq!(fault, CallError::NotSent(LATE.into()));
+}
+
+#[test]
+fn a_slow_server_is_given_the_rest_of_the_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = socket_to(&listener);
+    let config = serving(&certificates().server(), false);
+    let server = thread::spawn(move || {
+        let (mut stream, second) = (hold(&listener), hold(&listener));
+        thread::sleep(ms(500));
+        let mut connection = ServerConnection::new(config).unwrap();
+        while connection.is_handshaking() {
+            connection.complete_io(&mut stream).unwrap();
+        }
+        drop(second);
+    });
+    assert!(Session::open(&peer(), &socket, Instant::now() + ms(1200)).is_ok());
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_hangs_up_is_no_server_without_tls() {
+    let failed = "the TLS handshake failed: ";
+    let fault = fault_at(&peer(), soon(), |listener| {
+        let mut stream = hold(listener);
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    assert!(fault.reason().starts_with(failed), "{fault:?}");
+    // What it has not read makes it a reset.
+    let fault = fault_at(&peer(), soon(), |listener| {
+        let stream = hold(listener);
+        stream.peek(&mut [0; 1]).unwrap();
+        drop(stream);
+        listener.set_nonblocking(true).unwrap();
+        thread::sleep(ms(20));
+        assert!(listener.accept().is_err(), "it is not asked in plain text");
+    });
+    assert!(matches!(fault, CallError::NotSent(_)));
+    assert!(fault.reason().starts_with(failed), "{fault:?}");
+}
