@@ -105,6 +105,7 @@ impl Keys {
             "GET" => self.text_of(name).map_or(Value::Nil, bulk),
             "PTTL" => Value::Int(self.0.get(name).map_or(-2, |(_, life)| *life)),
             "EXISTS" => Value::Int(i64::from(self.0.contains_key(name))),
+            "PUBSUB" if request.len() < 3 => return None,
             "PUBSUB" => array(vec![bulk(&request[2]), Value::Int(3)]),
             "CLIENT" if request.is("CLIENT LIST") => bulk(&format!(
                 "id=3 addr=10.0.0.7:5112 name=redlatch:{CLIENT}:812@web-3 age=1\nid=4 addr=a name= age=1\n"

@@ -88,11 +88,17 @@ fn a_lock_of_another_kind_or_none_is_of_the_wrong_type() {
         Kind::Reentrant,
         "orders"
     )));
-    assert!(is_wrong_type(&described(
-        strange,
+    let strange = server(strange, |_| None);
+    assert!(is_wrong_type(&describe(
+        &strange,
         Kind::Reentrant,
         "orders"
     )));
+    assert_eq!(
+        count(&strange, "HGETALL"),
+        0,
+        "its values are nobody's business"
+    );
     assert!(described(plain, Kind::Fair, "orders").is_ok());
     let info = described(side, Kind::Write, "orders").unwrap();
     assert_eq!(info.kind, LockKind::Read);

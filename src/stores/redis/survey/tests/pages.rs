@@ -94,6 +94,48 @@ fn a_server_in_the_place_of_another_one_is_looked_at_from_the_beginning() {
 }
 
 #[test]
+fn a_lock_whose_end_is_not_told_is_none_that_anybody_could_wait_for() {
+    for says in [
+        Says::Reply(Value::Nil),
+        Says::Error("NOPERM no permissions to access one of the keys".into()),
+    ] {
+        let server = server(keys(), move |request| {
+            request.is("PTTL").then(|| says.clone())
+        });
+        let found = all_of(&server, &scope("", true, true));
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+#[test]
+fn the_masters_of_a_cluster_are_looked_up_at_the_beginning_alone() {
+    let server = server(keys(), |_| None);
+    let address = server.address();
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let node = Value::Array(vec![bulk(host), Value::Int(port.parse().unwrap())]);
+    let range = Value::Array(vec![Value::Int(0), Value::Int(16383), node]);
+    let (map, keys) = (Says::Reply(Value::Array(vec![range])), keys());
+    server.answer(move |request| match request.is("CLUSTER SLOTS") {
+        true => Some(map.clone()),
+        false if request.is("SCAN 0") => Some(page("7", &["a"])),
+        false => keys.answer(request),
+    });
+    let store = Redis::cluster(&[server.url()], &crate::stores::redis::stub::settings()).unwrap();
+    let (scope, mut position) = (scope("", false, false), Position::default());
+    for _ in 0..3 {
+        store.survey_page(&scope, &mut position, soon()).unwrap();
+        // A moment after which they would be asked for again.
+        std::thread::sleep(Duration::from_millis(110));
+    }
+    assert!(position.is_over);
+    assert_eq!(*position.done, [Arc::from(&*server.address())]);
+    assert_eq!(
+        (count(&server, "SCAN"), count(&server, "CLUSTER SLOTS")),
+        (2, 1)
+    );
+}
+
+#[test]
 fn a_look_that_fails_is_over_and_says_where() {
     for says in [
         Says::Error("ERR no".into()),

@@ -100,6 +100,9 @@ fn one_lock_that_is_a_text_is_described_by_its_kind() {
     assert_eq!((info.kind, info.holders.len()), (LockKind::Token, 1));
     let info = described(keys.clone(), Kind::Latch, "n").unwrap();
     assert_eq!((info.kind, info.available), (LockKind::Counter, Some(5)));
+    let gone = Keys::default().text("t", "token", -2);
+    let info = described(gone, Kind::Token, "t").unwrap();
+    assert!(info.holders.is_empty());
     // A number is a token where one is expected, and no other text is a number.
     let info = described(keys.clone(), Kind::Token, "n").unwrap();
     assert_eq!((info.available, info.expires), (None, None));

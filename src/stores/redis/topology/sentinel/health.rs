@@ -215,6 +215,14 @@ mod tests {
     #[test]
     fn a_master_that_is_down_is_told() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        // Where the details are refused there is the name.
+        let address = Value::Array(vec![text("h"), text("1")]);
+        let watched = watched_in(&address, &Value::Nil);
+        assert_eq!(watched.named.map(|it| it.node()).as_deref(), Some("h:1"));
+        assert_eq!(
+            (watched.quorum, watched.known, watched.is_down),
+            (0, 0, false)
+        );
         for (flags, is_down) in [("master", false), ("master,s_down,o_down", true)] {
             let details = Value::Array(vec![text("flags"), text(flags)]);
             assert_eq!(watched_in(&Value::Nil, &details).is_down, is_down);

@@ -100,6 +100,19 @@ fn a_redirection_without_a_host_is_to_that_of_the_one_that_says_so() {
 }
 
 #[test]
+fn a_redirection_with_a_host_is_to_that_one() {
+    let scene = Scene::halves();
+    let to = scene.name(1).replace("127.0.0.1", "localhost");
+    let name = to.clone();
+    scene.on(0, move |request| match request.is("PING") {
+        true => redirect("MOVED", "b", &to),
+        false => None,
+    });
+    assert_eq!(ping(&scene, "b"), Ok(pong()));
+    assert_eq!(*scene.cluster.name("b"), *name);
+}
+
+#[test]
 fn a_request_that_is_redirected_too_often_waits_for_the_nodes_to_agree() {
     let scene = Scene::halves();
     let (mut tries, by) = (0, Instant::now() + Duration::from_millis(300));

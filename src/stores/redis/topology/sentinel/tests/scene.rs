@@ -57,6 +57,8 @@ pub(super) struct Scene {
     pub(super) servers: Vec<StubServer>,
     told: Vec<Arc<Mutex<Told>>>,
     does: Vec<Arc<Mutex<Does>>>,
+    /// Whether the first sentinel answers no PING any more once somebody listens to it.
+    is_mute: Arc<AtomicBool>,
     pub(super) client: Sentinels,
 }
 
@@ -82,9 +84,15 @@ impl Scene {
             .map(|it| Arc::new(Mutex::new(it.clone())))
             .collect();
         let places: Vec<_> = servers.iter().map(StubServer::address).collect();
-        let sentinels = told.iter().map(|told| {
+        let is_mute: Arc<AtomicBool> = Arc::default();
+        let sentinels = told.iter().enumerate().map(|(at, told)| {
             let (told, places) = (Arc::clone(told), places.clone());
+            let (is_mute, mut is_heard) = (Arc::clone(&is_mute), false);
             StubServer::start(move |request| {
+                is_heard |= request.is("SUBSCRIBE");
+                if request.is("PING") && is_heard && at == 0 && is_mute.load(Ordering::Relaxed) {
+                    return Some(Says::Nothing);
+                }
                 let told = told.lock().unwrap().clone();
                 request.is("SENTINEL").then(|| word(told, request, &places))
             })
@@ -104,6 +112,7 @@ impl Scene {
             servers,
             told,
             does: does.to_vec(),
+            is_mute,
             client,
         }
     }
@@ -120,6 +129,10 @@ impl Scene {
         for (told, word) in self.told.iter().zip(words) {
             *told.lock().unwrap() = word.clone();
         }
+    }
+
+    pub(super) fn mute(&self) {
+        self.is_mute.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn does(&self, at: usize, what: Does) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
+use crate::stores::redis::transport::address::Address;
 
 fn flaw(config: &TlsConfig, host: &str) -> String {
     config.toward(host).err().unwrap().to_string()
@@ -78,4 +79,15 @@ fn the_certificate_of_a_client_needs_its_own_key() {
     let error = flaw(&with_identity(&pem, odd), "h");
     let words = "the certificate or its private key is of a kind that cannot be used";
     assert!(error.contains(words), "{error}");
+}
+
+#[test]
+fn the_certificate_of_another_server_is_that_of_its_own_host() {
+    let address = Address::parse("rediss://localhost:1", ms(1000), &trusting()).unwrap();
+    let peer = address.peer.as_ref().unwrap();
+    assert_eq!(&*peer.host, "localhost");
+    peer.is_proven.store(true, Ordering::Relaxed);
+    let elsewhere = address.elsewhere("other", 2).peer.unwrap();
+    assert_eq!(&*elsewhere.host, "other");
+    assert!(!elsewhere.is_proven.load(Ordering::Relaxed));
 }
