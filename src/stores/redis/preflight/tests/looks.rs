@@ -34,6 +34,9 @@ fn well(request: &Request) -> Option<Says> {
     request.is_script().then_some(Says::Answer(none))
 }
 
+/// What a server says rather.
+type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
+
 /// Each finding as `code severity`.
 fn codes(found: &[HealthWarning]) -> Vec<String> {
     let found = found
@@ -154,7 +157,7 @@ fn a_server_that_does_not_answer_one_question_is_not_asked_another() {
 
 #[test]
 fn the_rights_that_locks_need_are_tried_and_named() {
-    let named = |rather: Box<dyn FnMut(&Request) -> Option<Says> + Send>| {
+    let named = |rather: Answers| {
         let found = bad(rather);
         let [(code, message)] = &*found else {
             panic!("{found:?}");

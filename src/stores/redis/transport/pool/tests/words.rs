@@ -1,0 +1,37 @@
+//! The words of a server without a script, or a command.
+
+use super::*;
+
+#[test]
+fn the_words_for_a_missing_script_or_command_are_known() {
+    let is_missing = |text: &str| (lacks_script(text), lacks_evalsha(text), lacks_eval(text));
+    for (text, expected) in [
+        ("NOSCRIPT No matching script.", (true, false, false)),
+        ("ERR unknown command 'EVALSHA', with", (true, true, false)),
+        (
+            "NOPERM no permissions to run the 'evalsha' command",
+            (true, true, false),
+        ),
+        ("ERR unknown command 'EVAL', with", (false, false, true)),
+        (
+            "NOPERM no permissions to run the 'eval' command",
+            (false, false, true),
+        ),
+        (
+            "NOPERM no permissions to run the 'get' command",
+            (false, false, false),
+        ),
+        ("ERR unknown command 'GET'", (false, false, false)),
+        (
+            "ERR wrong number of arguments for 'evalsha' command",
+            (false, false, false),
+        ),
+        (
+            "ERR wrong number of arguments for 'eval' command",
+            (false, false, false),
+        ),
+        ("", (false, false, false)),
+    ] {
+        assert_eq!(is_missing(text), expected, "{text}");
+    }
+}
