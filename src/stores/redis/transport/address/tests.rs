@@ -133,6 +133,11 @@ fn a_scheme_with_tls_in_any_case_is_encrypted_and_always_checked() {
     }
     let error = parsed("rediss://h_/?").err().unwrap().to_string();
     assert!(error.contains("the Redis URL"), "{error}");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn certificates_for_a_server_without_tls_are_a_mistake() {
     let mut unused = TlsConfig::default();
     unused.set_authorities(b"x");
     let error = Address::parse("redis://h", Duration::from_secs(1), &unused).err();

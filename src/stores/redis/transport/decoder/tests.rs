@@ -264,3 +264,18 @@ fn an_error_among_others_is_a_part_of_the_reply() {
         "{items:?}"
     );
 }
+
+#[test]
+fn a_length_is_a_number_within_bounds() {
+    for (text, length) in [
+        (&b"0"[..], Some(Some(0))),
+        (b"-1", Some(None)),
+        (b"1048576", Some(Some(1 << 20))),
+        (b"1048577", None),
+        (b"-2", None),
+        (b"x", None),
+        (b"", None),
+    ] {
+        assert_eq!(length_in(text).ok(), length, "{text:?}");
+    }
+}

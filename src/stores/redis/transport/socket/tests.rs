@@ -177,3 +177,15 @@ fn a_connection_notices_by_itself_that_its_other_end_is_gone() {
     assert!(stream.nodelay().unwrap());
     assert!(SockRef::from(&stream).keepalive().unwrap());
 }
+
+#[test]
+fn the_addresses_of_a_name_share_its_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let alive = listener.local_addr().unwrap();
+    let (silent, _held) = silent();
+    let by = Instant::now() + Duration::from_millis(400);
+    connect_to_one_of(&[silent, alive], by).unwrap();
+    let by = Instant::now() + Duration::from_millis(90);
+    connect_to_one_of(&[silent, silent], by).unwrap_err();
+    assert!(Instant::now() >= by);
+}

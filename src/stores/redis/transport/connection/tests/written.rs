@@ -31,6 +31,13 @@ fn a_request_that_is_not_taken_is_not_sent_in_time() {
     let fault = connection.send(&vec![b'x'; MUCH], by);
     assert_eq!(fault, Err(CallError::NotSent("sending timed out".into())));
     assert!(Instant::now() >= by);
+    // In the end nothing at all is taken.
+    for _ in 0..5 {
+        let by = Instant::now() + Duration::from_millis(20);
+        let fault = connection.send(&vec![b'x'; MUCH], by);
+        assert_eq!(fault, Err(CallError::NotSent("sending timed out".into())));
+        assert!(Instant::now() >= by);
+    }
     let (mut connection, _end) = unread();
     let fault = connection.send(b"x", Instant::now());
     assert_eq!(fault, Err(CallError::NotSent("sending timed out".into())));
