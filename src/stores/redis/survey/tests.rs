@@ -17,7 +17,7 @@ use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
 const CLIENT: &str = "1f6f2c9e-0b7a-4c8e-9d53-5a1f3c2b4d6e";
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(20)
 }
 
 /// The field of a hold of ours: its thread and its number.

@@ -11,7 +11,7 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::stub::{Request, Says, StubServer, bulk, settings};
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(20)
 }
 
 fn until(mut is_so: impl FnMut() -> bool) {

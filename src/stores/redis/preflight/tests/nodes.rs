@@ -7,7 +7,7 @@ use super::*;
 use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(20)
 }
 
 /// The command that a user may run, by the answers of the server to each question.

@@ -39,11 +39,11 @@ fn talking(replies: Vec<u8>) -> (Connection, thread::JoinHandle<()>) {
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(20)
 }
 
 fn address_of(url: &str) -> Address {
-    Address::parse(url, Duration::from_secs(5), &TlsConfig::default()).unwrap()
+    Address::parse(url, Duration::from_secs(20), &TlsConfig::default()).unwrap()
 }
 
 /// A connection to a server that does what `answers` says.

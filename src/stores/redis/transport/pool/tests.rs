@@ -14,7 +14,7 @@ use crate::stores::redis::transport::address::Address;
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(20)
 }
 
 /// A way to a server, whose generation a test raises, and which counts the doubts about it.
@@ -54,7 +54,7 @@ struct Scene {
 impl Scene {
     fn of(size: u32, answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> Scene {
         let server = StubServer::start(answers);
-        let timeout = Duration::from_secs(5);
+        let timeout = Duration::from_secs(20);
         let address = Address::parse(&server.url(), timeout, &TlsConfig::default()).unwrap();
         let way = Arc::new(Way {
             address,

@@ -26,7 +26,7 @@ fn ms(count: u64) -> Duration {
 }
 
 fn soon() -> Instant {
-    Instant::now() + ms(5000)
+    Instant::now() + ms(20_000)
 }
 
 fn until(mut is_so: impl FnMut() -> bool) {

@@ -13,6 +13,16 @@ fn ping(scene: &Scene, lock: &str) -> Result<Value, CallError> {
         .with(lock, soon(), |_, connection| connection.call(PING, soon()))
 }
 
+/// Two servers with a connection to each, and a map that stands.
+fn ready() -> Scene {
+    let scene = Scene::halves();
+    for lock in LOCKS {
+        assert_eq!(ping(&scene, lock), Ok(pong()));
+    }
+    scene.hold();
+    scene
+}
+
 fn no_reply() -> CallError {
     CallError::NoReply {
         reason: "lost".into(),
@@ -114,8 +124,8 @@ fn a_redirection_with_a_host_is_to_that_one() {
 
 #[test]
 fn a_request_that_is_redirected_too_often_waits_for_the_nodes_to_agree() {
-    let scene = Scene::halves();
-    let (mut tries, by) = (0, Instant::now() + Duration::from_millis(300));
+    let scene = ready();
+    let (mut tries, by) = (0, Instant::now() + Duration::from_millis(100));
     let moved = format!("MOVED {} {}", keys::slot("b"), scene.name(1));
     let outcome: Result<(), _> = scene.cluster.with("b", by, |_, _| {
         tries += 1;
@@ -146,7 +156,7 @@ fn a_master_is_in_doubt_after_what_may_be_its_own_fault() {
         assert_eq!(scene.shard(0).is_doubtful(), is_doubtful, "{fault:?}");
         assert!(!scene.shard(1).is_doubtful());
     }
-    let scene = Scene::halves();
+    let scene = ready();
     let by = Instant::now() + Duration::from_millis(30);
     let readonly = || CallError::Server("READONLY it is a replica".into());
     let outcome: Result<(), _> = scene.cluster.with("b", by, |_, _| {
@@ -264,6 +274,7 @@ fn a_master_that_fails_is_looked_up_again_if_that_may_help() {
         });
     assert_eq!((told.unwrap().1, tries), (Err(no_reply()), 1));
     // Nor is it where the time is over.
+    let scene = ready();
     let by = Instant::now() + Duration::from_millis(20);
     let told = scene.cluster.at_next::<()>(&[], false, by, &mut |_, _, _| {
         until(|| Instant::now() >= by);

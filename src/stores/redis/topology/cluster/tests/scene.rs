@@ -10,7 +10,7 @@ use crate::stores::redis::stub::{self, Request, Says, StubServer, bulk};
 pub(super) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 pub(super) fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(20)
 }
 
 pub(super) fn pong() -> Value {
@@ -52,6 +52,7 @@ impl Scene {
     ) -> Scene {
         let servers: Vec<_> = (0..count).map(|_| StubServer::start(|_| None)).collect();
         let mut settings = stub::settings();
+        settings.connect_timeout = Duration::from_secs(20);
         set(&mut settings);
         let timeout = settings.connect_timeout;
         let address = |it: &StubServer| Address::parse(&it.url(), timeout, &Default::default());
@@ -154,6 +155,11 @@ impl Scene {
     pub(super) fn count(&self, at: usize, words: &str) -> usize {
         let asked = self.servers[at].asked();
         asked.iter().filter(|it| it.is(words)).count()
+    }
+
+    /// Has the client ask for no other map for some time.
+    pub(super) fn hold(&self) {
+        self.cluster.map.lock().asked_at = Some(Instant::now() + Duration::from_secs(60));
     }
 
     /// Has the client forget that it has just asked for the map.

@@ -12,7 +12,7 @@ pub(super) fn ms(count: u64) -> Duration {
 }
 
 pub(super) fn soon() -> Instant {
-    Instant::now() + ms(5000)
+    Instant::now() + ms(20_000)
 }
 
 /// Waits until it is so.
@@ -101,10 +101,10 @@ impl Scene {
         let sentinels: Vec<_> = sentinels.collect();
         let settings = Settings {
             lease,
-            command_timeout: ms(2000),
+            command_timeout: ms(3000),
             ..stub::settings()
         };
-        let address = |url: &str| Address::parse(url, ms(2000), &Default::default()).unwrap();
+        let address = |url: &str| Address::parse(url, ms(20_000), &Default::default()).unwrap();
         let addresses = sentinels.iter().map(|it| address(&it.url())).collect();
         let credentials = address("redis://127.0.0.1:1");
         let client = Sentinels::new("m", addresses, credentials, &settings);

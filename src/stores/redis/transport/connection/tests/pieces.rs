@@ -39,7 +39,7 @@ fn the_beginning_of_a_reply_stays_until_the_rest_comes() {
 
 #[test]
 fn a_reply_of_which_a_part_is_late_is_not_taken_for_one_that_nobody_asked_for() {
-    let rest = Says::Later(ms(150), bytes("\r\n"));
+    let rest = Says::Later(ms(3000), bytes("\r\n"));
     let (mut connection, _server) = asked(Says::Both(bytes("$3\r\nab"), Box::new(rest)));
     until(|| connection.has_arrived());
     assert!(is_late(&connection.receive(Instant::now() + ms(20))));
