@@ -181,8 +181,8 @@ fn the_connections_of_all_nodes_are_counted_by_what_they_do() {
     assert_eq!(counts(&alone.topology), (1, 0, false));
     fill(node);
     assert_eq!(counts(&alone.topology), (3, 1, false));
-    // Nobody answers one that begins to listen.
-    server.answer(|_| Some(Says::Nothing));
+    // Nobody can listen there.
+    server.answer(|_| Some(Says::Cut));
     let (_interest, _) = alone.topology.listen(&"channel".into(), true);
     assert!(counts(&alone.topology).2);
     alone.topology.close();

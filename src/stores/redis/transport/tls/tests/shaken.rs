@@ -182,3 +182,21 @@ fn a_server_that_hangs_up_is_no_server_without_tls() {
     assert!(matches!(fault, CallError::NotSent(_)));
     assert!(fault.reason().starts_with(failed), "{fault:?}");
 }
+
+#[test]
+fn a_server_that_hangs_up_before_the_greeting_is_not_greeted_again_and_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = socket_to(&listener);
+    let end = hold(&listener);
+    socket2::SockRef::from(&end)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(end);
+    until(|| socket.has_arrived());
+    let by = Instant::now() + ms(1000);
+    let fault = Session::open(&peer(), &socket, by).err().unwrap();
+    assert!(
+        fault.reason().starts_with("the TLS handshake failed: "),
+        "{fault:?}"
+    );
+}
