@@ -247,10 +247,6 @@ impl State {
         let (name, ends) = (&claim.name, now + claim.lease);
         let counter = self.counters.get_mut(name).ok_or(None)?;
         let life = counter.life(claim.lease, now);
-        // Nothing that ends so soon is valid for a moment.
-        if life.is_some_and(|life| life < TOO_SHORT) {
-            return Err(None);
-        }
         let mut mine = counter.owners.iter_mut();
         let first = claim.visitor.owners().next();
         if let Some((_, end)) = mine.find(|(owner, _)| Some(owner) == first.as_ref()) {
@@ -259,6 +255,10 @@ impl State {
                 *end = ends.max(*end);
             }
             return Ok(life);
+        }
+        // Nothing that ends so soon is valid for a moment.
+        if life.is_some_and(|life| life < TOO_SHORT) {
+            return Err(None);
         }
         let back = counter.reclaim(now);
         let wanted: i64 = claim.visitor.owners().map(|it| permits_of(&it)).sum();

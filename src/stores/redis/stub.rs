@@ -6,10 +6,10 @@
     reason = "a test that cannot go on has failed, and not each one needs all of it"
 )]
 
-pub(crate) mod cluster;
+pub(super) mod cluster;
 mod route;
 mod usual;
-pub(crate) mod voter;
+pub(super) mod voter;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 use redis::Value;
 
 use super::*;
-pub(crate) use route::Route;
-pub(crate) use usual::{GRANTED, claim, soon, within};
+pub(super) use route::Route;
+pub(super) use usual::{GRANTED, claim, soon, within};
 
 /// One request: the command and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

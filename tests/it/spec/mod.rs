@@ -195,7 +195,11 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "        keep_taken(owners, key, life)\n",
         "",
     ),
-    ("permits/acquire", "keep_taken(owners, key, life)\n", ""),
+    (
+        "permits/acquire",
+        "end\nkeep_taken(owners, key, life)\n",
+        "end\n",
+    ),
     (
         "permits/acquire",
         "last(math.max(life - by, 0))",

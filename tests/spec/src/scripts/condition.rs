@@ -120,8 +120,8 @@ pub fn look(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
     if op == b"look" {
         // One that was told before the clock was set back may be dead.
         for other in redis.zrangebyscore_above(places.due, now + life, AHEAD_AT_ONCE)? {
-            if other != visitor && redis.zscore(places.waiting, &other)?.is_none() {
-                redis.zrem(places.due, &[other])?;
+            let waits = redis.zscore(places.waiting, &other)?.is_some();
+            if !waits && other != visitor && redis.zrem(places.due, &[other])? == 1 {
                 places.wake_first(redis)?;
             }
         }

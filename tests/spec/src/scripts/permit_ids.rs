@@ -57,9 +57,6 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         free => free?.unwrap_or_default(),
     };
     let life = redis.pttl(key)?;
-    if TOO_SHORT.contains(&life) {
-        return answered(number, array![0, now, 1000, ""]);
-    }
     let granted = || match (0..lease).contains(&life) {
         true => answered(number, array![5, now, life]),
         false => small(number, expiry - now),
@@ -67,6 +64,10 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     let first = ids.first().cloned().unwrap_or_default();
     if redis.zscore(taken, &first)?.is_some() {
         return granted();
+    }
+    if TOO_SHORT.contains(&life) {
+        keep_taken(redis, taken, Ok(life));
+        return answered(number, array![0, now, 1000, ""]);
     }
     let (mut next, mut back) = (redis.zfirst(taken)?, 0);
     if next.is_some_and(|end| end <= now) {

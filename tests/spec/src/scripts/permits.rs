@@ -74,9 +74,6 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         free => free?.unwrap_or_default(),
     };
     let (ends, life) = (now + lease, redis.pttl(key)?);
-    if TOO_SHORT.contains(&life) {
-        return answered(number, array![0, now, 1000, ""]);
-    }
     let granted = || match (0..lease).contains(&life) {
         true => answered(number, array![5, now, life]),
         false => small(number, expiry - now),
@@ -86,6 +83,10 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
             redis.zadd(owners, ends, visitor)?;
         }
         return granted();
+    }
+    if TOO_SHORT.contains(&life) {
+        keep_taken(redis, owners, Ok(life));
+        return answered(number, array![0, now, 1000, ""]);
     }
     let (mut next, mut back) = (redis.zfirst(owners)?, 0);
     if next.is_some_and(|end| end <= now) {

@@ -77,8 +77,8 @@ if op == 'look' then
     -- An end farther ahead than a place lasts is of before the server's clock was set back: one that was told may be dead.
     local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
     for _, other in ipairs(ahead) do
-        if not call('ZSCORE', waiting, other) and other ~= visitor then
-            call('ZREM', due, other)
+        -- Those that waiting ones were woken in place of have gone from both.
+        if not call('ZSCORE', waiting, other) and other ~= visitor and call('ZREM', due, other) == 1 then
             wake_first(waiting, due, channels, now)
         end
     end

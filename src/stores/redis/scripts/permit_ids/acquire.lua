@@ -35,10 +35,6 @@ elseif not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
 local life = call('PTTL', key)
-if 0 <= life and life <= 2 then
-    -- Nothing that ends so soon is valid for a moment.
-    return {number, {0, now, 1000, ''}}
-end
 local function granted()
     if life >= 0 and life < ARGV[2] + 0 then
         return {number, {5, now, life}}
@@ -53,6 +49,10 @@ for id in string.gmatch(ARGV[1], string.rep('%x', 32)) do
 end
 if call('ZSCORE', taken, ids[1]) then
     return granted()
+elseif 0 <= life and life <= 2 then
+    -- Nothing that ends so soon is valid for a moment.
+    keep_taken(taken, key, life)
+    return {number, {0, now, 1000, ''}}
 end
 
 local function first_end()

@@ -34,10 +34,6 @@ elseif not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
 local ends, life = string.format('%.0f', now + ARGV[2]), call('PTTL', key)
-if 0 <= life and life <= 2 then
-    -- Nothing that ends so soon is valid for a moment.
-    return {number, {0, now, 1000, ''}}
-end
 local function granted()
     if life >= 0 and life < ARGV[2] + 0 then
         return {number, {5, now, life}}
@@ -50,6 +46,10 @@ if has then
         call('ZADD', owners, ends, visitor)
     end
     return granted()
+elseif 0 <= life and life <= 2 then
+    -- Nothing that ends so soon is valid for a moment.
+    keep_taken(owners, key, life)
+    return {number, {0, now, 1000, ''}}
 end
 
 local function first_end()

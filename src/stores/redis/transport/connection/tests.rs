@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(not(redlatch_sim))]
 mod asked;
 mod clock;
+#[cfg(not(redlatch_sim))]
 mod greeting;
 mod identified;
 mod pieces;
@@ -13,7 +15,9 @@ use std::thread;
 
 use super::*;
 use crate::stores::redis::drawn::{altered, draws};
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+#[cfg(not(redlatch_sim))]
+use crate::stores::redis::stub::bulk;
+use crate::stores::redis::stub::{Request, Says, StubServer};
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
 use crate::stores::redis::transport::tls::TlsConfig;
