@@ -9,7 +9,7 @@
 pub(super) mod cluster;
 mod route;
 mod usual;
-pub(super) mod voter;
+pub(crate) mod voter;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ use redis::Value;
 
 use super::*;
 pub(super) use route::Route;
-pub(super) use usual::{GRANTED, claim, soon, within};
+pub(super) use usual::{GRANTED, claim, counted, soon, within};
 
 /// One request: the command and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

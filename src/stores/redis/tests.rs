@@ -11,20 +11,7 @@ use crate::stores::quorum::node::{Node as _, Pending};
 use crate::support::{End, Fault, Proxy, RedisServer, ms};
 
 fn store(url: &str) -> Arc<Redis> {
-    let settings = Settings {
-        connection_name: "redlatch".into(),
-        traffic: Arc::default(),
-        command_timeout: ms(3000),
-        connect_timeout: ms(3000),
-        pool_size: 8,
-        tls_config: TlsConfig::default(),
-        lease: ms(30_000),
-        credentials: None,
-        database: 0,
-        sharded: None,
-        replication: None,
-        patience: Duration::from_secs(300),
-    };
+    let settings = stub::settings();
     Arc::new(Redis::open(url, &settings).unwrap())
 }
 

@@ -2,21 +2,15 @@
 
 use super::*;
 use crate::store::Delivery;
-use crate::stores::redis::stub::{Request, Says, StubServer};
+use crate::stores::redis::stub::{Request, Says, StubServer, voter};
 
 /// Says who a server is, and grants all that is asked.
 fn grants(run: usize) -> impl FnMut(&Request) -> Option<Says> + Send + 'static {
     move |request| {
-        if request.is("INFO server") {
-            return Says::text(&format!("run_id:run{run}\r\nuptime_in_seconds:90\r\n"));
+        if request.is_script() {
+            return Says::int(1);
         }
-        if request.is("INFO") {
-            return Says::text("role:master\r\n");
-        }
-        if request.is("CONFIG") {
-            return Some(Says::Reply(redis::Value::Array(vec![])));
-        }
-        request.is_script().then(|| Says::int(1)).flatten()
+        voter::identity(&format!("run{run}"), request)
     }
 }
 

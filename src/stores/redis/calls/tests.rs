@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::ground::claim::{Kind, LockId, VisitorId};
 use crate::store::{InDoubt, Store as _};
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+use crate::stores::redis::stub::{self, Request, Says, StubServer, bulk, soon, voter};
 use crate::stores::redis::wait_replicas::Replication;
 
 mod acquisition;
@@ -32,19 +32,11 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn soon() -> Instant {
-    Instant::now() + ms(3000)
-}
-
 fn claim_of(kind: Kind, count: u32) -> Claim {
     Claim {
         kind,
-        name: "lock".into(),
-        visitor: VisitorId::new("client", 1, 1),
         count,
-        lease: ms(30_000),
-        inside: None,
-        queueing: Default::default(),
+        ..stub::claim("lock")
     }
 }
 

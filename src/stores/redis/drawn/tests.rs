@@ -321,20 +321,7 @@ fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, c
 
 #[test]
 fn drawn_answers_of_scripts_are_read() {
-    let settings = Settings {
-        connection_name: "redlatch".into(),
-        traffic: Arc::default(),
-        command_timeout: Duration::from_secs(1),
-        connect_timeout: Duration::from_secs(1),
-        pool_size: 1,
-        tls_config: TlsConfig::default(),
-        lease: Duration::from_secs(30),
-        credentials: None,
-        database: 0,
-        sharded: None,
-        replication: None,
-        patience: Duration::from_secs(300),
-    };
+    let settings = stub::settings();
     let redis =
         Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));
     let name: Arc<str> = "orders".into();

@@ -31,10 +31,15 @@ pub(crate) fn handle() -> NodeHandle {
 
 /// Has the node be another server from now on, so that what was known of the one before is outdated.
 pub(crate) fn outdate(handle: &NodeHandle, run: &str) {
+    let _ = handle.admit(&seen(run, &format!("history-of-{run}")));
+}
+
+/// The identity of a master that is seen now.
+pub(crate) fn seen(run: &str, history: &str) -> Identity {
     let now = BootInstant::now();
-    let _ = handle.admit(&Identity {
+    Identity {
         run: run.into(),
-        history: format!("history-of-{run}").into(),
+        history: history.into(),
         has_followed: false,
         follows: false,
         is_in_cluster: false,
@@ -42,5 +47,5 @@ pub(crate) fn outdate(handle: &NodeHandle, run: &str) {
         remembers: false,
         asked: now,
         told: now,
-    });
+    }
 }

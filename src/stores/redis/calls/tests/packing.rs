@@ -1,6 +1,5 @@
 use super::*;
 use crate::ground::claim::{COUNTS_AS_WAITING, Queueing};
-use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::layout::Layout;
 
 /// The words of a packed request, and whether their number is the one that it begins with.
@@ -29,27 +28,12 @@ fn packed(call: Call<'_>, by_text: bool, limit: Limit<'_>) -> Request {
     request
 }
 
-fn identity(history: &str) -> Identity {
-    let now = crate::ground::clock::BootInstant::now();
-    Identity {
-        run: "run".into(),
-        history: history.into(),
-        has_followed: false,
-        follows: false,
-        is_in_cluster: false,
-        age: None,
-        remembers: false,
-        asked: now,
-        told: now,
-    }
-}
-
 #[test]
 fn a_vote_names_the_history_of_the_server_behind_the_expiry() {
     let claim = claim(0);
     let acquire = Call::of(&claim, |layout| &layout.acquire);
     let args = |call: Call<'_>, history: Option<&str>| {
-        let identity = history.map(identity);
+        let identity = history.map(|history| voter::seen("run", history));
         let limit = Limit {
             expiry: 9,
             voting: identity.as_ref(),

@@ -182,22 +182,9 @@ fn what_is_known_of_copies_follows_what_became_of_them() {
     assert!(!copies.are_in_doubt());
 }
 
-/// The answers to the questions who a server is.
-fn is_somebody(request: &Request) -> Option<Says> {
-    if request.is("INFO server") {
-        return Says::text("run_id:run\r\nuptime_in_seconds:9\r\n");
-    }
-    if request.is("INFO") {
-        return Says::text("role:master\r\n");
-    }
-    request
-        .is("CONFIG")
-        .then(|| Says::Reply(Value::Array(vec![])))
-}
-
 #[test]
 fn a_server_that_says_it_is_another_one_is_asked_who_it_is() {
-    let server = StubServer::start(is_somebody);
+    let server = StubServer::start(|request| voter::identity("run", request));
     let store = server.store();
     let now = crate::ground::clock::BootInstant::now;
     let noted = |word| {

@@ -1,14 +1,14 @@
 //! A master and its replicas, which say themselves who is the master.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
 
 use super::*;
-use crate::stores::redis::stub::{Says, StubServer, bulk};
+use crate::stores::redis::stub::{Says, StubServer, bulk, counted};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
@@ -158,15 +158,7 @@ fn the_last_server_gets_all_of_the_time_that_is_left() {
 #[test]
 fn those_who_hang_on_a_master_are_told_of_another_one() {
     let scene = Scene::of(&[master(1, 5), replica()]);
-    let counter = || {
-        let told: Arc<AtomicUsize> = Arc::default();
-        let count = Arc::clone(&told);
-        let hook: Hook = Box::new(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        (told, hook)
-    };
-    let ((changed, hook), (taken_over, other)) = (counter(), counter());
+    let ((changed, hook), (taken_over, other)) = (counted(), counted());
     scene.client.on_change(hook);
     scene.client.on_takeover(other);
     let told = || [&changed, &taken_over].map(|it| it.load(Ordering::Relaxed));

@@ -10,7 +10,7 @@ mod pieces;
 mod written;
 
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use super::*;
@@ -22,16 +22,22 @@ use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
 use crate::stores::redis::transport::tls::TlsConfig;
 
+/// The next connection to a server, which has answered the handshake.
+fn greeted(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    let _ = stream.read(&mut [0; 1024]).unwrap();
+    stream
+        .write_all(b"+OK\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n")
+        .unwrap();
+    stream
+}
+
 /// A connection to a server that says `replies` behind those of the handshake.
 fn talking(replies: Vec<u8>) -> (Connection, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let server = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read(&mut [0; 1024]).unwrap();
-        stream
-            .write_all(b"+OK\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n")
-            .unwrap();
+        let mut stream = greeted(&listener);
         let _ = stream.read(&mut [0; 1024]).unwrap();
         stream.write_all(&replies).unwrap();
     });

@@ -1,11 +1,9 @@
 //! The search for the master.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::atomic::AtomicUsize;
-
 use super::scene::{Does, Follows, Master, Rules, Scene, Told, Unknown, cut, ms, silent};
 use super::*;
-use crate::stores::redis::stub::Says;
+use crate::stores::redis::stub::{Says, counted};
 
 #[test]
 fn somebody_who_knows_no_master_asks_all_and_then_one_at_a_time() {
@@ -210,15 +208,7 @@ fn a_master_that_was_replaced_is_left_although_the_new_one_is_not_reached() {
 #[test]
 fn those_who_hang_on_a_master_are_told_of_another_one() {
     let scene = Scene::settled(3);
-    let counter = || {
-        let told: Arc<AtomicUsize> = Arc::default();
-        let count = Arc::clone(&told);
-        let hook: Hook = Box::new(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        (told, hook)
-    };
-    let ((changed, hook), (taken_over, other)) = (counter(), counter());
+    let ((changed, hook), (taken_over, other)) = (counted(), counted());
     scene.client.on_change(hook);
     scene.client.on_takeover(other);
     let told = || [&changed, &taken_over].map(|it| it.load(Ordering::Relaxed));

@@ -12,14 +12,7 @@ const MUCH: usize = 32 << 20;
 fn unread() -> (Connection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    let server = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read(&mut [0; 1024]).unwrap();
-        stream
-            .write_all(b"+OK\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n")
-            .unwrap();
-        stream
-    });
+    let server = thread::spawn(move || greeted(&listener));
     let connection = Connection::connect(&address_of(&url), soon()).unwrap();
     (connection, server.join().unwrap())
 }
