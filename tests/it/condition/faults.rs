@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use redlatch::{Client, Condition, Lock};
 
@@ -395,6 +395,36 @@ fn a_signal_of_one_that_died_goes_on_though_the_clock_was_set_back() {
         assert_eq!(next(&woken), 1);
     });
     assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
+}
+
+/// Those that wait and are too far ahead themselves are woken besides, and had no signal that could go on.
+#[test]
+fn one_signal_goes_on_for_one_that_died_however_many_are_ahead() {
+    let server = RedisServer::start();
+    teach(&server);
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let now = i64::try_from(now).unwrap();
+    let add = |key: &str, score: i64, member: &str| {
+        server.cmd(&["ZADD", key, &score.to_string(), member]);
+    };
+    add(DUE, now + 600_000, "dead");
+    for number in 0..5 {
+        let ahead = format!("ahead{number}");
+        add(WAITING, number, &ahead);
+        add(DUE, now + 600_001 + number, &ahead);
+        let well = format!("well{number}");
+        add(WAITING, 10 + number, &well);
+        add(DUE, now + 9_000, &well);
+    }
+    let keys = ["EVALSHA", &sha(CONDITION_LOOK), "3", "basket", WAITING, DUE];
+    let far = "9000000000000";
+    let args = ["well4", "look", "", "10000", "channel", far, "1"];
+    server.cmd(&[&keys[..], &args].concat());
+    assert_eq!(
+        server.int(&["ZCARD", WAITING]),
+        4,
+        "the first of five is woken"
+    );
 }
 
 #[test]

@@ -77,7 +77,7 @@ if op == 'look' then
     -- An end farther ahead than a place lasts is of before the server's clock was set back: one that was told may be dead.
     local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
     for _, other in ipairs(ahead) do
-        -- Those that waiting ones were woken in place of have gone from both.
+        -- Not one that wake_first has taken out of both sets meanwhile: it had no signal.
         if not call('ZSCORE', waiting, other) and other ~= visitor and call('ZREM', due, other) == 1 then
             wake_first(waiting, due, channels, now)
         end
