@@ -123,8 +123,7 @@ impl Backend {
     #[cfg(feature = "mysql")]
     pub(crate) fn mysql() -> Backend {
         let database = MariaDb::shared().database();
-        let tables = Client::open(&database.url()).unwrap();
-        tables.create_tables().unwrap();
+        crate::mysql::make_tables(&database);
         Backend::of(move |builder| builder.open(&database.url()).unwrap())
     }
 

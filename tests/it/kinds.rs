@@ -165,7 +165,7 @@ fn a_redlock_is_a_part() {
 fn a_lock_in_a_database_is_a_part() {
     let database = MariaDb::shared().database();
     let clients = [open(&database.url()), open(&database.url())];
-    clients[0].create_tables().unwrap();
+    crate::mysql::make_tables(&database);
     let server = RedisServer::start();
     let client = open(&server.url());
     let part = |kind, lock: fn(&Client, &str) -> Lock| Part {
@@ -225,8 +225,8 @@ fn a_quorum_has_locks_that_listen_and_locks_that_poll() {
 #[test]
 fn a_database_says_why_it_has_no_other_kinds() {
     let database = MariaDb::shared().database();
+    crate::mysql::make_tables(&database);
     let client = Client::open(&database.url()).unwrap();
-    client.create_tables().unwrap();
     for lock in [
         client.lock("a"),
         client.fenced_lock("b"),

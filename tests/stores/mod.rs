@@ -438,7 +438,10 @@ fn a_database_does_as_the_scripts() {
     use ::mysql::prelude::Queryable;
 
     let database = crate::support::MariaDb::shared().database();
-    let client = Client::open(&database.url()).unwrap();
+    let patience = std::time::Duration::from_secs(20);
+    let patient = Client::builder().command_timeout(patience);
+    // Making a table takes long on a busy disk.
+    let client = patient.open(&database.url()).unwrap();
     client.create_tables().unwrap();
     let conn = std::cell::RefCell::new(database.conn());
     let place = Place {

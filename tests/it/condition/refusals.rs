@@ -53,7 +53,7 @@ fn a_lock_without_conditions_says_why() {
 fn a_database_has_none() {
     let database = crate::support::MariaDb::shared().database();
     let client = Client::open(&database.url()).unwrap();
-    client.create_tables().unwrap();
+    crate::mysql::make_tables(&database);
     is_refused(&client.lock("basket"), "in a database");
 }
 

@@ -6,7 +6,7 @@ use mysql::prelude::Queryable;
 use redlatch::mysql::DatabaseError;
 use redlatch::{Client, Error};
 
-use super::{client, database};
+use super::{client, database, make_tables};
 use crate::support::mariadb::password;
 use crate::support::{Database, MariaDb, free_port, ms};
 
@@ -124,7 +124,7 @@ fn a_missing_or_wrong_table_is_told() {
         ),
         "{error}"
     );
-    client.create_tables().unwrap();
+    make_tables(&database);
     client.create_tables().unwrap();
     client.check_schema().unwrap();
     for (change, word) in [
@@ -164,7 +164,7 @@ fn a_missing_or_wrong_table_is_told() {
                 .any(|warning| warning.message.contains(word))
         );
         database.run("DROP TABLE redlatch");
-        client.create_tables().unwrap();
+        make_tables(&database);
     }
 }
 
@@ -173,7 +173,7 @@ fn a_read_only_server_and_too_many_connections_are_told() {
     let server = MariaDb::with(&["--max-connections=10"]);
     let database = server.database();
     let (name, password) = ("plain", "canary-plain");
-    client(&database).create_tables().unwrap();
+    make_tables(&database);
     database.run(&format!(
         "CREATE USER {name}@'%' IDENTIFIED BY '{password}';\n\
          GRANT SELECT, INSERT, UPDATE ON {}.* TO {name}@'%'",
@@ -238,8 +238,8 @@ fn a_session_in_another_mode_changes_nothing() {
         "--autocommit=0",
     ]);
     let database = server.database();
+    make_tables(&database);
     let client = client(&database);
-    client.create_tables().unwrap();
     let lock = client.lock("orders");
     let guard = lock.guard().unwrap();
     lock.lock().unwrap();
@@ -267,7 +267,7 @@ fn a_session_that_the_server_sets_up_in_its_own_way_changes_no_name() {
     ]);
     let database = server.database();
     let (name, password) = ("plain", "canary-plain");
-    client(&database).create_tables().unwrap();
+    make_tables(&database);
     database.run(&format!(
         "CREATE USER {name}@'%' IDENTIFIED BY '{password}';\n\
          GRANT SELECT, INSERT, UPDATE ON {}.* TO {name}@'%'",

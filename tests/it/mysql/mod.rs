@@ -24,11 +24,14 @@ fn database() -> Database<'static> {
 
 fn database_on(server: &MariaDb) -> Database<'_> {
     let database = server.database();
-    // Making a table takes long on a busy disk.
-    client_with(&database, Client::builder().command_timeout(ms(20_000)))
-        .create_tables()
-        .unwrap();
+    make_tables(&database);
     database
+}
+
+/// Makes the tables of the locks, which takes long on a busy disk.
+pub(crate) fn make_tables(database: &Database<'_>) {
+    let patient = client_with(database, Client::builder().command_timeout(ms(20_000)));
+    patient.create_tables().unwrap();
 }
 
 fn client(database: &Database<'_>) -> Client {

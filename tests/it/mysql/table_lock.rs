@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use redlatch::{Builder, Client, Error, LossCause};
 
-use super::{client, client_with, database};
+use super::{client, client_with, database, make_tables};
 use crate::support::{Database, MariaDb, Proxy, eventually, ms};
 
 /// Deadlocks that the server has counted since its start.
@@ -67,7 +67,7 @@ fn sixteen_threads_on_one_and_on_many_keys_never_overlap_nor_deadlock() {
     // A server of its own, as the count of deadlocks is the server's.
     let server = MariaDb::start();
     let database = server.database();
-    client(&database).create_tables().unwrap();
+    make_tables(&database);
     for is_one_client in [true, false] {
         hammer(&database, 1, 60, is_one_client);
         hammer(&database, 64, 150, is_one_client);
@@ -165,7 +165,7 @@ fn a_hold_outlives_a_restart_of_the_server() {
         &database,
         Client::builder().watchdog_timeout(Duration::from_secs(20)),
     );
-    client.create_tables().unwrap();
+    make_tables(&database);
     let lock = client.lock("orders");
     let guard = lock.guard().unwrap();
     let fence = guard.fencing_token().unwrap();
@@ -200,7 +200,7 @@ fn a_frozen_server_ends_every_call_in_time() {
             .watchdog_timeout(ms(1500))
             .command_timeout(ms(1000)),
     );
-    client.create_tables().unwrap();
+    make_tables(&database);
     let lock = client.lock("orders");
     let guard = lock.guard().unwrap();
     let other = client.lock("invoices");
@@ -265,7 +265,7 @@ fn one_thread_of_a_process_asks_for_all_that_wait() {
     let server = MariaDb::start();
     let database = server.database();
     let client = client(&database);
-    client.create_tables().unwrap();
+    make_tables(&database);
     let lock = client.lock("orders");
     let executed = || -> u64 {
         let (_, count): (String, u64) =

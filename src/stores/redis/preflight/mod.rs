@@ -33,8 +33,8 @@ struct Look {
     /// The state of its cluster, where the client knows it as a node of one.
     cluster: Option<Result<String, CallError>>,
     settings: Settings,
-    /// The rights to commands that the user lacks.
-    missing: Vec<String>,
+    /// The rights to commands that the user lacks, or why they could not be tried.
+    missing: Result<Vec<String>, CallError>,
 }
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -95,17 +95,21 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             }
             Some(Err(fault)) => found.push(unreachable(&node, fault)),
         }
-        found.push(match look.missing.is_empty() {
-            true => HealthWarning::ok(&node, "rights", "all commands of Client::lock are allowed"),
-            false => HealthWarning::danger(
+        found.push(match look.missing {
+            Ok(missing) if missing.is_empty() => {
+                HealthWarning::ok(&node, "rights", "all commands of Client::lock are allowed")
+            }
+            Ok(missing) => HealthWarning::danger(
                 &node,
                 "rights",
                 format!(
                     "the user lacks rights that locks need: {}",
-                    look.missing.join(" ")
+                    missing.join(" ")
                 ),
                 "give them with ACL SETUSER; docs/rights.md says which lock needs which",
             ),
+            Err(fault) if is_alone => return Err(store.error(&lock, fault, deadline)),
+            Err(fault) => unreachable(&node, &fault),
         });
     }
     found.extend(watchers);

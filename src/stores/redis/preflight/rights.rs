@@ -11,13 +11,14 @@ use crate::stores::redis::layout::RIGHTS_WITHOUT_KEY;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// Returns the rights to commands that `Client::lock` needs and the user lacks.
+/// Returns the rights to commands that `Client::lock` needs and the user lacks. The inner error is that of another
+/// connection, and so says nothing of this one.
 pub(super) fn missing(
     lock: &Arc<str>,
     node: &Node,
     connection: &mut Connection,
     deadline: Instant,
-) -> Result<Vec<String>, CallError> {
+) -> Result<Result<Vec<String>, CallError>, CallError> {
     // Which node has the slot of its key does not matter: rights are looked at first.
     let rights = Call::new(Kind::default(), |_| &RIGHTS_WITHOUT_KEY, lock, None);
     let tried = match node
@@ -28,10 +29,13 @@ pub(super) fn missing(
         tried => tried,
     };
     let mut missing = missing_in(tried, lock, CHANNEL);
-    missing.extend(missing_outside_scripts(node, &CHANNEL.of(lock), deadline)?);
+    match missing_outside_scripts(node, &CHANNEL.of(lock), deadline) {
+        Ok(more) => missing.extend(more),
+        Err(fault) => return Ok(Err(fault)),
+    }
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
-    Ok(missing)
+    Ok(Ok(missing))
 }
 
 /// Returns the missing ones of the rights to commands that no script can try.

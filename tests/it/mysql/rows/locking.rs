@@ -147,7 +147,7 @@ pub(super) fn many_rows_are_locked_in_one_order(server: &'static MariaDb) {
     let server = server.another();
     let database = server.database();
     let client = client(&database);
-    client.create_tables().unwrap();
+    make_tables(&database);
     database.run(
         "CREATE TABLE accounts (id INT PRIMARY KEY, balance INT NOT NULL);\n\
          INSERT INTO accounts VALUES (1, 100), (2, 100), (3, 100), (10, 100)",

@@ -18,7 +18,7 @@ use locking::*;
 use sessions::*;
 use waiting::*;
 
-use super::{client, client_with, database_on};
+use super::{client, client_with, database_on, make_tables};
 use crate::support::{Database, MariaDb, eventually, ms};
 
 macro_rules! on_both_servers {

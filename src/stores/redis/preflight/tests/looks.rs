@@ -156,6 +156,19 @@ fn a_server_that_does_not_answer_one_question_is_not_asked_another() {
 }
 
 #[test]
+fn a_look_that_needs_a_connection_of_its_own_costs_requests_none_of_theirs() {
+    let server = server(|request| request.is("SUBSCRIBE").then_some(Says::Cut));
+    let store = server.store();
+    let Topology::One(node) = &store.topology else {
+        panic!("one server");
+    };
+    node.pool
+        .keep(node.pool.connector().connect(soon()).unwrap());
+    assert!(check(&store, soon()).is_err());
+    assert_eq!((node.pool.idle(), server.connected()), (1, 2));
+}
+
+#[test]
 fn the_rights_that_locks_need_are_tried_and_named() {
     let named = |rather: Answers| {
         let found = bad(rather);
