@@ -167,6 +167,7 @@ impl LossHook {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
@@ -213,5 +214,52 @@ mod tests {
             hook.call(&on_lost, &losses);
             assert_eq!(calls.load(Ordering::Relaxed), heard);
         }
+    }
+
+    fn is_gone(told: Result<Loss, crossbeam_channel::TryRecvError>) -> bool {
+        told.is_ok_and(|loss| matches!(loss.cause, LossCause::Gone))
+    }
+
+    #[test]
+    fn each_channel_hears_of_the_loss_and_again_when_that_is_put_back() {
+        let notice = LossNotice::default();
+        let (one, other) = (notice.open(), notice.open());
+        assert_ne!(one.number, other.number);
+        notice.refill(one.number);
+        assert!(one.receiver.try_recv().is_err(), "there is no loss yet");
+        notice.tell(loss(LossCause::Gone));
+        for channel in [&one, &other] {
+            assert!(is_gone(channel.receiver.try_recv()));
+            assert!(channel.receiver.try_recv().is_err());
+        }
+        notice.refill(other.number);
+        assert!(is_gone(other.receiver.try_recv()) && one.receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_channel_of_a_hold_that_ended_well_is_closed() {
+        let notice = LossNotice::default();
+        let before = notice.open();
+        notice.end();
+        let after = notice.open();
+        for channel in [before, after] {
+            let told = channel.receiver.try_recv();
+            assert_eq!(
+                told.unwrap_err(),
+                crossbeam_channel::TryRecvError::Disconnected
+            );
+        }
+    }
+
+    #[test]
+    fn a_channel_that_is_closed_tells_the_last_word_and_the_others_go_on() {
+        let notice = LossNotice::default();
+        let (closed, open) = (notice.open(), notice.open());
+        notice.close(closed.number, loss(LossCause::Closed));
+        let told = closed.receiver.try_recv();
+        assert!(matches!(told, Ok(loss) if matches!(loss.cause, LossCause::Closed)));
+        assert!(closed.receiver.try_recv().is_err() && open.receiver.try_recv().is_err());
+        notice.tell(loss(LossCause::Gone));
+        assert!(is_gone(open.receiver.try_recv()) && closed.receiver.try_recv().is_err());
     }
 }

@@ -312,4 +312,33 @@ mod tests {
         let classes = Classes::new(Some(ClassOf(Arc::new(last))));
         assert_eq!(classes.get(classes.of("a:orders")).name, "orders");
     }
+
+    #[test]
+    fn what_began_and_has_not_ended_is_held() {
+        let class = Class::named("orders");
+        (0..5).for_each(|_| class.hold_began());
+        let held = [1, 2, 3].map(Duration::from_secs);
+        held.iter().for_each(|held| class.hold_unlocked(*held));
+        class.hold_lost(Duration::from_secs(7));
+        class.lost(&LossCause::Gone);
+        class.long_hold();
+        class.long_hold();
+        class.long_wait();
+        let read = class.read();
+        assert_eq!((read.unlocked.count(), read.lost.count()), (3, 1));
+        assert_eq!(read.unlocked.sum(), Duration::from_secs(6));
+        assert_eq!(read.holds, 1);
+        assert_eq!(read.losses.iter().sum::<u64>(), 1);
+        assert_eq!((read.long_holds, read.long_waits), (2, 1));
+    }
+
+    #[test]
+    fn each_way_and_each_end_has_the_word_of_its_place() {
+        for (place, (via, name)) in Via::ALL.into_iter().enumerate() {
+            assert_eq!((via as usize, via.name()), (place, name));
+        }
+        for (place, (end, name)) in WaitEnd::ALL.into_iter().enumerate() {
+            assert_eq!((end as usize, end.name()), (place, name));
+        }
+    }
 }

@@ -37,3 +37,21 @@ impl fmt::Debug for ClassOf {
         f.write_str("ClassOf")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_can_be_shown() {
+        fn whole(name: &str) -> &str {
+            name
+        }
+        let settings = CountSettings {
+            class_of: Some(ClassOf(Arc::new(whole))),
+            ..CountSettings::default()
+        };
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("class_of: Some(ClassOf)"), "{shown}");
+    }
+}

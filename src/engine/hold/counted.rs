@@ -123,3 +123,6 @@ impl Drop for EndNotice<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,36 +1,41 @@
 //! The validity of a hold against a model of what its store may have, in any order of requests.
 
+mod ends;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::in_flight::{By, Flying, InFlightId};
 use crate::engine::hold::state::{ROUNDING, State};
 use crate::engine::hold::validity::MOST_IN_FLIGHT;
-use crate::engine::hold::{Hold, Lease, ReleasePlan};
+use crate::engine::hold::{ClientState, Hold, Lease, ReleasePlan};
 use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS, drift};
 use crate::ground::loss::LossCause;
 
 /// A hold, and what lives as long as its thread.
 pub(super) fn held(lease: Lease, sent: BootInstant) -> (Hold, Arc<()>) {
+    held_of(Arc::default(), 1, lease, sent)
+}
+
+/// A hold of a client, on the thread of this number.
+pub(super) fn held_of(
+    client: Arc<ClientState>,
+    number: u64,
+    lease: Lease,
+    sent: BootInstant,
+) -> (Hold, Arc<()>) {
     let thread = Arc::default();
     let claim = Claim {
         kind: Kind::Reentrant,
         name: "orders".into(),
-        visitor: Kind::Reentrant.visitor("model", 1, 1),
+        visitor: Kind::Reentrant.visitor("model", number, 1),
         count: 0,
         lease: lease.duration(),
         inside: None,
         queueing: Default::default(),
     };
-    let hold = Hold::new(
-        &claim,
-        1,
-        Arc::downgrade(&thread),
-        Arc::default(),
-        lease,
-        sent,
-    );
+    let hold = Hold::new(&claim, number, Arc::downgrade(&thread), client, lease, sent);
     (hold, thread)
 }
 

@@ -1,13 +1,14 @@
 //! The holds that are remembered for a thread, and for how long.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::engine::owner::holds::LOSSES_KEPT;
-use crate::engine::owner::{LockKey, Owner};
+use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::ground::claim::{Kind, LockId};
-use crate::{Client, Error, MultiLock};
+use crate::{Client, Error, Guard, Lock, MultiLock};
 
 /// How many names of locks, and of parts, are remembered for the calling thread.
 fn remembered() -> (usize, usize) {
@@ -204,4 +205,125 @@ fn a_lock_is_kin_to_others_under_its_key() {
     assert_eq!(kin(Kind::Reentrant), [Kind::Fenced, Kind::Fair]);
     assert_eq!(kin(Kind::Fair), [Kind::Reentrant, Kind::Fenced]);
     assert_eq!(kin(Kind::Read), [Kind::Write]);
+}
+
+/// A lock of the calling thread whose lease is over, and which it has taken anew.
+fn taken_anew(client: &Client) -> (Lock, Guard) {
+    let lock = client.lock("orders");
+    let short = lock.with_lease_time(Duration::from_millis(10));
+    let lost = short.guard().unwrap();
+    while lost.is_valid() {
+        thread::yield_now();
+    }
+    lock.lock().unwrap();
+    (lock, lost)
+}
+
+#[test]
+fn a_level_that_was_lost_is_unlocked_behind_those_that_are_held() {
+    on_a_thread(|| {
+        let (lock, lost) = taken_anew(&Client::in_memory());
+        std::mem::forget(lost);
+        lock.lock().unwrap();
+        for _ in 0..2 {
+            assert!(lock.is_held_by_current_thread().unwrap());
+            lock.unlock().unwrap();
+        }
+        assert!(!lock.is_held_by_current_thread().unwrap() && lock.unlock().unwrap_err().is_lost());
+        assert!(matches!(lock.unlock(), Err(Error::NotHeld { .. })));
+        assert_eq!(remembered(), (0, 0));
+    });
+}
+
+#[test]
+fn a_guard_gives_back_what_was_lost_and_nothing_that_is_held() {
+    on_a_thread(|| {
+        let (lock, lost) = taken_anew(&Client::in_memory());
+        assert!(lost.unlock().unwrap_err().is_lost());
+        assert_eq!(lock.hold_count().unwrap(), 1);
+        lock.unlock().unwrap();
+        assert!(matches!(lock.unlock(), Err(Error::NotHeld { .. })));
+        assert_eq!(remembered(), (0, 0));
+    });
+}
+
+#[test]
+fn what_was_lost_and_not_unlocked_is_remembered_alone() {
+    on_a_thread(|| {
+        let (lock, lost) = taken_anew(&Client::in_memory());
+        std::mem::forget(lost);
+        lock.unlock().unwrap();
+        assert_eq!(remembered(), (1, 0));
+        assert!(lock.unlock().unwrap_err().is_lost());
+        assert_eq!(remembered(), (0, 0));
+    });
+}
+
+fn overlaps(outcome: Result<bool, Error>, with: &str) -> bool {
+    matches!(outcome, Err(Error::Overlap { held, .. }) if &*held == with)
+}
+
+#[test]
+fn a_lock_of_several_is_entered_again_and_overlaps_with_others_that_are_held() {
+    on_a_thread(|| {
+        let client = Client::in_memory();
+        let [a, b, c] = ["a", "b", "c"].map(|name| client.lock(name));
+        let both = MultiLock::of([&a, &b]).unwrap();
+        both.lock().unwrap();
+        both.lock().unwrap();
+        assert_eq!(both.hold_count().unwrap(), 2);
+        let others = MultiLock::of([&b, &c]).unwrap();
+        assert!(overlaps(others.try_lock(), both.name()));
+        assert!(overlaps(a.try_lock(), both.name()));
+        assert!(c.try_lock().unwrap());
+        // The store is not asked: it might grant a part before the one that is held.
+        let asked = || client.stats().requests;
+        let before = asked();
+        assert!(overlaps(MultiLock::of([&c]).unwrap().try_lock(), "c"));
+        assert_eq!(asked(), before);
+        c.unlock().unwrap();
+        both.unlock().unwrap();
+        both.unlock().unwrap();
+        // What it was held by last is still known.
+        assert!(others.try_lock().unwrap());
+        others.unlock().unwrap();
+        assert!(a.try_lock().unwrap());
+    });
+}
+
+#[test]
+fn a_lock_is_found_by_the_visitor_that_stands_in_it() {
+    on_a_thread(|| {
+        let client = Client::in_memory();
+        let lock = client.lock("orders");
+        lock.lock().unwrap();
+        let me = Owner::current(std::process::id()).unwrap();
+        let hold = me.held.current(&lock.raw_lock().key).unwrap();
+        let visitor = hold.visitor.as_str();
+        assert_eq!(me.held.held_as(visitor).as_deref(), Some("orders"));
+        assert_eq!(me.held.held_as("another"), None);
+        client.shutdown();
+        drop((lock, client));
+        assert_eq!(me.held.held_as(visitor), None);
+    });
+}
+
+#[test]
+fn each_thread_has_a_number_by_which_it_is_found_while_it_lives() {
+    let pid = std::process::id();
+    let numbers = [(); 3].map(|()| thread::spawn(current_thread_id).join().unwrap());
+    let mine = current_thread_id();
+    assert_eq!(mine, current_thread_id());
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    assert!(mine > 0 && !numbers.contains(&mine));
+    let found = Owner::find(pid, mine).unwrap();
+    assert!(Arc::ptr_eq(&found, &Owner::current(pid).unwrap()));
+    for ended in numbers {
+        assert!(Owner::find(pid, ended).is_none());
+    }
+    let client = Client::in_memory();
+    let inner = client.inner();
+    assert_eq!(inner.pid(), pid);
+    assert!(Arc::ptr_eq(&inner.thread_of(mine).unwrap(), &found));
+    assert!(inner.thread_of(0).is_none());
 }

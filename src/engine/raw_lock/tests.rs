@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::engine::raw_lock::wait_visitor::WaitVisitor;
 use crate::ground::claim::{Rules, VisitorId};
-use crate::{Client, Lock};
+use crate::{Client, Error, Lock};
 
 /// The numbers of the visitors of three attempts, the second of which leaves something that is cleared up.
 fn visitors(rules: &'static Rules) -> [String; 3] {
@@ -61,13 +61,60 @@ fn a_lock_that_is_polled_for_rests_for_longer_than_a_poller_pauses() {
 fn each_acquisition_counts_by_the_way_it_came_about() {
     let client = Client::in_memory();
     let lock = client.lock("orders:1");
-    lock.lock().unwrap();
-    lock.lock().unwrap();
+    (0..3).for_each(|_| lock.lock().unwrap());
     let other = thread::scope(|scope| scope.spawn(|| lock.try_lock()).join().unwrap());
     assert!(!other.unwrap());
     let stats = client.stats();
     let orders = stats.class("orders").unwrap();
     let counts = orders.acquisitions;
-    assert_eq!((counts.free, counts.reentered), (1, 1));
+    assert_eq!((counts.free, counts.reentered), (1, 2));
     assert_eq!((orders.contended, orders.refused.count()), (1, 1));
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn a_lock_that_is_handed_over_counts_so() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders:1");
+    lock.lock().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| lock.run(|_| ()).unwrap());
+        while crate::testing::queue_length(&lock) == 0 {
+            thread::yield_now();
+        }
+        lock.unlock().unwrap();
+    });
+    let orders = client.stats().class("orders").unwrap().clone();
+    assert_eq!(orders.acquisitions.handed, 1);
+    assert_eq!(orders.acquired.count(), 2);
+}
+
+#[test]
+fn a_writer_that_reads_inside_enters_again() {
+    let client = Client::in_memory();
+    let orders = client.read_write_lock("orders");
+    let (read, write) = (orders.read(), orders.write());
+    write.lock().unwrap();
+    read.lock().unwrap();
+    write.lock().unwrap();
+    assert_eq!(
+        [&write, &read].map(|lock| lock.hold_count().unwrap()),
+        [2, 1]
+    );
+    for lock in [&write, &write, &read] {
+        lock.unlock().unwrap();
+    }
+    read.lock().unwrap();
+    assert!(matches!(write.try_lock(), Err(Error::Upgrade { .. })));
+}
+
+#[test]
+fn so_many_permits_are_taken_as_are_wanted() {
+    let client = Client::in_memory();
+    let seats = client.semaphore("seats");
+    seats.try_set(5).unwrap();
+    let taken = seats.try_acquire(3).unwrap().unwrap();
+    assert_eq!(seats.available().unwrap(), 2);
+    drop(taken);
+    assert_eq!(seats.available().unwrap(), 5);
 }

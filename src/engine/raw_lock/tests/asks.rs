@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::scene::{COMMAND, LEASE, Scene, in_doubt, no_answer, refused, silent};
+use super::scene::{COMMAND, LEASE, LONG, Scene, in_doubt, no_answer, refused, silent};
 use crate::engine::hold::Lease;
 use crate::engine::raw_lock::RawLock;
-use crate::engine::wait_loop::WaitLimit;
+use crate::engine::raw_lock::visit::LockVisit;
+use crate::engine::wait_loop::{Visit, WaitLimit};
 use crate::ground::claim::{Kind, Queueing};
 use crate::ground::error::Error;
 use crate::ground::loss::LossCause;
+use crate::ground::time;
 use crate::store::{Outcome, Refusal};
 
 const FIXED: Lease = Lease::Fixed(LEASE);
@@ -354,4 +356,32 @@ fn a_writer_that_reads_names_the_hold_inside_which_it_does() {
         (&claims[0].inside, &claims[1].inside),
         (&None, &Some(write.hold.visitor.clone()))
     );
+}
+
+#[test]
+fn a_wait_knows_how_often_it_asked_and_who_refused_it_first() {
+    let scene = Scene::new();
+    let lock = scene.lock(Kind::Reentrant, RENEWED);
+    let me = scene.inner.thread(&lock.key.lock.name).unwrap();
+    let mut visit = LockVisit::new(&lock, me, true);
+    let deadline = time::now() + LONG;
+    for holder in ["first", "second"] {
+        scene.answer([Ok(Outcome::Refused(Refusal {
+            holder: Some(holder.into()),
+            ..refused()
+        }))]);
+        assert!(visit.attempt(deadline).unwrap().is_continue());
+    }
+    assert_eq!(visit.attempts, 2);
+    let first = cfg!(feature = "tracing").then_some("first");
+    assert_eq!(visit.first_holder.as_deref(), first);
+    // That it lasts for long is told once.
+    let told = || scene.inner.counters.class(lock.class).read().long_waits;
+    visit.waits();
+    visit.still_waits(time::now());
+    assert_eq!(told(), 0);
+    let long = scene.inner.counters.settings().long_wait;
+    visit.still_waits(time::now() + long + LONG);
+    visit.still_waits(time::now() + long + LONG);
+    assert_eq!(told(), 1);
 }

@@ -14,7 +14,7 @@ use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
-use crate::store::{Outcome, Refusal, Released};
+use crate::store::{Granted, Outcome, Refusal, Released};
 
 pub(super) const FIXED: Lease = Lease::Fixed(LEASE);
 
@@ -289,4 +289,10 @@ fn a_second_hold_of_one_that_has_the_lock_is_given_back() {
     // Nor is one of use that has ended by the time it is handed over.
     let ended = visit.accept(Arc::clone(&entry.hold), time::now());
     assert!(ended.is_none());
+    // Nor one that has ended, which nobody has noticed yet.
+    let claim = scene.store.claims.lock().last().cloned().unwrap();
+    let long_ago = scene.store.facts.timeline.now().earlier(2 * LEASE);
+    let me = (entry.owner.id, entry.owner.liveness());
+    let over = lock.hold_of(&claim, me, FIXED, &Granted::at(long_ago), time::now());
+    assert!(over.is_held() && visit.accept(Arc::new(over), time::now()).is_none());
 }

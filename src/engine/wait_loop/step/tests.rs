@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::client_inner::Timeouts;
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
 use crate::engine::wait_loop::waiting::Waiting;
-use crate::engine::wait_queue::View;
+use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::Backoff;
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
@@ -217,4 +217,41 @@ fn where_others_here_had_a_hold_undone_a_holder_has_to_stay() {
     assert_eq!(told_where_undone(false, &[0]), [refused(true)]);
     let told = told_where_undone(true, &[0, 0, 1]);
     assert_eq!(told, [false, false, true].map(refused));
+}
+
+#[test]
+fn one_that_stands_in_line_looks_again_a_second_after_what_was_heard_last() {
+    let (lock, began) = (name(), time::now());
+    let now = began + 5 * SECOND;
+    let sleep = |turn, heard: Option<Duration>| {
+        let time = Time {
+            now,
+            end: Some(began + 60 * SECOND),
+        };
+        let polls = Backoff::of_polls();
+        let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, time);
+        let queue = Some(View {
+            turn,
+            last_usable: heard.map(|ago| now - ago),
+            ..View::default()
+        });
+        match waiting.next(Seen {
+            time,
+            queue,
+            messages: None,
+        }) {
+            Next::Sleep(until) => Some(until - now),
+            _ => None,
+        }
+    };
+    let ago = SECOND * 4 / 5;
+    let second = |length: Option<Duration>| {
+        length.is_some_and(|length| (SECOND..=SECOND * 11 / 10).contains(&length))
+    };
+    assert!(second(sleep(Turn::NotFirst, Some(ago))));
+    let rest = sleep(Turn::HeldLocally, Some(ago));
+    assert!(second(rest.map(|rest| rest + ago)), "{rest:?}");
+    // Behind that, a holder of this client is not relied on.
+    assert!(sleep(Turn::HeldLocally, Some(SECOND)).is_none());
+    assert!(sleep(Turn::HeldLocally, None).is_none());
 }

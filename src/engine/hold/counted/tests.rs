@@ -1,0 +1,157 @@
+//! What the counters of a client and its observer hear of a hold.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::engine::counters::{CountSettings, Counters};
+use crate::engine::hold::tests::held_of;
+use crate::engine::hold::{ClientState, Lease};
+use crate::ground::clock::PROCESS;
+use crate::ground::loss::LossCause;
+use crate::ground::observer::{Event, Observed, Observer};
+use crate::ground::sync::Mutex;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The words that an observer heard.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Heard {
+    fn event(&self, event: &Event<'_>) {
+        self.0.lock().push(match event {
+            Event::Ended {
+                class, lock, end, ..
+            } => format!("{class} {lock} {end}"),
+            Event::Lost { loss, .. } => format!("lost by {}", loss.thread),
+            Event::LongHold { thread, held, .. } => format!("{thread} for {}", held.as_secs()),
+            other => format!("{other:?}"),
+        });
+    }
+}
+
+/// A hold of thread 7 that is counted in a class, and its client.
+struct Scene {
+    hold: Hold,
+    _thread: Arc<()>,
+    class: ClassId,
+    counters: Arc<Counters>,
+    heard: Heard,
+}
+
+fn scene() -> Scene {
+    let heard = Heard::default();
+    let counters = Arc::new(Counters::new(CountSettings {
+        observer: Observed::by(Arc::new(heard.clone())),
+        long_hold: MINUTE,
+        ..CountSettings::default()
+    }));
+    let class = counters.class_of("orders");
+    let client = Arc::new(ClientState::new(&counters));
+    let (hold, _thread) = held_of(client, 7, Lease::Watchdog(100 * MINUTE), PROCESS.now());
+    Scene {
+        hold: hold.counted_in(class),
+        _thread,
+        class,
+        counters,
+        heard,
+    }
+}
+
+impl Scene {
+    /// How many holds there are, were unlocked and were lost.
+    fn counts(&self) -> (u64, u64, u64) {
+        let read = self.counters.class(self.class).read();
+        (read.holds, read.unlocked.count(), read.lost.count())
+    }
+
+    fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heard.0.lock())
+    }
+
+    fn unlock(&self) {
+        self.hold.leave(0, PROCESS.read().instant + MINUTE);
+    }
+
+    /// Has it begun so long ago.
+    fn has_lasted(&self, held: Duration) {
+        self.hold.state.lock().began = Some(PROCESS.now().earlier(held));
+    }
+}
+
+#[test]
+fn a_hold_is_counted_from_when_a_thread_comes_to_it_until_it_is_unlocked() {
+    let scene = scene();
+    assert_eq!(scene.counts(), (0, 0, 0));
+    assert!(scene.hold.begin());
+    assert_eq!(scene.counts(), (1, 0, 0));
+    scene.unlock();
+    assert_eq!(scene.counts(), (0, 1, 0));
+    assert_eq!(scene.heard(), ["orders orders unlocked"]);
+    assert!(!scene.hold.begin());
+    assert_eq!(scene.counts(), (0, 1, 0));
+}
+
+#[test]
+fn a_hold_that_no_thread_came_to_is_not_counted() {
+    let scene = scene();
+    scene.unlock();
+    assert_eq!(scene.counts(), (0, 0, 0));
+    assert!(scene.heard().is_empty());
+}
+
+#[test]
+fn a_loss_is_counted_with_its_cause_where_it_is_told() {
+    let scene = scene();
+    scene.hold.begin();
+    let loss = scene.hold.lose(LossCause::Gone);
+    assert_eq!(scene.counts(), (0, 0, 1));
+    let losses = || -> u64 {
+        let read = scene.counters.class(scene.class).read();
+        read.losses.iter().sum()
+    };
+    assert_eq!((losses(), scene.hold.thread()), (0, 7));
+    if let Some(loss) = loss {
+        scene.hold.count_loss(&loss);
+    }
+    assert_eq!(losses(), 1);
+    assert_eq!(scene.heard(), ["orders orders lost", "lost by 7"]);
+}
+
+#[test]
+fn a_hold_that_lasts_for_long_is_told_at_each_doubling() {
+    let scene = scene();
+    scene.hold.look_at_age();
+    scene.hold.begin();
+    for (lasted, heard) in [
+        (MINUTE / 2, None),
+        (MINUTE, Some("7 for 60")),
+        (MINUTE * 3 / 2, None),
+        (MINUTE * 5 / 2, Some("7 for 150")),
+        (MINUTE * 9 / 2, None),
+    ] {
+        scene.has_lasted(lasted);
+        scene.hold.look_at_age();
+        let told = scene.heard();
+        assert_eq!(told.first().map(String::as_str), heard, "{lasted:?}");
+    }
+    let told = scene.counters.class(scene.class).read().long_holds;
+    assert_eq!(told, 2);
+    scene.unlock();
+    scene.heard();
+    scene.hold.look_at_age();
+    assert!(scene.heard().is_empty());
+}
+
+#[test]
+fn a_span_is_open_as_long_as_the_hold() {
+    let span = || WaitSpan::enter("orders", "orders", 7);
+    let is_open = |scene: &Scene| scene.hold.state.lock().span.is_some();
+    let scene = scene();
+    scene.hold.begin_span(span(), "orders", MINUTE);
+    assert!(is_open(&scene));
+    scene.unlock();
+    assert!(!is_open(&scene));
+    scene.hold.begin_span(span(), "orders", MINUTE);
+    assert!(!is_open(&scene));
+}

@@ -1,0 +1,130 @@
+//! How a hold ends, by its clock and by its owner, and what is told of it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+use crate::engine::hold::in_flight::LateCopy;
+use crate::ground::loss::NoLoss;
+
+/// Enters a hold once more.
+fn enter(hold: &Hold, lease: Lease) -> u32 {
+    let now = PROCESS.read();
+    let (claim, id) = hold.reentry(lease, now.instant + MINUTE);
+    hold.entered(&claim, id, lease, now.moment, false).unwrap()
+}
+
+#[test]
+fn a_hold_whose_thread_has_ended_lapses_by_that() {
+    let long_ago = PROCESS.now().earlier(3 * MINUTE);
+    let (hold, thread) = held(Lease::Watchdog(MINUTE), long_ago);
+    let unreachable = |it: &LossCause| matches!(it, LossCause::Unreachable { .. });
+    assert!(hold.lapse().as_ref().is_some_and(unreachable));
+    drop(thread);
+    assert_eq!(hold.lapse(), Some(LossCause::ThreadEnded));
+}
+
+#[test]
+fn a_hold_lapses_with_what_it_was_taken_from() {
+    let now = PROCESS.read();
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
+    let mut state = hold.state.lock();
+    let end = state.valid_until;
+    let at_end = ClockPair { moment: end, ..now };
+    for (life_ends, cause) in [
+        (end + ROUNDING, LossCause::Gone),
+        (
+            end + ROUNDING + Duration::from_nanos(1),
+            LossCause::LeaseEnded,
+        ),
+    ] {
+        state.rare().life_ends = Some(life_ends);
+        assert_eq!(state.lapse(at_end, true), Some(cause));
+    }
+}
+
+#[test]
+fn those_who_listen_hear_that_a_release_found_it_well() {
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
+    let deadline = PROCESS.read().instant + MINUTE;
+    let news = hold.news();
+    hold.leave(0, deadline);
+    let now = Some(PROCESS.read().instant);
+    assert!(matches!(news.wait(now), Err(NoLoss::NotYet)));
+    hold.close_listeners();
+    assert!(matches!(news.wait(now), Err(NoLoss::Ended)));
+    assert!(matches!(hold.news().wait(now), Err(NoLoss::Ended)));
+}
+
+#[test]
+fn an_unlock_by_hand_gives_back_the_last_level_that_is_no_guards() {
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
+    let levels = [0, 1, 2].map(|level| {
+        if level > 0 {
+            enter(&hold, Lease::Watchdog(MINUTE));
+        }
+        level
+    });
+    assert_eq!((levels, hold.top_level()), ([0, 1, 2], Some(2)));
+    hold.guard(2);
+    assert_eq!(hold.top_level(), Some(1));
+    hold.guard(0);
+    hold.guard(1);
+    assert_eq!(hold.top_level(), Some(2));
+}
+
+#[test]
+fn a_level_that_goes_leaves_the_lease_of_those_that_stay() {
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
+    let deadline = PROCESS.read().instant + MINUTE;
+    let inner = enter(&hold, Lease::Fixed(10 * MINUTE));
+    match hold.leave(inner, deadline) {
+        ReleasePlan::Part(claim, _) => assert_eq!((claim.count, claim.lease), (2, MINUTE)),
+        other => panic!("{other:?}"),
+    }
+    match hold.leave(0, deadline) {
+        ReleasePlan::Whole(claim) => assert!(claim.lease >= MINUTE, "{:?}", claim.lease),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_longest_pace_is_what_it_was_made_with() {
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
+    let mut state = hold.state.lock();
+    assert_eq!(state.longest_pace(), None);
+    state.rare().longest_pace = Some(MINUTE / 6);
+    assert_eq!(state.longest_pace(), Some(MINUTE / 6));
+}
+
+#[test]
+fn guarded_work_begins_until_the_validity_ends() {
+    let now = PROCESS.now();
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
+    let start = hold.begin_write().unwrap();
+    assert_eq!(start.valid_until, hold.state.lock().valid_until);
+    assert!(start.late_copy.is_none());
+    let (over, _thread) = held(Lease::Fixed(MINUTE), now.earlier(2 * MINUTE));
+    assert!(over.is_held() && over.begin_write().is_none());
+}
+
+#[test]
+fn guarded_work_knows_of_a_late_copy_for_as_long_as_that_may_come() {
+    let known_of = |hold: &Hold| {
+        let in_write = hold.begin_write().unwrap().late_copy;
+        [in_write, hold.late_copy()].map(|copy| copy.map(|it| it.not_after))
+    };
+    let now = PROCESS.read();
+    for (gone_at, known) in [
+        (now.moment + MINUTE, Some(1_000)),
+        (now.moment.earlier(MINUTE), None),
+    ] {
+        let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
+        let not_after = 1_000;
+        let hold = hold.behind(Some(LateCopy { not_after, gone_at }));
+        assert_eq!(known_of(&hold), [known; 2]);
+    }
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
+    let hold = hold.with_late_copy(MINUTE, now.instant + MINUTE, Some(7));
+    assert_eq!(known_of(&hold), [Some(7); 2]);
+    hold.has_no_late_copy();
+    assert_eq!(known_of(&hold), [None; 2]);
+}
