@@ -14,6 +14,9 @@ impl Client {
     /// No other call creates them, and each client checks the lock table before its first lock. This call needs the right
     /// `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`.
     ///
+    /// Each statement has the time of one [`command_timeout`](crate::Builder::command_timeout). A busy disk may take longer to
+    /// make a table: give the client that calls this some time more.
+    ///
     /// # Errors
     ///
     /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of [`Client::check_schema`].
