@@ -34,6 +34,8 @@ pub(crate) struct ClientInner {
     pid: u32,
     holds: AtomicU64,
     is_shut_down: AtomicBool,
+    /// The call that shut it down has done what it could.
+    has_ended: AtomicBool,
     /// The time that the last request took that told of it, µs.
     round_trip: AtomicU64,
 }
@@ -94,6 +96,7 @@ impl ClientInner {
             pid: std::process::id(),
             holds: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             round_trip: AtomicU64::new(0),
         }
     }
@@ -173,11 +176,21 @@ impl ClientInner {
     }
 
     pub(crate) fn shut_down(&self) {
-        if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
+        if self.is_forked() {
             return;
         }
         let deadline = self.deadline();
         let at_last = deadline + SHUTDOWN_GRACE;
+        if !self.is_shut_down.swap(true, Ordering::AcqRel) {
+            self.end(deadline, at_last);
+            self.has_ended.store(true, Ordering::Release);
+        } else if !is_of_a_client() {
+            // What the other call has promised is true behind this one, too.
+            eventually(at_last, || self.has_ended.load(Ordering::Acquire));
+        }
+    }
+
+    fn end(&self, deadline: Instant, at_last: Instant) {
         self.store.facts().notifier.close();
         // Those who waited leave their places to the watchdog, which it gives up in few requests.
         eventually(deadline, || !self.counters.has_waits());
@@ -196,6 +209,13 @@ impl ClientInner {
     }
 }
 
+/// Whether a client has started the calling thread, and may be waiting for it to end.
+fn is_of_a_client() -> bool {
+    std::thread::current()
+        .name()
+        .is_some_and(|name| name.starts_with("redlatch-"))
+}
+
 impl Drop for ClientInner {
     fn drop(&mut self) {
         self.watchdog.client().note_gone();
@@ -204,6 +224,7 @@ impl Drop for ClientInner {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
@@ -219,6 +240,33 @@ mod tests {
             timeouts.request().as_millis()
         };
         assert_eq!([16_000, 400, 100].map(request), [15_000, 350, 75]);
+    }
+
+    #[test]
+    fn one_who_shuts_down_too_waits_for_the_one_who_does() {
+        let (told, lost) = std::sync::mpsc::channel();
+        let client = crate::Client::builder().on_lost(move |_| {
+            told.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+        });
+        let client = client.in_memory().unwrap();
+        let short = client
+            .lock("job")
+            .with_lease_time(Duration::from_millis(10));
+        short.lock().unwrap();
+        lost.recv().unwrap();
+        let inner = client.inner();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| client.shutdown());
+            while !inner.is_shut_down.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            // It waits for the hook, which is still at work.
+            client.shutdown();
+            assert!(inner.has_ended.load(Ordering::Acquire));
+            first.join().unwrap();
+        });
+        client.shutdown();
     }
 
     #[test]

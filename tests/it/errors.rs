@@ -70,7 +70,7 @@ fn work_that_was_done_is_not_done_again() {
     assert!(
         error
             .to_string()
-            .contains(&format!("was done, but lock \"orders\": {node} ")),
+            .contains(&format!(" at {node} is unknown: ")),
         "{error}"
     );
 }

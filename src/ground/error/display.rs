@@ -50,7 +50,7 @@ impl fmt::Display for Error {
                 ..
             } => write!(
                 f,
-                "lock {lock:?}: {node} did not answer the {operation}{}, its outcome is unknown: {reason}",
+                "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown: {reason}",
                 visitor
                     .as_ref()
                     .map_or(String::new(), |it| format!(" of {it}"))

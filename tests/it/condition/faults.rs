@@ -384,6 +384,26 @@ fn a_place_from_before_the_clock_was_set_back_takes_no_signal() {
     assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
 }
 
+#[test]
+fn one_that_came_before_the_clock_was_set_back_is_signalled_before_those_behind_it() {
+    let scene = Scene::new();
+    let (sender, woken) = mpsc::channel();
+    thread::scope(|scope| {
+        start(scope, &scene.pair, 1, &sender, 1, is_woken);
+        eventually(LIFE, "it waits", || scene.waiting() == 1);
+        let ahead = "local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1] \
+                     return redis.call('ZINCRBY', KEYS[1], '3600000000', first)";
+        scene.server.cmd(&["EVAL", ahead, "1", WAITING]);
+        for number in [2, 3] {
+            start(scope, &scene.pair, 1, &sender, number, is_woken);
+        }
+        for number in [1, 2, 3] {
+            assert!(scene.signal());
+            assert_eq!(next(&woken), number);
+        }
+    });
+}
+
 /// It died before the server's clock was set back, too, but it had been told already.
 #[test]
 fn a_signal_of_one_that_died_goes_on_though_the_clock_was_set_back() {

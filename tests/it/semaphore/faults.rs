@@ -254,15 +254,15 @@ fn what_is_no_semaphore_is_left_alone() {
 #[test]
 fn permits_outlive_the_end_that_a_semaphore_had() {
     let server = RedisServer::start();
-    let client = quick().watchdog_timeout(ms(1500));
+    let client = quick().watchdog_timeout(ms(3000));
     let client = client.open(&server.url()).unwrap();
     // The end is lifted, or put off.
     for words in [&["PERSIST", "mail"][..], &["PEXPIRE", "mail", "60000"]] {
         let semaphore = client.semaphore("mail");
-        assert!(semaphore.try_set_for(2, ms(1000)).unwrap());
+        assert!(semaphore.try_set_for(2, ms(2000)).unwrap());
         let before = semaphore.acquire(1).unwrap();
         server.cmd(words);
-        thread::sleep(ms(2500));
+        thread::sleep(ms(4000));
         assert!(before.is_valid(), "{words:?}");
         let behind = semaphore.acquire(1).unwrap();
         for taken in [before, behind] {

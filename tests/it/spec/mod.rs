@@ -602,6 +602,8 @@ const PLANTED_IN_PLACES: &[(&str, &str, &str)] = &[
         "if not call('ZSCORE', waiting, visitor) then",
         "if true then",
     ),
+    // One that comes behind a clock that was set back is before the others.
+    ("condition/look", "last and last + 1 or 0", "0"),
     // A place is taken, or a signal given, without the lock.
     (
         "condition/look",

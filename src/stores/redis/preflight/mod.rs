@@ -108,8 +108,16 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
                 ),
                 "give them with ACL SETUSER; docs/rights.md says which lock needs which",
             ),
-            Err(fault) if is_alone => return Err(store.error(&lock, fault, deadline)),
-            Err(fault) => unreachable(&node, &fault),
+            Err(fault) => HealthWarning::note(
+                &node,
+                "rights",
+                format!(
+                    "whether the user may listen to messages could not be tried: {}",
+                    fault.reason()
+                ),
+                "look why it takes no further connection (its maxclients, the open files of this process); who waits \
+                 needs one, too",
+            ),
         });
     }
     found.extend(watchers);

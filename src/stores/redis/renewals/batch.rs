@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::claim::{Claim, Kind};
+use crate::ground::claim::{Claim, ID_LENGTH, Kind};
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::calls::{Limit, pack};
 use crate::stores::redis::keys;
@@ -17,8 +17,17 @@ use crate::stores::redis::topology::cluster::Shard;
 use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// How many holds one call of the script renews, so that it keeps the server for less than a millisecond.
+/// How many holds, or permits with ids, one call of the script renews, so that it keeps the server for less than a
+/// millisecond. The permits of one handle are renewed together, however many they are.
 const RENEWED_AT_ONCE: usize = 100;
+
+/// How many permits with ids a hold is; one for any other.
+fn permits_of(claim: &Claim) -> usize {
+    match claim.kind.rules().has_ids {
+        true => (claim.visitor.as_str().len() / ID_LENGTH).max(1),
+        false => 1,
+    }
+}
 
 /// A claim that has no outcome yet.
 #[derive(Clone, Default)]
@@ -85,8 +94,8 @@ pub(super) struct Batch<'a> {
     pub(super) needs_text: bool,
     /// The indices of the claims that each call of a script renews. A cluster allows only those of one slot.
     pub(super) parts: Vec<Vec<usize>>,
-    /// The last part of each slot and script.
-    last: BTreeMap<(u16, usize), usize>,
+    /// The last part of each slot and script, and how many permits it renews.
+    last: BTreeMap<(u16, usize), (usize, usize)>,
 }
 
 impl<'a> Batch<'a> {
@@ -104,16 +113,20 @@ impl<'a> Batch<'a> {
         let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
         self.needs_text |= open.needs_text;
         let at = (slot, Layout::of(claim.kind).renew.id());
-        let last = self.last.get(&at).filter(|_| !open.is_single);
-        match last.and_then(|last| self.parts.get_mut(*last)) {
-            Some(part) if part.len() < RENEWED_AT_ONCE => part.push(open.index),
-            _ => {
-                if !open.is_single {
-                    self.last.insert(at, self.parts.len());
-                }
-                self.parts.push(vec![open.index]);
-            }
+        let permits = permits_of(claim);
+        let has_room = |(_, renewed): &&mut (usize, usize)| *renewed + permits <= RENEWED_AT_ONCE;
+        let last = self.last.get_mut(&at).filter(|_| !open.is_single);
+        if let Some((last, renewed)) = last.filter(has_room)
+            && let Some(part) = self.parts.get_mut(*last)
+        {
+            *renewed += permits;
+            part.push(open.index);
+            return;
         }
+        if !open.is_single {
+            self.last.insert(at, (self.parts.len(), permits));
+        }
+        self.parts.push(vec![open.index]);
     }
 
     pub(super) fn part(&self, part: usize) -> &[usize] {

@@ -12,6 +12,7 @@ pub(super) fn spliced(text: &str) -> String {
 
 fn piece(name: &str) -> Option<&'static str> {
     Some(match name {
+        "id_of.lua" => include_str!("pieces/id_of.lua"),
         "holder_of.lua" => include_str!("pieces/holder_of.lua"),
         "begin_hold.lua" => include_str!("pieces/begin_hold.lua"),
         "enter_again.lua" => include_str!("pieces/enter_again.lua"),

@@ -48,6 +48,13 @@ impl Redis<'_> {
         Ok(members.take(count).map(|(name, _)| name).collect())
     }
 
+    /// ZRANGE key -1 -1 WITHSCORES: the largest score.
+    pub fn zlast_score(&self, key: &[u8]) -> Answer<Option<i64>> {
+        self.may_reach("zrange", Does::Read, key)?;
+        let last = self.members(key)?.into_iter().last();
+        Ok(last.map(|(_, score)| score))
+    }
+
     /// ZRANGE key 0 -1: all members by their scores.
     pub fn zmembers(&self, key: &[u8]) -> Answer<Vec<Vec<u8>>> {
         self.may_reach("zrange", Does::Read, key)?;

@@ -96,7 +96,8 @@ pub fn look(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
             return Ok(gone);
         }
         if redis.zscore(places.waiting, visitor)?.is_none() {
-            let came = redis.micros();
+            let last = redis.zlast_score(places.waiting)?;
+            let came = redis.micros().max(last.map_or(0, |last| last + 1));
             redis.zadd(places.waiting, came, visitor)?;
         }
         if let Err(refused) = places.keep(redis, visitor, life) {

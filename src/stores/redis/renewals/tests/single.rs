@@ -248,3 +248,21 @@ fn a_renewal_counts_if_enough_replicas_have_it() {
         "whether 2 replicas have acknowledged it was not answered in time"
     );
 }
+
+#[test]
+fn permits_with_ids_are_counted_one_by_one() {
+    let server = server(|_, _| renewed());
+    let handles = [60, 40, 1, 99, 1, 1_000, 1].map(|permits| {
+        let one = claim("seats");
+        let of_permits = Kind::PermitIds.rules().of_permits;
+        Claim {
+            kind: Kind::PermitIds,
+            visitor: of_permits(&one.visitor, permits),
+            ..one
+        }
+    });
+    let outcomes = server.store().renew(&handles, soon());
+    assert!(are_renewed(&outcomes));
+    // Two keys each.
+    assert_eq!(sizes(&server), [4, 4, 2, 2, 2]);
+}

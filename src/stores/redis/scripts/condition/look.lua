@@ -1,7 +1,7 @@
 -- Takes a place among those who wait on a condition, asks whether it was signalled, or gives it up.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  those who wait, by when they came, µs since 1970
+-- KEYS[2]  those who wait, in the order in which they came, by µs since 1970
 -- KEYS[3]  when those who wait, and those who were signalled and have not asked since, have to be heard of, ms since 1970
 -- ARGV[1]  the visitor whose place it is
 -- ARGV[2]  the operation: 'enlist' takes a place, 'look' asks, 'leave' gives it up unless it was signalled; 'drop' gives it up
@@ -54,7 +54,10 @@ if op == 'enlist' then
         return {number, {2, now, holder_of(KEYS[1]) or ''}}
     end
     if not call('ZSCORE', waiting, visitor) then
-        call('ZADD', waiting, string.format('%.0f', time[1] * 1000000 + time[2]), visitor)
+        -- Behind all others, also if the server's clock was set back meanwhile.
+        local last = call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2]
+        local came = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
+        call('ZADD', waiting, string.format('%.0f', came), visitor)
     end
     local refused = keep()
     if refused then

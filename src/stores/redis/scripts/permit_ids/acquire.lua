@@ -17,6 +17,7 @@
 -- full server refuses the first write. What a user may have no right to comes first, or is undone by a command that has just
 -- run.
 
+-- include id_of.lua
 -- include keep_taken.lua
 
 local number, expiry = ARGV[#ARGV] + 0, ARGV[4] + 0
@@ -42,10 +43,8 @@ local function granted()
     return number * 4194304 + math.min(expiry - now, 4194303)
 end
 local ids = {}
-for id in string.gmatch(ARGV[1], string.rep('%x', 32)) do
-    ids[#ids + 1] = string.gsub(id, '%x%x', function(byte)
-        return string.char(tonumber(byte, 16))
-    end)
+for hex in string.gmatch(ARGV[1], string.rep('%x', 32)) do
+    ids[#ids + 1] = id_of(hex)
 end
 if call('ZSCORE', taken, ids[1]) then
     return granted()

@@ -22,6 +22,7 @@
 -- Keeps: the answer stands before anything changes, so a full server refuses both, except for a permit that is taken. What
 -- was taken from a semaphore that is gone is not given back to the next one.
 
+-- include id_of.lua
 -- include keep_taken.lua
 
 local number = ARGV[8] + 0
@@ -36,9 +37,7 @@ if free and not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
 local taken, at = KEYS[#KEYS], string.format('%.0f', now)
-local id = string.gsub(ARGV[6], '%x%x', function(byte)
-    return string.char(tonumber(byte, 16))
-end)
+local id = string.gsub(ARGV[6], string.rep('%x', 32), id_of)
 -- How long the permit lasts; nil if it has ended.
 local function rest()
     local ends = free and call('ZSCORE', taken, id)

@@ -12,15 +12,15 @@
 --
 -- Keeps: permits are given back once, also to a full server.
 
+-- include id_of.lua
+
 local number = ARGV[3] + 0
 local call, key, taken = redis.pcall, KEYS[1], KEYS[2]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local wanted, there = 0, {}
 for hex in string.gmatch(ARGV[1], string.rep('%x', 32)) do
-    local id = string.gsub(hex, '%x%x', function(byte)
-        return string.char(tonumber(byte, 16))
-    end)
+    local id = id_of(hex)
     local ends = call('ZSCORE', taken, id)
     if type(ends) == 'table' then
         return string.find(ends.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or ends

@@ -13,6 +13,7 @@
 --
 -- Keeps: only what is taken, of a semaphore that is there, is given a new end, also on a full server.
 
+-- include id_of.lua
 -- include keep_taken.lua
 
 local number = ARGV[#ARGV] + 0
@@ -28,9 +29,7 @@ for i = 1, #KEYS / 2 do
     local ends = string.format('%.0f', math.min(now + lease, 922337203685477))
     local members, flaw, what = {}, nil, nil
     for hex in string.gmatch(ARGV[2 * i - 1], string.rep('%x', 32)) do
-        local id = string.gsub(hex, '%x%x', function(byte)
-            return string.char(tonumber(byte, 16))
-        end)
+        local id = id_of(hex)
         local has = pcall('ZSCORE', taken, id)
         if type(has) == 'table' then
             flaw = has

@@ -10,15 +10,15 @@
 --
 -- Keeps: permits are given back once, also to a full server.
 
+-- include id_of.lua
+
 local number = ARGV[3] + 0
 local call, pcall, key, taken = redis.call, redis.pcall, KEYS[1], KEYS[2]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local there = {}
 for hex in string.gmatch(ARGV[1], string.rep('%x', 32)) do
-    local id = string.gsub(hex, '%x%x', function(byte)
-        return string.char(tonumber(byte, 16))
-    end)
+    local id = id_of(hex)
     if call('ZSCORE', taken, id) then
         there[#there + 1] = id
     end
