@@ -8,7 +8,7 @@
 //! it takes 0.12 us for a check-out and its return, where the permit and the idle list take 0.02 us.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
@@ -34,6 +34,11 @@ pub(super) struct Permit {
     counted_by: Option<Arc<Shared>>,
 }
 
+/// How long to wait for a connection where so much time is left: a request that is sent at the last moment is only in doubt.
+pub(super) fn patience(left: Duration) -> Duration {
+    left * 4 / 5
+}
+
 /// None of so many permits became free in time.
 #[derive(Debug)]
 pub(super) struct NoPermit {
@@ -56,9 +61,8 @@ impl ConnectionLimit {
         let mut wait_until = None;
         while !state.is_closed && state.taken >= shared.size {
             let now = time::now();
-            // A request that is sent at the last moment is only in doubt.
-            let left = deadline.saturating_duration_since(now) * 4 / 5;
-            let wait_until = *wait_until.get_or_insert(now + left);
+            let left = deadline.saturating_duration_since(now);
+            let wait_until = *wait_until.get_or_insert(now + patience(left));
             if now >= wait_until {
                 return Err(NoPermit { of: shared.size });
             }
@@ -100,7 +104,6 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 

@@ -59,6 +59,11 @@ impl Reason {
         Reason::of_io(words, copy)
     }
 
+    /// The number of the error of the operating system behind it.
+    pub(crate) fn os_error(&self) -> Option<i32> {
+        self.source.as_ref()?.raw_os_error()
+    }
+
     /// Says the same in other words.
     pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
         Reason {

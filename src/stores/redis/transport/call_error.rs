@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::ground::error::Reason;
 use crate::stores::redis::replies::plain;
 
@@ -68,6 +70,18 @@ impl CallError {
             | CallError::Exhausted(_)
             | CallError::NoVote(_) => false,
             CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+        }
+    }
+
+    /// Whether there was no room for one more connection, in this process or at the server.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        const SIGNS: [Errno; 2] = [Errno::MFILE, Errno::NFILE];
+        match self {
+            CallError::NotSent(reason) => reason
+                .os_error()
+                .is_some_and(|code| SIGNS.iter().any(|sign| sign.raw_os_error() == code)),
+            CallError::Server(text) => text.contains("max number of clients"),
+            _ => false,
         }
     }
 

@@ -5,14 +5,15 @@
 mod unread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use crate::ground::claim::VisitorId;
-use crate::ground::sync::{Mutex, mutant};
-use crate::stores::connection_limit::{ConnectionLimit, Permit};
+use crate::ground::sync::{self, Mutex, mutant};
+use crate::ground::time;
+use crate::stores::connection_limit::{ConnectionLimit, Permit, patience};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
@@ -34,6 +35,8 @@ pub(crate) struct Pool {
     is_sharded: bool,
     /// How often the server was found to have cut a connection.
     resets_seen: AtomicU64,
+    /// How many connections blocking requests have, which they give back.
+    in_use: AtomicU32,
 }
 
 /// A connection for one request, and the right to use it.
@@ -58,6 +61,7 @@ impl Pool {
         Pool {
             is_sharded,
             resets_seen: AtomicU64::new(0),
+            in_use: AtomicU32::new(0),
             limit,
             idle: Mutex::default(),
             unread: Mutex::default(),
@@ -250,18 +254,84 @@ impl Pool {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let _permit = self.permit(deadline)?;
+        // It ends behind the return of the connection.
+        let mut in_use = None;
         let mut place = self.take();
         let is_fresh = place.is_none();
-        let mut outcome = on_connection(&mut place, self.connector(), deadline, &mut talk);
+        let mut outcome = self.on_connection(&mut place, &mut in_use, deadline, &mut talk);
         self.note_reset(&outcome);
         if matches!(outcome, Err(CallError::NotSent(_))) && !is_fresh {
             // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            outcome = on_connection(&mut place, self.connector(), deadline, &mut talk);
+            outcome = self.on_connection(&mut place, &mut in_use, deadline, &mut talk);
         }
         if let Some(connection) = place {
             self.keep(connection);
         }
         outcome
+    }
+
+    /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
+    fn on_connection<'a, T>(
+        &'a self,
+        place: &mut Option<Connection>,
+        in_use: &mut Option<InUse<'a>>,
+        deadline: Instant,
+        talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        *in_use = None;
+        let mut connection = match place.take() {
+            Some(connection) => connection,
+            None => self.connect(deadline)?,
+        };
+        *in_use = Some(InUse::begin(&self.in_use));
+        let outcome = talk(&mut connection);
+        doubt_after(&outcome, &connection, self.connector());
+        if is_sound(&outcome) && !connection.is_spent {
+            *place = Some(connection);
+        }
+        outcome
+    }
+
+    /// Connects. Where there is no room for one more connection, it is one that another request gives back.
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        match self.connector.connect(deadline) {
+            Err(fault) if fault.is_for_want_of_room() => self.given_back(deadline).ok_or(fault),
+            outcome => outcome,
+        }
+    }
+
+    /// Waits until another request gives its connection back, for as long as for the right to one; `None` if none has any.
+    fn given_back(&self, deadline: Instant) -> Option<Connection> {
+        let now = time::now();
+        let until = now + patience(deadline.saturating_duration_since(now));
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let are_in_use = self.in_use.load(Ordering::Acquire) > 0;
+            if let Some(connection) = self.take() {
+                return Some(connection);
+            }
+            if !are_in_use || time::now() >= until {
+                return None;
+            }
+            sync::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A connection in use by a request that will give it back.
+struct InUse<'a>(&'a AtomicU32);
+
+impl InUse<'_> {
+    fn begin(count: &AtomicU32) -> InUse<'_> {
+        count.fetch_add(1, Ordering::AcqRel);
+        InUse(count)
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -291,25 +361,6 @@ fn doubt_after<T>(
     {
         connector.suspect(connection.generation);
     }
-}
-
-/// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
-fn on_connection<T>(
-    place: &mut Option<Connection>,
-    connector: &dyn Connector,
-    deadline: Instant,
-    talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
-) -> Result<T, CallError> {
-    let mut connection = match place.take() {
-        Some(connection) => connection,
-        None => connector.connect(deadline)?,
-    };
-    let outcome = talk(&mut connection);
-    doubt_after(&outcome, &connection, connector);
-    if is_sound(&outcome) && !connection.is_spent {
-        *place = Some(connection);
-    }
-    outcome
 }
 
 /// Whether the script has to be sent as text.

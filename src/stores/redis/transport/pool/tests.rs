@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod late;
+mod room;
 mod words;
 
 use std::time::Duration;
@@ -22,10 +23,15 @@ struct Way {
     address: Address,
     generation: AtomicU64,
     suspected: AtomicU64,
+    /// Why it makes no connection, if it does not.
+    fault: Mutex<Option<CallError>>,
 }
 
 impl Connector for Way {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        if let Some(fault) = self.fault.lock().clone() {
+            return Err(fault);
+        }
         let mut connection = Connection::connect(&self.address, deadline)?;
         connection.generation = self.generation();
         Ok(connection)
@@ -60,6 +66,7 @@ impl Scene {
             address,
             generation: AtomicU64::new(0),
             suspected: AtomicU64::new(0),
+            fault: Mutex::default(),
         });
         let connector: Arc<dyn Connector> = Arc::<Way>::clone(&way);
         let pool = Pool::new(connector, ConnectionLimit::new(size), false);
