@@ -47,7 +47,7 @@ fn one_that_finds_no_room_for_a_connection_waits_for_one_that_is_in_use() {
         assert_eq!(beside_another(fault, soon()), (Ok(()), true));
     }
     // It says nothing of another fault.
-    let refused = CallError::NotSent("the port refuses".into());
+    let refused = CallError::not_sent(std::io::Error::from(rustix::io::Errno::CONNREFUSED));
     let found = beside_another(refused.clone(), soon());
     assert_eq!(found, (Err(refused), false));
 }
@@ -63,6 +63,9 @@ fn it_waits_no_longer_than_its_own_time() {
 #[test]
 fn where_none_is_in_use_there_is_nothing_to_wait_for() {
     let scene = Scene::plain();
+    // One was in use.
+    assert_eq!(scene.pool.with(soon(), |_| Ok(())), Ok(()));
+    drop(scene.pool.take());
     *scene.way.fault.lock() = Some(no_file());
     let began = Instant::now();
     assert_eq!(scene.pool.with(soon(), |_| Ok(())), Err(no_file()));
