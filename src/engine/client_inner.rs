@@ -270,6 +270,32 @@ mod tests {
     }
 
     #[test]
+    fn a_hook_that_shuts_down_does_not_wait_for_the_call_that_waits_for_it() {
+        let (began, lost) = std::sync::mpsc::channel();
+        let (told, returned) = std::sync::mpsc::channel();
+        let hooked = Arc::new(std::sync::OnceLock::<crate::Client>::new());
+        let in_hook = Arc::clone(&hooked);
+        let client = crate::Client::builder().on_lost(move |_| {
+            let client = in_hook.get().unwrap();
+            began.send(()).unwrap();
+            while !client.inner().is_shut_down.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            client.shutdown();
+            let is_over = client.inner().has_ended.load(Ordering::Acquire);
+            told.send(is_over).unwrap();
+        });
+        let client = client.in_memory().unwrap();
+        assert!(hooked.set(client.clone()).is_ok());
+        let lease = Duration::from_millis(10);
+        let short = client.lock("job").with_lease_time(lease);
+        short.lock().unwrap();
+        lost.recv().unwrap();
+        client.shutdown();
+        assert!(!returned.recv().unwrap());
+    }
+
+    #[test]
     fn the_last_round_trip_counts() {
         let client = crate::Client::in_memory();
         let inner = client.inner();
