@@ -167,8 +167,8 @@ impl PermitSemaphore {
     /// # Errors
     ///
     /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is out of range,
-    /// [`Error::Lost`](crate::Error::Lost) if it ended while the answer was on its way, and those of
-    /// [`Semaphore::acquire`].
+    /// [`Error::Lost`](crate::Error::Lost) or [`Error::Unknown`](crate::Error::Unknown) if it ended while the answer was on its
+    /// way, and those of [`Semaphore::acquire`].
     pub fn acquire_id(&self, lease: Option<Duration>) -> Result<PermitId> {
         loop {
             if let Some(id) = self.acquire_id_within(lease, WaitLimit::forever(None))? {

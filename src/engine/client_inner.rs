@@ -10,6 +10,7 @@ use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{Watchdog, eventually, join};
+use crate::ground::callback;
 use crate::ground::error::{Error, Result};
 use crate::ground::sync;
 use crate::ground::time;
@@ -184,7 +185,7 @@ impl ClientInner {
         if !self.is_shut_down.swap(true, Ordering::AcqRel) {
             self.end(deadline, at_last);
             self.has_ended.store(true, Ordering::Release);
-        } else if !is_of_a_client() {
+        } else if !callback::is_within() {
             // What the other call has promised is true behind this one, too.
             eventually(at_last, || self.has_ended.load(Ordering::Acquire));
         }
@@ -207,13 +208,6 @@ impl ClientInner {
             Err(_) => self.store.close(),
         }
     }
-}
-
-/// Whether a client has started the calling thread, and may be waiting for it to end.
-fn is_of_a_client() -> bool {
-    std::thread::current()
-        .name()
-        .is_some_and(|name| name.starts_with("redlatch-"))
 }
 
 impl Drop for ClientInner {

@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod batch;
+pub(crate) mod callback;
 pub(crate) mod claim;
 pub(crate) mod clock;
 pub(crate) mod digits;

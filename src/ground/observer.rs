@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ground::callback;
 use crate::ground::loss::Loss;
 
 /// Hears what happens to the locks of a client, as it happens.
@@ -170,7 +171,7 @@ impl Observed {
         if let Some(observer) = &self.0 {
             // What the observer does wrong stays its own affair.
             drop(catch_unwind(AssertUnwindSafe(|| {
-                observer.event(&event());
+                callback::within(|| observer.event(&event()));
             })));
         }
     }

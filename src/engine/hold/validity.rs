@@ -28,8 +28,6 @@ impl Hold {
         let mut state = self.state.lock();
         let sent = state.counted_from;
         state.set_life(sent, life);
-        // Others may put that end off, which no request tells where nothing is renewed.
-        state.may_outlast |= life.is_some();
         let ends = state.life_ends();
         for level in &mut state.levels {
             level.ends = level.ends.map(|end| ends.map_or(end, |ends| ends.min(end)));

@@ -42,14 +42,6 @@ fn a_hold_lapses_with_what_it_was_taken_from() {
 }
 
 #[test]
-fn a_hold_of_something_with_an_end_may_outlast_that() {
-    for (life, may_outlast) in [(None, false), (Some(MINUTE / 2), true)] {
-        let (hold, _thread) = held(Lease::Fixed(MINUTE), PROCESS.now());
-        assert_eq!(hold.with_life(life).may_outlast(), may_outlast);
-    }
-}
-
-#[test]
 fn those_who_listen_hear_that_a_release_found_it_well() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let deadline = PROCESS.read().instant + MINUTE;

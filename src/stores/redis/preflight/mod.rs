@@ -33,8 +33,10 @@ struct Look {
     /// The state of its cluster, where the client knows it as a node of one.
     cluster: Option<Result<String, CallError>>,
     settings: Settings,
-    /// The rights to commands that the user lacks, or why they could not be tried.
-    missing: Result<Vec<String>, CallError>,
+    /// The rights to commands that the user lacks.
+    missing: Vec<String>,
+    /// Why those outside of scripts could not be tried, which takes a connection of its own.
+    not_connected: Option<CallError>,
 }
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -95,30 +97,21 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             }
             Some(Err(fault)) => found.push(unreachable(&node, fault)),
         }
-        found.push(match look.missing {
-            Ok(missing) if missing.is_empty() => {
-                HealthWarning::ok(&node, "rights", "all commands of Client::lock are allowed")
-            }
-            Ok(missing) => HealthWarning::danger(
+        if !look.missing.is_empty() {
+            found.push(HealthWarning::danger(
                 &node,
                 "rights",
                 format!(
                     "the user lacks rights that locks need: {}",
-                    missing.join(" ")
+                    look.missing.join(" ")
                 ),
                 "give them with ACL SETUSER; docs/rights.md says which lock needs which",
-            ),
-            Err(fault) => HealthWarning::note(
-                &node,
-                "rights",
-                format!(
-                    "whether the user may listen to messages could not be tried: {}",
-                    fault.reason()
-                ),
-                "look why it takes no further connection (its maxclients, the open files of this process); who waits \
-                 needs one, too",
-            ),
-        });
+            ));
+        } else if look.not_connected.is_none() {
+            let message = "all commands of Client::lock are allowed";
+            found.push(HealthWarning::ok(&node, "rights", message));
+        }
+        found.extend(look.not_connected.map(|fault| not_connected(&node, &fault)));
     }
     found.extend(watchers);
     Ok(found)
@@ -135,6 +128,28 @@ fn unreachable(node: &Arc<str>, fault: &CallError) -> HealthWarning {
         "reachable",
         format!("it could not be asked: {}", fault.reason()),
         "look whether it runs, answers PING, and can be reached from here; its locks cannot be had",
+    )
+}
+
+/// The finding that a server which answers takes no further connection.
+fn not_connected(node: &Arc<str>, fault: &CallError) -> HealthWarning {
+    let reason = fault.reason();
+    let is_refused = matches!(fault, CallError::Server(_) | CallError::Untrusted(_));
+    if is_refused && !fault.is_for_want_of_room() && !fault.is_passing() {
+        return HealthWarning::danger(
+            node,
+            "connection",
+            format!("it refuses further connections: {reason}"),
+            "put the password, the user or the certificate right: when the connections that are there end, no lock can be had",
+        );
+    }
+    HealthWarning::note(
+        node,
+        "connection",
+        format!(
+            "no further connection could be made, so the right to listen was not tried: {reason}"
+        ),
+        "look why it takes none (its maxclients, the open files of this process, the network); who waits needs one, too",
     )
 }
 
@@ -171,11 +186,13 @@ fn look(
             Err(_) => {}
         }
     }
-    let missing = rights::missing(lock, node, connection, deadline)?;
+    let mut missing = rights::missing_in_scripts(lock, node, connection, deadline)?;
+    let outside = rights::add_missing_outside_scripts(lock, node, &mut missing, deadline);
     Ok(Look {
         info,
         cluster,
         settings,
         missing,
+        not_connected: outside.err(),
     })
 }

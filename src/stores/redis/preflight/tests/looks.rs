@@ -167,13 +167,40 @@ fn a_look_that_needs_a_connection_of_its_own_costs_requests_none_of_theirs() {
     let found = check(&store, soon()).unwrap();
     assert_eq!((node.pool.idle(), server.connected()), (1, 2));
     // Nor does it keep what else was found.
-    let (last, before) = found.split_last().unwrap();
-    assert_eq!((before.len(), last.code), (5, "rights"));
-    assert!(
-        last.severity == crate::store::Severity::Note
-            && last.message.contains("could not be tried"),
-        "{last}"
-    );
+    assert_eq!(codes(&found)[5..], ["connection note"]);
+    let why = "no further connection could be made";
+    assert!(found[5].message.starts_with(why), "{}", found[5]);
+}
+
+#[test]
+fn what_is_missing_is_told_though_there_is_no_further_connection() {
+    let server = server(|_| None);
+    let store = server.store();
+    let Topology::One(node) = &store.topology else {
+        panic!("one server");
+    };
+    node.pool
+        .keep(node.pool.connector().connect(soon()).unwrap());
+    let lacks = Value::Array(vec![bulk("pexpire")]);
+    server.answer(move |request| match request.is_script() {
+        true => Some(Says::Answer(lacks.clone())),
+        false if request.is("CLIENT SETNAME") => Says::error("ERR max number of clients reached"),
+        false => well(request),
+    });
+    let found = check(&store, soon()).unwrap();
+    assert_eq!(codes(&found)[5..], ["rights danger", "connection note"]);
+    assert!(found[5].message.ends_with(": +pexpire"), "{}", found[5]);
+}
+
+#[test]
+fn a_refusal_of_further_connections_is_worse_than_a_lack_of_room() {
+    let severity = |fault| not_connected(&"node".into(), &fault).severity.to_string();
+    let said = |text: &str| severity(CallError::Server(text.to_owned()));
+    assert_eq!(said("WRONGPASS invalid username-password pair"), "danger");
+    assert_eq!(said("ERR max number of clients reached"), "note");
+    assert_eq!(said("LOADING it is"), "note");
+    assert_eq!(severity(CallError::Untrusted("whose".into())), "danger");
+    assert_eq!(severity(CallError::NotSent("it is silent".into())), "note");
 }
 
 #[test]
@@ -221,6 +248,11 @@ fn of_cluster(
     count: usize,
     rather: fn(&Request) -> Option<Says>,
 ) -> (Vec<HealthWarning>, Vec<StubServer>) {
+    let (store, servers) = cluster(count, rather);
+    (check(&store, soon()).unwrap(), servers)
+}
+
+fn cluster(count: usize, rather: fn(&Request) -> Option<Says>) -> (Redis, Vec<StubServer>) {
     let servers: Vec<_> = (0..count).map(|_| server(rather)).collect();
     let range = |(at, server): (usize, &StubServer)| {
         let (host, port) = server
@@ -242,8 +274,30 @@ fn of_cluster(
         });
     }
     let urls: Vec<_> = servers.iter().map(StubServer::url).collect();
-    let store = Redis::cluster(&urls, &settings()).unwrap();
-    (check(&store, soon()).unwrap(), servers)
+    (Redis::cluster(&urls, &settings()).unwrap(), servers)
+}
+
+#[test]
+fn the_masters_that_are_known_are_looked_at_though_none_takes_a_further_connection() {
+    let (store, servers) = cluster(2, |_| None);
+    check(&store, soon()).unwrap();
+    for server in &servers {
+        server.answer(|request| match request.is("CLIENT SETNAME") {
+            true => Says::error("ERR max number of clients reached"),
+            false => well(request),
+        });
+    }
+    let Topology::Cluster(map) = &store.topology else {
+        panic!("a cluster");
+    };
+    // What was told a moment ago is not asked for again.
+    while map.refresh(soon()).is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let found = codes(&check(&store, soon()).unwrap());
+    let count = |code: &str| found.iter().filter(|it| *it == code).count();
+    assert_eq!([count("version ok"), count("connection note")], [2, 2]);
+    assert_eq!(count("reachable danger"), 0);
 }
 
 #[test]

@@ -142,10 +142,14 @@ impl Cluster {
         deadline: Instant,
         talk: &mut impl FnMut(&Node, &mut Connection, Instant) -> Result<T, CallError>,
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
-        if let Err(fault) = self.refresh(deadline) {
+        let refreshed = self.refresh(share(deadline, 2));
+        let mut shards = self.shards();
+        // Those that are known may be reached, though none takes one more connection.
+        if let Err(fault) = refreshed
+            && shards.is_empty()
+        {
             return vec![(self.whole_name(), Err(fault))];
         }
-        let mut shards = self.shards();
         shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
         let count = shards.len();
         let told = shards.iter().enumerate().map(|(index, shard)| {
