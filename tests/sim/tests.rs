@@ -85,6 +85,10 @@ const RECORDED: [(&str, &str); 9] = [
         "120001305",
         "I4: several clients that were shut down one after another had the time of one",
     ),
+    (
+        "530674367",
+        "I17: a thread put something under a lock that it had lost while it was paused",
+    ),
 ];
 
 #[test]

@@ -122,6 +122,8 @@ impl Worker {
             false => condition.signal().map(u32::from),
         });
         self.note("signal", &name, &outcome);
+        // One that was paused meanwhile may have lost the lock, and whoever it told has found nothing.
+        let put = if lock.is_valid() { put } else { 0 };
         match outcome {
             Ok(count) => of(&name, |store| {
                 events::count("signal");
