@@ -205,9 +205,10 @@ fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
             });
         });
         until_queued(&theirs.lock("orders:1"), 1);
-        server.cmd(&["DEL", "orders:1"]);
-        server.cmd(&["HSET", "orders:1", "another:1", "1"]);
-        server.cmd(&["PEXPIRE", "orders:1", "60000"]);
+        // In one step, for the waiter may ask at any moment.
+        let other = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'another:1', 1) \
+                     return redis.call('PEXPIRE', KEYS[1], 60000)";
+        assert_eq!(server.int(&["EVAL", other, "1", "orders:1"]), 1);
         let refused = || {
             let requests = theirs.stats().requests;
             let acquire = requests.iter().find(|it| it.operation == "acquire");
