@@ -246,7 +246,7 @@ mod tests {
         let client = client.in_memory().unwrap();
         let short = client
             .lock("job")
-            .with_lease_time(Duration::from_millis(10));
+            .with_lease_time(Duration::from_millis(200));
         short.lock().unwrap();
         lost.recv().unwrap();
         let inner = client.inner();
@@ -281,7 +281,7 @@ mod tests {
         });
         let client = client.in_memory().unwrap();
         assert!(hooked.set(client.clone()).is_ok());
-        let lease = Duration::from_millis(10);
+        let lease = Duration::from_millis(200);
         let short = client.lock("job").with_lease_time(lease);
         short.lock().unwrap();
         lost.recv().unwrap();

@@ -210,7 +210,7 @@ fn a_lock_is_kin_to_others_under_its_key() {
 /// A lock of the calling thread whose lease is over, and which it has taken anew.
 fn taken_anew(client: &Client) -> (Lock, Guard) {
     let lock = client.lock("orders");
-    let short = lock.with_lease_time(Duration::from_millis(10));
+    let short = lock.with_lease_time(Duration::from_millis(200));
     let lost = short.guard().unwrap();
     while lost.is_valid() {
         thread::yield_now();
