@@ -254,8 +254,8 @@ impl Pool {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let _permit = self.permit(deadline)?;
-        // It ends behind the return of the connection.
-        let mut in_use = None;
+        // It begins before the connection is taken, and ends behind its return: one who waits for it finds one of the two.
+        let mut in_use = Some(InUse::begin(&self.in_use));
         let mut place = self.take();
         let is_fresh = place.is_none();
         let mut outcome = self.on_connection(&mut place, &mut in_use, deadline, &mut talk);
@@ -278,12 +278,10 @@ impl Pool {
         deadline: Instant,
         talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        *in_use = None;
         let mut connection = match place.take() {
             Some(connection) => connection,
-            None => self.connect(deadline)?,
+            None => self.connect(in_use, deadline)?,
         };
-        *in_use = Some(InUse::begin(&self.in_use));
         let outcome = talk(&mut connection);
         doubt_after(&outcome, &connection, self.connector());
         if is_sound(&outcome) && !connection.is_spent {
@@ -293,23 +291,39 @@ impl Pool {
     }
 
     /// Connects. Where there is no room for one more connection, it is one that another request gives back.
-    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+    fn connect<'a>(
+        &'a self,
+        in_use: &mut Option<InUse<'a>>,
+        deadline: Instant,
+    ) -> Result<Connection, CallError> {
+        *in_use = None;
         match self.connector.connect(deadline) {
-            Err(fault) if fault.is_for_want_of_room() => self.given_back(deadline).ok_or(fault),
-            outcome => outcome,
+            Err(fault) if fault.is_for_want_of_room() => {
+                self.given_back(in_use, deadline).ok_or(fault)
+            }
+            outcome => {
+                *in_use = Some(InUse::begin(&self.in_use));
+                outcome
+            }
         }
     }
 
     /// Waits until another request gives its connection back, for as long as for the right to one; `None` if none has any.
-    fn given_back(&self, deadline: Instant) -> Option<Connection> {
+    fn given_back<'a>(
+        &'a self,
+        in_use: &mut Option<InUse<'a>>,
+        deadline: Instant,
+    ) -> Option<Connection> {
         let now = time::now();
         let until = now + patience(deadline.saturating_duration_since(now));
         let mut pause = Duration::from_millis(1);
         loop {
             let are_in_use = self.in_use.load(Ordering::Acquire) > 0;
+            *in_use = Some(InUse::begin(&self.in_use));
             if let Some(connection) = self.take() {
                 return Some(connection);
             }
+            *in_use = None;
             if !are_in_use || time::now() >= until {
                 return None;
             }
