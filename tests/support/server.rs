@@ -218,6 +218,19 @@ impl RedisServer {
         answer
     }
 
+    /// Runs commands on a connection of their own, with nothing between them: a waiter or a renewal may ask at any moment.
+    #[track_caller]
+    pub fn in_one_step(&self, commands: &[&[&str]]) {
+        let mut all = redis::pipe();
+        all.atomic();
+        for words in commands {
+            let (name, arguments) = words.split_first().expect("a command");
+            all.cmd(name).arg(arguments);
+        }
+        let ran: RedisResult<Vec<Value>> = all.query(&mut self.admin());
+        assert!(ran.is_ok(), "{commands:?}: {ran:?}");
+    }
+
     /// Sends a command whose answer is an integer.
     #[track_caller]
     pub fn int(&self, words: &[&str]) -> i64 {

@@ -260,14 +260,12 @@ fn a_reader_behind_writers_that_died_is_one_reader() {
         for phase in 2..5 {
             // The lease of the writer ends, and the next one is quicker than the reader.
             let hash = ["HSET", "prices", "mode", "write", "other:1:1:write", "1"];
-            for words in [
-                &["DEL", "prices"][..],
+            scene.server.in_one_step(&[
+                &["DEL", "prices"],
                 &hash,
                 &["PEXPIRE", "prices", "30000"],
                 &["HSET", NOTES, "phase", &phase.to_string()],
-            ] {
-                scene.server.cmd(words);
-            }
+            ]);
             thread::sleep(ms(300));
         }
         let turned = turned().unwrap();

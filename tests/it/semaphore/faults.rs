@@ -225,11 +225,14 @@ fn another_thing_under_the_name_is_the_cause_of_the_loss() {
     };
     // Redisson deletes the count alone, and somebody takes the name for a lock.
     let taken = semaphore.acquire(1).unwrap();
-    scene.server.cmd(&["DEL", "mail"]);
-    other.lock().unwrap();
+    scene.server.in_one_step(&[
+        &["DEL", "mail"],
+        &["HSET", "mail", "somebody:1", "1"],
+        &["PEXPIRE", "mail", "60000"],
+    ]);
     lost(&taken);
     assert!(taken.release().unwrap_err().is_lost());
-    other.unlock().unwrap();
+    assert!(other.force_unlock().unwrap());
     assert!(semaphore.try_set(4).unwrap());
     let taken = semaphore.acquire(1).unwrap();
     let next = semaphore.acquire(1).unwrap();

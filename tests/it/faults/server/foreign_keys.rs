@@ -41,8 +41,7 @@ fn a_name_that_is_used_by_something_else_is_left_alone() {
         let guard = client.lock("orders").guard().unwrap();
         let again = client.lock("orders").guard().unwrap();
         let lost = guard.lost();
-        server.cmd(&["DEL", "orders"]);
-        server.cmd(make);
+        server.in_one_step(&[&["DEL", "orders"], make]);
         let before = server.cmd(&["DUMP", "orders"]);
         fails(again.unlock(), Class::Lost);
         fails(client.lock("orders").try_lock(), Class::WrongType);
@@ -110,8 +109,7 @@ fn a_lock_that_something_else_was_written_over_is_a_loss_to_all_that_its_holder_
                 let guard = lock.guard().unwrap();
                 (1..levels).for_each(|_| lock.lock().unwrap());
                 let lost = guard.lost();
-                server.cmd(&["DEL", "orders"]);
-                server.cmd(make);
+                server.in_one_step(&[&["DEL", "orders"], make]);
                 step(lock, guard);
                 let loss = told(&lost, ms(100));
                 assert!(matches!(&loss.cause, LossCause::HeldBy(_)), "{loss}");
@@ -189,9 +187,11 @@ fn what_others_write_is_short_and_printable_in_what_we_say() {
         let guard = lock.guard().unwrap();
         let inner = lock.guard().unwrap();
         let lost = guard.lost();
-        server.cmd(&["DEL", "orders"]);
-        server.cmd(&["HSET", "orders", field, "1"]);
-        server.cmd(&["PEXPIRE", "orders", "60000"]);
+        server.in_one_step(&[
+            &["DEL", "orders"],
+            &["HSET", "orders", field, "1"],
+            &["PEXPIRE", "orders", "60000"],
+        ]);
         let mut said = vec![fails(inner.unlock(), Class::Lost).to_string()];
         let loss = told(&lost, SHORT / 3 + TIMEOUT);
         assert!(matches!(loss.cause, LossCause::HeldBy(_)), "{loss}");
