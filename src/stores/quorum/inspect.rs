@@ -81,6 +81,13 @@ impl Quorum {
         })
     }
 
+    /// When the turn of a node ends where all are asked one after another: a silent one leaves time for those behind it.
+    pub(super) fn turn_ends(&self, index: usize, deadline: Instant) -> Instant {
+        let now = time::now();
+        let left = u32::try_from(self.nodes.len() - index).unwrap_or(u32::MAX);
+        now + deadline.saturating_duration_since(now) / left
+    }
+
     /// Says why a node has no vote, if it has none.
     pub(super) fn without_vote(&self, index: usize) -> Option<Error> {
         let node = self.nodes.get(index)?;
@@ -96,10 +103,7 @@ impl Quorum {
         let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
         let mut voters = 0;
         for (looked_at, node) in self.nodes.iter().enumerate() {
-            // One that is silent must leave time for those behind it.
-            let now = time::now();
-            let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
-            let deadline = now + deadline.saturating_duration_since(now) / left;
+            let deadline = self.turn_ends(looked_at, deadline);
             match node.check(deadline) {
                 Ok((found, votes)) => {
                     warnings.extend(found);

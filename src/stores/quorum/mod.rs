@@ -285,17 +285,10 @@ impl Store for Quorum {
             .zip(&self.nodes)
             .map(|(source, node)| node.node.store().subscribe(lock, None, source, parker))
             .collect();
-        let hears = |what| parts.iter().filter(|part| part.delivery == what).count();
-        let delivery = if hears(Delivery::Live) >= self.needed {
-            Delivery::Live
-        } else if hears(Delivery::Polling) > self.nodes.len() - self.needed {
-            Delivery::Polling
-        } else {
-            Delivery::Pending
-        };
+        let each: Vec<Delivery> = parts.iter().map(|part| part.delivery).collect();
         Subscription {
             registration,
-            delivery,
+            delivery: joint_delivery(&each, self.needed),
             sources,
             jitter: self.round_trip(),
             keep: Some(Box::new(parts)),
@@ -336,6 +329,18 @@ impl QuorumNode {
             reason: reason.to_owned(),
             source: None,
         }
+    }
+}
+
+/// How messages come of which `needed` nodes have to send theirs.
+fn joint_delivery(each: &[Delivery], needed: usize) -> Delivery {
+    let count = |what| each.iter().filter(|delivery| **delivery == what).count();
+    if count(Delivery::Live) >= needed {
+        Delivery::Live
+    } else if count(Delivery::Polling) > each.len() - needed {
+        Delivery::Polling
+    } else {
+        Delivery::Pending
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use crate::ground::claim::LockId;
 use crate::ground::error::Result;
-use crate::ground::time;
 use crate::store::{LockInfo, LockKind, Position, Scope, Store, merged};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::tally::{Tally, Vote};
@@ -20,11 +19,8 @@ impl Quorum {
         let mut tally = Tally::new(self.nodes.len());
         let mut told = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            // One that is silent must leave time for those behind it.
-            let now = time::now();
-            let left = u32::try_from(self.nodes.len() - index).unwrap_or(u32::MAX);
-            let deadline = now + deadline.saturating_duration_since(now) / left;
-            match node.node.store().describe(lock, deadline) {
+            let by = self.turn_ends(index, deadline);
+            match node.node.store().describe(lock, by) {
                 Ok(info) => {
                     told.push(info);
                     tally.note(index, Vote::Granted);

@@ -14,6 +14,8 @@ mod forgetful;
 mod looks;
 #[cfg(not(redlatch_sim))]
 mod servers;
+#[cfg(not(redlatch_sim))]
+mod times;
 mod votes;
 
 use smallvec::smallvec;
@@ -48,14 +50,22 @@ fn lock() -> LockId {
     }
 }
 
-/// The quorum of these nodes, which trusts them all from the beginning.
-fn quorum_of<N: Node + 'static>(nodes: &[Arc<N>], node_timeout: Option<Duration>) -> Quorum {
-    let settings = Settings {
-        node_timeout,
+/// All nodes are trusted from the beginning, and have the time that the lease gives them.
+fn settings() -> Settings {
+    Settings {
+        node_timeout: None,
         max_lease: LEASE,
         max_extensions: None,
         trusts_new_nodes: true,
         connect_timeout: LEASE,
+    }
+}
+
+/// The quorum of these nodes, which trusts them all from the beginning.
+fn quorum_of<N: Node + 'static>(nodes: &[Arc<N>], node_timeout: Option<Duration>) -> Quorum {
+    let settings = Settings {
+        node_timeout,
+        ..settings()
     };
     let stores = nodes.iter().map(|node| {
         let node: Arc<dyn Node> = node.clone();

@@ -331,6 +331,18 @@ fn the_rest_is_not_waited_for_longer_than_a_node_may_take() {
 }
 
 #[test]
+fn a_connection_that_nobody_needs_has_the_time_of_a_node() {
+    let three = Three::new();
+    three.cut(1, Link::Made, 4_000);
+    let begun = time::now();
+    let (mut fan_out, _log) = fan_out(&three, Order::of(vec![1]));
+    fan_out.is_needed = false;
+    assert_eq!(next(&mut fan_out), None);
+    let took = time::since(begun);
+    assert!(took >= ms(500) && took < ms(3_500), "{took:?}");
+}
+
+#[test]
 fn one_that_is_given_up_in_time_is_not_called_slow() {
     let three = Three::new();
     three.cut(1, Link::Made, 4_000);

@@ -34,6 +34,10 @@ pub(in crate::stores::quorum) struct Distant {
     pub(in crate::stores::quorum) connects_in: Mutex<Duration>,
     pub(in crate::stores::quorum) answers_in: Mutex<Option<Duration>>,
     pub(in crate::stores::quorum) attempts: AtomicUsize,
+    /// From when until when each attempt to connect took, and when it had to have ended.
+    pub(in crate::stores::quorum) connected: Mutex<Vec<[Instant; 3]>>,
+    /// When each acquisition was to have its answer.
+    pub(in crate::stores::quorum) acquired_by: Mutex<Vec<Instant>>,
 }
 
 impl Distant {
@@ -113,11 +117,13 @@ impl Node for Distant {
         &self,
         _: &NodeHandle,
         _: Purpose<'_>,
-        _: Instant,
+        by: Instant,
     ) -> Result<Result<(), Quarantined>> {
+        let begun = Instant::now();
         self.attempts.fetch_add(1, Ordering::SeqCst);
         let (link, takes) = (*self.link.lock(), *self.connects_in.lock());
         thread::sleep(takes);
+        self.connected.lock().push([begun, Instant::now(), by]);
         if matches!(link, Link::Made | Link::NoVote) {
             self.is_connected.store(true, Ordering::SeqCst);
         }
@@ -135,6 +141,7 @@ impl Node for Distant {
         _: &'a NodeHandle,
         by: Instant,
     ) -> Pending<'a, Outcome<Granted, Refusal>> {
+        self.acquired_by.lock().push(by);
         match self.is_ready(Purpose::Renewal) {
             true => self.send(self.memory.acquire(claim, by)),
             false => Pending::NotConnected,
@@ -148,6 +155,15 @@ impl Node for Distant {
         by: Instant,
     ) -> Pending<'a, Vec<Renewal>> {
         self.send(Ok(self.memory.renew(claims, by)))
+    }
+
+    fn send_release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        keep: u32,
+        by: Instant,
+    ) -> Pending<'a, Outcome<Released>> {
+        self.send(self.memory.release(claim, keep, by))
     }
 
     fn send_inspect<'a>(
@@ -172,6 +188,11 @@ pub(in crate::stores::quorum) fn ms(ms: u64) -> Duration {
 
 impl Three {
     pub(in crate::stores::quorum) fn new() -> Three {
+        Three::with_timeout(ms(500))
+    }
+
+    /// Each node has so long for a request.
+    pub(super) fn with_timeout(node_timeout: Duration) -> Three {
         let node = |_| {
             Arc::new(Distant {
                 memory: Memory::new(Arc::new(World::default())),
@@ -180,10 +201,12 @@ impl Three {
                 connects_in: Mutex::default(),
                 answers_in: Mutex::default(),
                 attempts: AtomicUsize::new(0),
+                connected: Mutex::default(),
+                acquired_by: Mutex::default(),
             })
         };
         let nodes: Vec<Arc<Distant>> = (0..3).map(node).collect();
-        let quorum = quorum_of(&nodes, Some(ms(500)));
+        let quorum = quorum_of(&nodes, Some(node_timeout));
         Three { nodes, quorum }
     }
 

@@ -22,6 +22,8 @@ pub(super) enum Mode {
 pub(super) struct Scripted {
     pub(super) memory: Memory,
     pub(super) mode: Mutex<Mode>,
+    /// The levels that were given back: from how many, and to how many.
+    pub(super) given_back: Mutex<Vec<(u32, u32)>>,
 }
 
 impl Scripted {
@@ -109,6 +111,7 @@ impl Node for Scripted {
     ) -> Pending<'a, Outcome<Released>> {
         let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
         let is_late = *self.mode.lock() == Mode::Late;
+        self.given_back.lock().push((claim.count, keep));
         self.answer(lost, || {
             let outcome = self.memory.release(claim, keep, by)?;
             Ok(match outcome {
@@ -155,6 +158,7 @@ impl Five {
                 Arc::new(Scripted {
                     memory: Memory::new(Arc::new(World::default())),
                     mode: Mutex::new(Mode::Well),
+                    given_back: Mutex::default(),
                 })
             })
             .collect();

@@ -142,3 +142,23 @@ fn a_node_that_fails_a_request_is_left_alone() {
     assert_eq!([0, 1, 2].map(|index| pauses(index).is_zero()), [true; 3]);
     assert_eq!([3, 4].map(|index| pauses(index).is_zero()), [false; 2]);
 }
+
+#[test]
+fn a_hold_that_no_node_gave_back_was_released_by_none() {
+    let five = Five::held(1);
+    five.lose(&[1, 2], None);
+    {
+        let mut placements = five.quorum.placements.lock();
+        let placement = placements.get_mut(&claim("me", 1).visitor).unwrap();
+        // The other two were asked later, and it may come there.
+        placement.nodes = 0b00111;
+        for index in [3, 4] {
+            placement.note(index, 7, false);
+        }
+    }
+    five.set([D, W, W, W, W]);
+    match five.release(0).unwrap() {
+        Outcome::Unknown { in_doubt, .. } => assert_eq!(nodes_of(&in_doubt), [0, 3, 4]),
+        other => panic!("{other:?}"),
+    }
+}

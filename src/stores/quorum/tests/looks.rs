@@ -246,3 +246,34 @@ fn the_round_trip_follows_those_that_were_measured() {
     assert_eq!(five.quorum.node_timeout(LEASE * 100), NODE_TIMEOUTS[1]);
     assert_eq!(five.quorum.node_timeout(LEASE / 1_000), NODE_TIMEOUTS[0]);
 }
+
+#[test]
+fn a_release_is_a_round_trip_that_is_measured() {
+    for (modes, is_measured) in [([W; 5], true), ([W, W, D, D, D], false)] {
+        let five = Five::held(1);
+        five.quorum.round_trip.store(0, Ordering::Relaxed);
+        five.set(modes);
+        five.release(0).unwrap();
+        let is_known = five.quorum.round_trip.load(Ordering::Relaxed) > 0;
+        assert_eq!(is_known, is_measured, "{modes:?}");
+    }
+}
+
+#[test]
+fn nodes_that_lack_a_hold_are_not_counted_as_silent() {
+    let five = Five::held(2);
+    five.lose(&[0, 1], None);
+    five.set([W, W, D, D, W]);
+    match five.release(1).unwrap() {
+        Outcome::Unknown { error, .. } => match error {
+            Error::NoQuorum {
+                granted,
+                refused,
+                unreachable,
+                ..
+            } => assert_eq!((granted, refused, unreachable), (1, 2, 2)),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}

@@ -70,20 +70,31 @@ fn a_vote_is_asked_of_a_server_that_is_known_on_that_connection() {
 }
 
 #[test]
+fn a_lock_is_described_where_a_majority_answers() {
+    for (dead, answers) in [(0, true), (1, true), (2, false), (3, false)] {
+        let stores = (0..3).map(|index| {
+            let node: Arc<dyn Node> = if index < dead {
+                let gone = StubServer::start(|_| None).store();
+                Arc::new(gone.as_node().unwrap())
+            } else {
+                Arc::new(Memory::new(Arc::new(World::default())))
+            };
+            (node, Arc::new(()) as _)
+        });
+        let quorum = Quorum::new(stores.collect(), settings(), soon()).unwrap();
+        let told = quorum.describe(&lock(), Instant::now() + LEASE);
+        assert_eq!(told.is_ok(), answers, "{dead} are dead: {told:?}");
+    }
+}
+
+#[test]
 fn two_nodes_of_one_server_make_no_quorum() {
     let servers: Vec<_> = [1, 2, 1].map(|run| StubServer::start(grants(run))).into();
     let stores = servers.iter().map(|server| {
         let node: Arc<dyn Node> = Arc::new(server.store().as_node().unwrap());
         (node, Arc::new(()) as _)
     });
-    let settings = Settings {
-        node_timeout: None,
-        max_lease: LEASE,
-        max_extensions: None,
-        trusts_new_nodes: true,
-        connect_timeout: LEASE,
-    };
-    let refused = Quorum::new(stores.collect(), settings, soon()).unwrap_err();
+    let refused = Quorum::new(stores.collect(), settings(), soon()).unwrap_err();
     assert!(
         refused.to_string().contains("are the same server"),
         "{refused}"

@@ -147,6 +147,11 @@ fn a_re_entry_is_of_a_majority_or_is_put_back() {
     five.set([W, W, D, D, D]);
     assert!(matches!(five.take(1).unwrap(), Outcome::Unknown { .. }));
     assert_eq!(five.levels(), [1; 5], "the two have it as before");
+    for (index, node) in five.nodes.iter().enumerate() {
+        let put_back: &[(u32, u32)] = if index < 2 { &[(2, 1)] } else { &[] };
+        let given_back = &node.given_back.lock()[..];
+        assert!(given_back == put_back || index > 1, "{given_back:?}");
+    }
 
     // Lost at a majority: the few that have it are in the way of others.
     let five = Five::held(1);
