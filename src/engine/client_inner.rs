@@ -290,6 +290,32 @@ mod tests {
     }
 
     #[test]
+    fn one_who_shuts_down_too_waits_for_as_long_as_that_may_last() {
+        let timeout = Duration::from_millis(100);
+        let client = crate::Client::builder().command_timeout(timeout);
+        let client = client.in_memory().unwrap();
+        let inner = client.inner();
+        // Another one shuts it down, and does not come to an end.
+        inner.is_shut_down.store(true, Ordering::Release);
+        let began = time::now();
+        client.shutdown();
+        assert!(time::since(began) >= inner.timeouts.request() + SHUTDOWN_GRACE);
+    }
+
+    #[test]
+    fn a_client_of_another_process_does_nothing() {
+        let mut client = crate::Client::in_memory();
+        assert!(!client.inner.is_forked() && client.inner.examine().is_ok());
+        let parent = std::mem::take(&mut Arc::get_mut(&mut client.inner).unwrap().pid);
+        assert!(client.inner.is_forked());
+        let refused = client.inner.examine().unwrap_err();
+        assert!(matches!(refused, Error::Forked { .. }), "{refused}");
+        client.shutdown();
+        assert!(!client.inner.is_shut_down.load(Ordering::Acquire));
+        Arc::get_mut(&mut client.inner).unwrap().pid = parent;
+    }
+
+    #[test]
     fn the_last_round_trip_counts() {
         let client = crate::Client::in_memory();
         let inner = client.inner();

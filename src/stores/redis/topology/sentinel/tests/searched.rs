@@ -135,6 +135,14 @@ fn a_silent_master_leaves_time_for_one_that_a_sentinel_alone_tells_of() {
 }
 
 #[test]
+fn a_silent_master_leaves_time_for_the_sentinel_behind_the_one_that_names_it() {
+    let scene = Scene::settled(3);
+    scene.does(0, Does::Other(Says::Nothing));
+    scene.tell(&[Master(1, 2), Master(0, 1), Master(1, 2)]);
+    assert_eq!(scene.connect_by(Instant::now() + ms(1600)), Ok(1));
+}
+
+#[test]
 fn the_last_master_that_is_named_gets_all_of_the_time_that_is_left() {
     let scene = Scene::of(&[Master(0, 2), Master(1, 1)]);
     scene.does(0, Does::Other(Says::Cut));

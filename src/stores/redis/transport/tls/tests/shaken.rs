@@ -123,6 +123,30 @@ fn a_server_that_waits_for_the_end_of_the_line_is_asked_in_plain_text() {
 }
 
 #[test]
+fn a_server_is_asked_in_plain_text_however_little_time_there_is() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = socket_to(&listener);
+    // Lines of plain text, on any number of connections.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut word = [0; 6];
+                if stream.read_exact(&mut word).is_ok() && &word == b"PING\r\n" {
+                    drop(stream.write_all(b"+PONG\r\n"));
+                }
+                until_gone(stream);
+            });
+        }
+    });
+    // Less than the silence that is waited for elsewhere; a busy machine may need more than one look.
+    until(|| {
+        let fault = Session::open(&peer(), &socket, Instant::now() + SILENCE * 9 / 10);
+        fault.err().unwrap().reason() == NO_TLS
+    });
+}
+
+#[test]
 fn a_server_that_has_spoken_tls_before_is_not_asked_in_plain_text() {
     let peer = peer();
     peer.is_proven.store(true, Ordering::Relaxed);
@@ -181,6 +205,10 @@ fn a_server_that_hangs_up_is_no_server_without_tls() {
     });
     assert!(matches!(fault, CallError::NotSent(_)));
     assert!(fault.reason().starts_with(failed), "{fault:?}");
+    assert!(
+        fault.reason().contains("reset"),
+        "that is why, not the end of what comes: {fault:?}"
+    );
 }
 
 #[test]
