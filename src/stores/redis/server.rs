@@ -105,9 +105,17 @@ impl Node {
             deadline
         };
         self.pool.connector().connect(connecting).or_else(|fault| {
-            let mut lent = self.pool.take().ok_or(fault)?;
-            // The next renewal had no more time to connect to a distant server, so this one stays with them.
-            lent.is_lent = time::now() < connecting;
+            if let Some(mut lent) = self.pool.take() {
+                // The next renewal had no more time to connect to a distant server, so this one stays with them.
+                lent.is_lent = time::now() < connecting;
+                return Ok(lent);
+            }
+            if !fault.is_for_want_of_room() {
+                return Err(fault);
+            }
+            // Requests can wait longer than a hold stands.
+            let mut lent = self.pool.wait_for_room(true, (fault, None), deadline)?;
+            lent.is_lent = true;
             Ok(lent)
         })
     }
@@ -153,7 +161,9 @@ impl Node {
     }
 
     /// Keeps a connection for renewals, unless there is one, or the client was closed while it was made or used.
-    fn keep_renewing(&self, connection: Connection) {
+    fn keep_renewing(&self, mut connection: Connection) {
+        // Nobody waits for this one.
+        connection.in_use = None;
         let mut renewals = self.renewals.lock();
         if self.pool.keeps() {
             renewals.get_or_insert(connection);

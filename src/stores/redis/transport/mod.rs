@@ -7,6 +7,7 @@ mod connector;
 mod decoder;
 mod pool;
 mod reply_text;
+mod room;
 #[cfg_attr(redlatch_sim, path = "../../../../tests/sim/swapped/socket.rs")]
 mod socket;
 mod stream;

@@ -83,6 +83,7 @@ impl Connection {
             is_new: true,
             is_lent: false,
             resets_seen: 0,
+            in_use: None,
             opened: address.traffic.opened(),
         };
         let shaken = connection.shake_hands(address, deadline);

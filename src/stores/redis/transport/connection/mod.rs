@@ -26,6 +26,7 @@ use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::{Decoder, must_set};
+use crate::stores::redis::transport::room::InUse;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
@@ -86,6 +87,8 @@ pub(crate) struct Connection {
     pub(crate) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
     pub(crate) resets_seen: u64,
+    /// It counts as in use, if it is one of a pool that somebody has. It does until its socket is closed.
+    pub(crate) in_use: Option<InUse>,
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,

@@ -2,21 +2,22 @@
 //!
 //! A permit holder reuses the idle connection used last, or opens one.
 
+mod connecting;
 mod unread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use redis::Value;
 
 use crate::ground::claim::VisitorId;
-use crate::ground::sync::{self, Mutex, mutant};
-use crate::ground::time;
-use crate::stores::connection_limit::{ConnectionLimit, Permit, patience};
+use crate::ground::sync::{Mutex, mutant};
+use crate::stores::connection_limit::{ConnectionLimit, Permit};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
+use crate::stores::redis::transport::room::Room;
 use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
@@ -35,8 +36,8 @@ pub(crate) struct Pool {
     is_sharded: bool,
     /// How often the server was found to have cut a connection.
     resets_seen: AtomicU64,
-    /// How many connections blocking requests have, which they give back.
-    in_use: AtomicU32,
+    /// Those in use, and the requests that find no room for one more.
+    room: Arc<Room>,
 }
 
 /// A connection for one request, and the right to use it.
@@ -61,7 +62,7 @@ impl Pool {
         Pool {
             is_sharded,
             resets_seen: AtomicU64::new(0),
-            in_use: AtomicU32::new(0),
+            room: Arc::default(),
             limit,
             idle: Mutex::default(),
             unread: Mutex::default(),
@@ -90,9 +91,11 @@ impl Pool {
     }
 
     fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
-        self.limit
-            .take(deadline)
-            .map_err(|none| CallError::Exhausted(none.of))
+        self.limit.take(deadline).map_err(|none| {
+            // Those who have the others may wait for room.
+            let (_, lack) = self.room.look();
+            lack.unwrap_or(CallError::Exhausted(none.of))
+        })
     }
 
     /// Takes out the idle connection used last, if there is one that is still good.
@@ -107,10 +110,13 @@ impl Pool {
         loop {
             let connection = {
                 let mut idle = self.idle.lock();
-                match idle.iter().rposition(are_right) {
+                let mut connection = match idle.iter().rposition(are_right) {
                     Some(at) => idle.remove(at),
                     None => idle.pop()?,
-                }
+                };
+                // Each is found in one of the two places at any moment.
+                connection.in_use = Some(self.room.enter());
+                connection
             };
             // A server that has cut one connection has mostly cut them all.
             let is_stale = connection.has_unread()
@@ -139,7 +145,7 @@ impl Pool {
         connection.is_new = false;
         let mut idle = self.idle.lock();
         if self.keeps() {
-            idle.push(connection);
+            lay_down(&mut idle, connection);
         }
     }
 
@@ -254,15 +260,15 @@ impl Pool {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let _permit = self.permit(deadline)?;
-        // It begins before the connection is taken, and ends behind its return: one who waits for it finds one of the two.
-        let mut in_use = Some(InUse::begin(&self.in_use));
-        let mut place = self.take();
-        let is_fresh = place.is_none();
-        let mut outcome = self.on_connection(&mut place, &mut in_use, deadline, &mut talk);
+        let (_, lack) = self.room.look();
+        // What comes back is for those who came first.
+        let mut place = if lack.is_none() { self.take() } else { None };
+        let mut is_fresh = false;
+        let mut outcome = self.on_connection(&mut place, &mut is_fresh, deadline, &mut talk);
         self.note_reset(&outcome);
         if matches!(outcome, Err(CallError::NotSent(_))) && !is_fresh {
             // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            outcome = self.on_connection(&mut place, &mut in_use, deadline, &mut talk);
+            outcome = self.on_connection(&mut place, &mut is_fresh, deadline, &mut talk);
         }
         if let Some(connection) = place {
             self.keep(connection);
@@ -270,18 +276,23 @@ impl Pool {
         outcome
     }
 
-    /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
-    fn on_connection<'a, T>(
-        &'a self,
+    /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault. Tells whether
+    /// the connection was made for it.
+    fn on_connection<T>(
+        &self,
         place: &mut Option<Connection>,
-        in_use: &mut Option<InUse<'a>>,
+        is_fresh: &mut bool,
         deadline: Instant,
         talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut connection = match place.take() {
             Some(connection) => connection,
-            None => self.connect(in_use, deadline)?,
+            None => {
+                *is_fresh = true;
+                self.connect(deadline)?
+            }
         };
+        *is_fresh = connection.is_new;
         let outcome = talk(&mut connection);
         doubt_after(&outcome, &connection, self.connector());
         if is_sound(&outcome) && !connection.is_spent {
@@ -289,64 +300,13 @@ impl Pool {
         }
         outcome
     }
-
-    /// Connects. Where there is no room for one more connection, it is one that another request gives back.
-    fn connect<'a>(
-        &'a self,
-        in_use: &mut Option<InUse<'a>>,
-        deadline: Instant,
-    ) -> Result<Connection, CallError> {
-        *in_use = None;
-        match self.connector.connect(deadline) {
-            Err(fault) if fault.is_for_want_of_room() => {
-                self.given_back(in_use, deadline).ok_or(fault)
-            }
-            outcome => {
-                *in_use = Some(InUse::begin(&self.in_use));
-                outcome
-            }
-        }
-    }
-
-    /// Waits until another request gives its connection back, for as long as for the right to one; `None` if none has any.
-    fn given_back<'a>(
-        &'a self,
-        in_use: &mut Option<InUse<'a>>,
-        deadline: Instant,
-    ) -> Option<Connection> {
-        let now = time::now();
-        let until = now + patience(deadline.saturating_duration_since(now));
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let are_in_use = self.in_use.load(Ordering::Acquire) > 0;
-            *in_use = Some(InUse::begin(&self.in_use));
-            if let Some(connection) = self.take() {
-                return Some(connection);
-            }
-            *in_use = None;
-            if !are_in_use || time::now() >= until {
-                return None;
-            }
-            sync::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(10));
-        }
-    }
 }
 
-/// A connection in use by a request that will give it back.
-struct InUse<'a>(&'a AtomicU32);
-
-impl InUse<'_> {
-    fn begin(count: &AtomicU32) -> InUse<'_> {
-        count.fetch_add(1, Ordering::AcqRel);
-        InUse(count)
-    }
-}
-
-impl Drop for InUse<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+/// Puts a connection where the next one finds it.
+fn lay_down(idle: &mut Vec<Connection>, mut connection: Connection) {
+    let in_use = connection.in_use.take();
+    idle.push(connection);
+    drop(in_use);
 }
 
 /// Whether a connection can be used again after this.

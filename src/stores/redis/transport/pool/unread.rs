@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::{CheckedOut, Pool, lacks_script};
+use super::{CheckedOut, Pool, lacks_script, lay_down};
 use crate::ground::claim::VisitorId;
 use crate::ground::time;
 use crate::store::EXPIRY_SLACK;
@@ -103,7 +103,7 @@ impl Pool {
         let mut idle = self.idle.lock();
         for unread in settled {
             if unread.replies_due == 0 {
-                idle.push(unread.connection);
+                lay_down(&mut idle, unread.connection);
             } else {
                 self.note_lost(unread.visitor, unread.not_after, unread.deadline);
             }
