@@ -20,8 +20,9 @@ pub(crate) struct Room {
 #[derive(Default)]
 struct State {
     in_use: u32,
-    /// How often one of them came back, or was closed.
+    /// How often one of them came back or was closed, and how often it was closed.
     freed: u64,
+    closed: u64,
     /// Those who wait, the next one first, each with what wakes it.
     line: VecDeque<Arc<Condvar>>,
     /// Why there is no room, as the last one found that came to wait.
@@ -38,10 +39,15 @@ impl State {
 }
 
 impl Room {
-    /// How often a connection came back, or was closed; and why others wait for that, if any do.
+    /// How often a connection was closed; and why others wait for that or for one that comes back, if any do.
     pub(super) fn look(&self) -> (u64, Option<CallError>) {
         let state = self.state.lock();
-        (state.freed, state.lack.clone())
+        (state.closed, state.lack.clone())
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.state.lock().line.len()
     }
 
     /// Counts one more connection that somebody has or makes.
@@ -49,7 +55,7 @@ impl Room {
         self.state.lock().in_use += 1;
         InUse {
             room: Arc::clone(self),
-            is_connection: true,
+            ends: End::Closed,
         }
     }
 
@@ -74,13 +80,26 @@ impl Room {
 /// The mark of a connection that somebody has or makes.
 pub(crate) struct InUse {
     room: Arc<Room>,
-    is_connection: bool,
+    ends: End,
+}
+
+enum End {
+    /// There is room for another one.
+    Closed,
+    /// Another one can use it.
+    GivenBack,
+    /// It was never made.
+    NotMade,
 }
 
 impl InUse {
-    /// It was not made, so that there is no more room than before.
+    /// It lies where another one finds it.
+    pub(super) fn give_back(mut self) {
+        self.ends = End::GivenBack;
+    }
+
     pub(super) fn leave_without(mut self) {
-        self.is_connection = false;
+        self.ends = End::NotMade;
     }
 }
 
@@ -88,7 +107,9 @@ impl Drop for InUse {
     fn drop(&mut self) {
         let mut state = self.room.state.lock();
         state.in_use -= 1;
-        state.freed += u64::from(self.is_connection);
+        let is_closed = matches!(self.ends, End::Closed);
+        state.closed += u64::from(is_closed);
+        state.freed += u64::from(is_closed || matches!(self.ends, End::GivenBack));
         state.wake_first();
     }
 }
@@ -97,13 +118,13 @@ impl Drop for InUse {
 pub(super) struct Place<'r> {
     room: &'r Room,
     wakes: Arc<Condvar>,
-    /// How many had come back or were closed at its last turn.
+    /// How many had come back or were closed by its last turn.
     seen: Option<u64>,
 }
 
 impl Place<'_> {
     /// Waits until it is the first and has something to look at: at once, or when another connection comes back or is closed,
-    /// or at `look_at`. Returns how often one did; `None` if none is in use, or at `until`.
+    /// or at `look_at`. Returns how often one was closed; `None` if none is in use, or at `until`.
     pub(super) fn turn(&mut self, look_at: Instant, until: Instant) -> Option<u64> {
         let mut state = self.room.state.lock();
         loop {
@@ -119,13 +140,13 @@ impl Place<'_> {
             {
                 if self.seen != Some(state.freed) {
                     self.seen = Some(state.freed);
-                    return self.seen;
+                    return Some(state.closed);
                 }
                 if state.in_use == 0 {
                     return None;
                 }
                 if now >= look_at {
-                    return self.seen;
+                    return Some(state.closed);
                 }
                 wake_at = wake_at.min(look_at);
             }

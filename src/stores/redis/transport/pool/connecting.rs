@@ -16,14 +16,14 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 impl Pool {
     /// Connects. Where there is no room for one more connection, it is one that another request gives back.
     pub(super) fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        let (freed, lack) = self.room.look();
+        let (closed, lack) = self.room.look();
         if let Some(lack) = lack {
-            // Others came first.
-            return self.wait_for_room(false, (lack, None), deadline);
+            // Others came first, and have tried.
+            return self.wait_for_room(false, (lack, Some(closed)), deadline);
         }
         match self.make(deadline) {
             Err(lack) if lack.is_for_want_of_room() => {
-                self.wait_for_room(false, (lack, Some(freed)), deadline)
+                self.wait_for_room(false, (lack, Some(closed)), deadline)
             }
             outcome => outcome,
         }
@@ -45,8 +45,8 @@ impl Pool {
     }
 
     /// Waits until another request gives its connection back, or closes it so that there is room for one, for as long as
-    /// for the right to one. Fails with the lack of room if none is in use. That was found when connections had become
-    /// free so often; `None` if it was not looked for.
+    /// for the right to one. Fails with the lack of room if none is in use. That was found when connections had been closed
+    /// so often; `None` if it was not looked for.
     pub(crate) fn wait_for_room(
         &self,
         is_first: bool,
@@ -57,16 +57,16 @@ impl Pool {
         let until = began + patience(deadline.saturating_duration_since(began));
         let mut tried_at = began;
         let mut place = self.room.join(is_first, &lack);
-        while let Some(freed) = place.turn(time::now() + LOOK_AGAIN, until) {
+        while let Some(closed) = place.turn(time::now() + LOOK_AGAIN, until) {
             self.collect();
             if let Some(connection) = self.take() {
                 return Ok(connection);
             }
             let now = time::now();
-            if tried_behind == Some(freed) && now < tried_at + TRY_AGAIN {
+            if tried_behind == Some(closed) && now < tried_at + TRY_AGAIN {
                 continue;
             }
-            (tried_behind, tried_at) = (Some(freed), now);
+            (tried_behind, tried_at) = (Some(closed), now);
             match self.make(deadline) {
                 Err(fault) if fault.is_for_want_of_room() => lack = fault,
                 outcome => return outcome,

@@ -17,7 +17,7 @@ use crate::stores::connection_limit::{ConnectionLimit, Permit};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
-use crate::stores::redis::transport::room::Room;
+use crate::stores::redis::transport::room::{InUse, Room};
 use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
@@ -306,7 +306,7 @@ impl Pool {
 fn lay_down(idle: &mut Vec<Connection>, mut connection: Connection) {
     let in_use = connection.in_use.take();
     idle.push(connection);
-    drop(in_use);
+    in_use.map(InUse::give_back);
 }
 
 /// Whether a connection can be used again after this.

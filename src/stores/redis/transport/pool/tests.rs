@@ -25,13 +25,18 @@ struct Way {
     suspected: AtomicU64,
     /// Why it makes no connection, if it does not.
     fault: Mutex<Option<CallError>>,
+    /// How often it was asked for one, and how long it takes to make one.
+    tries: AtomicU64,
+    takes: Mutex<Duration>,
 }
 
 impl Connector for Way {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        self.tries.fetch_add(1, Ordering::Relaxed);
         if let Some(fault) = self.fault.lock().clone() {
             return Err(fault);
         }
+        std::thread::sleep(*self.takes.lock());
         let mut connection = Connection::connect(&self.address, deadline)?;
         connection.generation = self.generation();
         Ok(connection)
@@ -67,6 +72,8 @@ impl Scene {
             generation: AtomicU64::new(0),
             suspected: AtomicU64::new(0),
             fault: Mutex::default(),
+            tries: AtomicU64::new(0),
+            takes: Mutex::default(),
         });
         let connector: Arc<dyn Connector> = Arc::<Way>::clone(&way);
         let pool = Pool::new(connector, ConnectionLimit::new(size), false);

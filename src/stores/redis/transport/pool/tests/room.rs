@@ -1,4 +1,5 @@
 //! Requests where there is no room for one more connection.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::mpsc;
 
@@ -70,4 +71,148 @@ fn where_none_is_in_use_there_is_nothing_to_wait_for() {
     let began = Instant::now();
     assert_eq!(scene.pool.with(soon(), |_| Ok(())), Err(no_file()));
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// Waits until so many do.
+fn waits(scene: &Scene, count: usize) {
+    let patience = soon();
+    while scene.pool.room.waiting() != count {
+        assert!(Instant::now() < patience, "{}", scene.pool.room.waiting());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn those_who_wait_come_in_their_order_and_a_renewal_first() {
+    let scene = Scene::of(8, |_| None);
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(no_file());
+    let (pool, (tell, told)) = (&scene.pool, mpsc::channel());
+    let in_use = pool.take().unwrap();
+    std::thread::scope(|scope| {
+        for number in 1..=3 {
+            let tell = tell.clone();
+            scope.spawn(move || pool.with(soon(), |_| Ok(tell.send(number).unwrap())));
+            waits(&scene, number);
+        }
+        let tell = tell.clone();
+        scope.spawn(move || {
+            let lent = pool.wait_for_room(true, (no_file(), None), soon()).unwrap();
+            tell.send(0).unwrap();
+            pool.keep(lent);
+        });
+        waits(&scene, 4);
+        pool.keep(in_use);
+    });
+    let order: Vec<_> = told.try_iter().collect();
+    assert_eq!(order, [0, 1, 2, 3]);
+    assert_eq!(pool.room.look().1, None);
+}
+
+#[test]
+fn none_fails_as_long_as_one_connection_goes_round() {
+    let scene = Scene::of(8, |_| None);
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(no_file());
+    let pool = &scene.pool;
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    assert_eq!(pool.with(soon(), |_| Ok(())), Ok(()));
+                }
+            });
+        }
+    });
+    assert_eq!(pool.idle(), 1);
+}
+
+#[test]
+fn a_connection_that_is_being_made_is_waited_for() {
+    let scene = Scene::plain();
+    *scene.way.takes.lock() = Duration::from_millis(300);
+    let pool = &scene.pool;
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(pool.with(soon(), |_| Ok(())), Ok(())));
+        let patience = soon();
+        while scene.way.tries.load(Ordering::Relaxed) == 0 {
+            assert!(Instant::now() < patience);
+        }
+        *scene.way.fault.lock() = Some(full());
+        assert_eq!(pool.with(soon(), |_| Ok(())), Ok(()));
+    });
+    // Nobody else has tried to make one again and again.
+    assert!(scene.way.tries.load(Ordering::Relaxed) < 20);
+}
+
+#[test]
+fn where_one_is_closed_there_is_room_for_another() {
+    let scene = Scene::plain();
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(full());
+    let pool = &scene.pool;
+    let in_use = pool.take().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| pool.with(soon(), |_| Ok(())));
+        waits(&scene, 1);
+        *scene.way.fault.lock() = None;
+        drop(in_use);
+        assert_eq!(second.join().unwrap(), Ok(()));
+    });
+    // Where a client is shut down all are closed.
+    let in_use = pool.take().unwrap();
+    *scene.way.fault.lock() = Some(full());
+    pool.close();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| pool.with(soon(), |_| Ok(())));
+        waits(&scene, 1);
+        *scene.way.fault.lock() = None;
+        pool.keep(in_use);
+        assert_eq!(second.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
+fn room_that_others_have_made_is_found() {
+    let scene = Scene::plain();
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(full());
+    let pool = &scene.pool;
+    let _in_use = pool.take().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| pool.with(soon(), |_| Ok(())));
+        waits(&scene, 1);
+        *scene.way.fault.lock() = None;
+        assert_eq!(second.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
+fn a_connection_that_owes_an_answer_is_waited_for() {
+    let answer = Box::new(Says::Reply(Value::Int(1)));
+    let late = Says::Later(Duration::from_millis(300), answer);
+    let scene = Scene::of(8, move |request| request.is("PING").then(|| late.clone()));
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(full());
+    let mut owing = scene.pool.take().unwrap();
+    owing.ask(PING, soon()).unwrap();
+    scene.pool.check_in_unread(owing, 1, None, None, soon());
+    assert_eq!(scene.pool.with(soon(), |_| Ok(())), Ok(()));
+    assert_eq!((scene.pool.idle(), scene.pool.late()), (1, 0));
+}
+
+#[test]
+fn those_who_find_no_permit_beside_others_that_wait_for_room_are_told_of_that() {
+    let scene = Scene::of(1, |_| None);
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(no_file());
+    let pool = &scene.pool;
+    let in_use = pool.take().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(pool.with(soon(), |_| Ok(())), Ok(())));
+        waits(&scene, 1);
+        assert_eq!(pool.with(Instant::now(), |_| Ok(())), Err(no_file()));
+        pool.keep(in_use);
+    });
+    assert_eq!(pool.with(soon(), |_| Ok(())), Ok(()));
 }

@@ -1,0 +1,50 @@
+//! Renewals where there is no room for a connection of their own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+
+#[test]
+fn renewals_wait_for_a_connection_that_is_in_use() {
+    let scene = scene();
+    scene.warm();
+    let pool = &scene.node.server.pool;
+    let in_use = pool.take().unwrap();
+    scene.server.answer(|request| {
+        let full = Says::Error("ERR max number of clients reached".into());
+        request.is("TIME").then_some(full)
+    });
+    std::thread::scope(|scope| {
+        let renewing = scope.spawn(|| scene.take());
+        scene.server.until_asked(|request| request.is("TIME"));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!renewing.is_finished());
+        pool.keep(in_use);
+        let lent = renewing.join().unwrap();
+        assert!(lent.is_lent);
+        scene.put(lent);
+    });
+    assert_eq!((scene.has_renewing(), scene.idle()), (false, 1));
+    // None is in use.
+    drop(pool.take());
+    let refused = scene.node.server.take_renewing(soon());
+    assert!(matches!(refused, Err(CallError::Server(_))));
+}
+
+#[test]
+fn a_connection_that_stays_with_renewals_is_not_in_use() {
+    let scene = scene();
+    scene.warm();
+    scene
+        .server
+        .answer(|request| request.is("TIME").then_some(Says::Nothing));
+    let deadline = Instant::now() + Duration::from_millis(200);
+    scene.put(scene.node.server.take_renewing(deadline).unwrap());
+    assert!(scene.has_renewing());
+    scene.server.answer(|request| {
+        let full = Says::Error("ERR max number of clients reached".into());
+        request.is("TIME").then_some(full)
+    });
+    let pool = &scene.node.server.pool;
+    let outcome = pool.with(Instant::now() + Duration::from_secs(60), |_| Ok(()));
+    assert!(matches!(outcome, Err(CallError::Server(_))), "{outcome:?}");
+}
