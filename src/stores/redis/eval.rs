@@ -73,7 +73,7 @@ impl Pool {
         if by_hash {
             match send(packed(false), false) {
                 Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
-                Err(CallError::Server(text)) if lacks_evalsha(&text) => self.note_evalsha_is_off(),
+                Err(CallError::Server(text)) if lacks_evalsha(&text) => self.note_evalsha(false),
                 outcome => return outcome,
             }
         }

@@ -3,10 +3,12 @@
 //! A look that the user may not take is a finding of its own, and no error. Nothing is changed on the server.
 
 mod quorum;
+mod replicas;
 mod rights;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +23,8 @@ use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, share};
 pub(super) use quorum::{changes_id, flushes};
-use settings::{Place, Settings};
+use rights::{Rights, Untried};
+use told::{Place, Settings};
 
 /// The name of a lock that nobody has, under which the rights are tried.
 const LOCK: &str = "redlatch:preflight";
@@ -33,10 +36,7 @@ struct Look {
     /// The state of its cluster, where the client knows it as a node of one.
     cluster: Option<Result<String, CallError>>,
     settings: Settings,
-    /// The rights to commands that the user lacks.
-    missing: Vec<String>,
-    /// Why those outside of scripts could not be tried, which takes a connection of its own.
-    not_connected: Option<CallError>,
+    rights: Rights,
 }
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -97,21 +97,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             }
             Some(Err(fault)) => found.push(unreachable(&node, fault)),
         }
-        if !look.missing.is_empty() {
-            found.push(HealthWarning::danger(
-                &node,
-                "rights",
-                format!(
-                    "the user lacks rights that locks need: {}",
-                    look.missing.join(" ")
-                ),
-                "give them with ACL SETUSER; docs/rights.md says which lock needs which",
-            ));
-        } else if look.not_connected.is_none() {
-            let message = "all commands of Client::lock are allowed";
-            found.push(HealthWarning::ok(&node, "rights", message));
-        }
-        found.extend(look.not_connected.map(|fault| not_connected(&node, &fault)));
+        found.extend(of_rights(&node, &look.rights));
     }
     found.extend(watchers);
     Ok(found)
@@ -122,7 +108,79 @@ fn is_refused(text: &str, command: &str) -> bool {
     text.starts_with("NOPERM") && text.contains(&format!("'{command}'"))
 }
 
+/// The findings about what the user may do.
+fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
+    const CODE: &str = "rights";
+    let mut found = Vec::new();
+    if !rights.missing.is_empty() {
+        found.push(HealthWarning::danger(
+            node,
+            CODE,
+            format!(
+                "the user lacks rights that locks need: {}",
+                rights.missing.join(" ")
+            ),
+            "give them with ACL SETUSER; docs/rights.md says which lock needs which",
+        ));
+    } else if rights.untried.is_none() && rights.untried_outside.is_none() {
+        let message = "all commands of Client::lock are allowed";
+        found.push(HealthWarning::ok(node, CODE, message));
+    }
+    if rights.sends_texts {
+        found.push(HealthWarning::note(
+            node,
+            CODE,
+            "scripts cannot be called by their hash, so that each request carries its text",
+            "allow it (+evalsha), or do not rename EVALSHA; locks work without it",
+        ));
+    }
+    found.extend(rights.untried.as_ref().map(|fault| {
+        let reason = fault.reason();
+        match fault.is_passing() {
+            true => HealthWarning::danger(
+                node,
+                "state",
+                format!("it takes no requests of locks now: {reason}"),
+                "wait until it does (INFO persistence, INFO replication and CLUSTER INFO say what keeps it); its locks \
+                 cannot be had until then",
+            ),
+            false => HealthWarning::note(
+                node,
+                CODE,
+                format!("the rights of the user could not be tried: {reason}"),
+                "take a lock to see whether it may",
+            ),
+        }
+    }));
+    found.extend(rights.untried_outside.as_ref().map(|untried| match untried {
+        Untried::NotConnected(fault) => not_connected(node, fault),
+        Untried::NotAnswered(command, fault) => HealthWarning::note(
+            node,
+            "connection",
+            format!("{command} was not answered: {}", fault.reason()),
+            "look what is between, as some proxies know no such command; who waits is woken by no message then, and looks \
+             about once a second",
+        ),
+    }));
+    found
+}
+
 fn unreachable(node: &Arc<str>, fault: &CallError) -> HealthWarning {
+    let refuses = |text: &str| {
+        ["NOAUTH", "WRONGPASS"]
+            .iter()
+            .any(|sign| text.contains(sign))
+    };
+    if matches!(fault, CallError::Untrusted(_))
+        || matches!(fault, CallError::Server(text) if refuses(text))
+    {
+        return HealthWarning::danger(
+            node,
+            "connection",
+            format!("it refuses connections: {}", fault.reason()),
+            "put the password, the user or the certificate right; its locks cannot be had",
+        );
+    }
     HealthWarning::danger(
         node,
         "reachable",
@@ -186,13 +244,10 @@ fn look(
             Err(_) => {}
         }
     }
-    let mut missing = rights::missing_in_scripts(lock, node, connection, deadline)?;
-    let outside = rights::add_missing_outside_scripts(lock, node, &mut missing, deadline);
     Ok(Look {
         info,
         cluster,
         settings,
-        missing,
-        not_connected: outside.err(),
+        rights: rights::tried(lock, node, connection, deadline)?,
     })
 }

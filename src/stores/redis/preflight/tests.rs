@@ -1,5 +1,6 @@
 mod looks;
 mod nodes;
+mod rights;
 mod said;
 
 use super::*;
@@ -73,7 +74,7 @@ fn finds_what_endangers_locks() {
     type Replaced = [(&'static str, &'static str)];
     type Settings<'a> = &'a [(&'static str, &'a str)];
     type Row<'a> = (&'a Replaced, Settings<'a>, Place, &'a [&'a str]);
-    let rows: [Row<'_>; 24] = [
+    let rows: [Row<'_>; 26] = [
         (
             &[("7.0.15", "4.0.1")],
             &[ALWAYS],
@@ -144,6 +145,19 @@ fn finds_what_endangers_locks() {
             &[ALWAYS, ("stop-writes-on-bgsave-error", "no")],
             ALONE,
             &[],
+        ),
+        // Without snapshots to come that stops nobody.
+        (
+            &[("", "rdb_last_bgsave_status:err")],
+            &[ALWAYS, ("save", "")],
+            ALONE,
+            &[],
+        ),
+        (
+            &[("", "rdb_last_bgsave_status:err")],
+            &[ALWAYS, ("save", "3600 1")],
+            ALONE,
+            &["persistence danger"],
         ),
         (
             &[("", "aof_last_write_status:err")],

@@ -137,7 +137,7 @@ impl Renewals<'_> {
         let words = plain(&text);
         let is_off = lacks_evalsha(&text);
         if is_off {
-            server.pool.note_evalsha_is_off();
+            server.pool.note_evalsha(false);
         }
         let needs_text = text.starts_with("NOSCRIPT");
         let may_be_for_one = text.starts_with("TRYAGAIN") || may_be_for_one_key(&text);

@@ -25,14 +25,21 @@ fn only_the_settings_that_matter_are_asked_for() {
         (aof, &["appendfsync"]),
         (save, &["save"]),
         ("rdb_last_bgsave_status:ok\r\n", &[]),
-        (failed, &["stop-writes-on-bgsave-error"]),
+        (failed, &["save", "stop-writes-on-bgsave-error"]),
         (good, &["min-replicas-to-write"]),
+        ("connected_slaves:1\r\n", &["min-replicas-to-write"]),
+        ("connected_slaves:0\r\n", &[]),
+        (
+            &[save, failed].concat(),
+            &["save", "stop-writes-on-bgsave-error"],
+        ),
         (
             &[aof, failed, good].concat(),
             &[
                 "appendfsync",
-                "stop-writes-on-bgsave-error",
                 "min-replicas-to-write",
+                "save",
+                "stop-writes-on-bgsave-error",
             ],
         ),
     ] {
@@ -132,6 +139,11 @@ fn replicas_are_counted_against_what_is_wanted_of_them() {
         |count: u32| format!("connected_slaves:{count}\r\nmin_slaves_good_slaves:{count}\r\n");
     let well = "ok: 2 connected and up to date, wait_replicas is 2";
     assert_eq!(of(&followed(2), "2", 2, true), [well]);
+    // A lag of 0 switches it off.
+    let [unbound] = &of("connected_slaves:2\r\n", "1", 2, true)[..] else {
+        panic!("one is told");
+    };
+    assert!(unbound.contains("min-replicas-max-lag is 0"), "{unbound}");
     let strict = "danger: min-replicas-to-write is 3 and 2 follow closely, so it grants no locks";
     assert_eq!(of(&followed(2), "3", 2, true), [strict]);
     let off = "note: 2 connected, wait_replicas off: a failover loses the locks that were not replicated yet";

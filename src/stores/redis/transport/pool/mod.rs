@@ -17,7 +17,7 @@ use crate::stores::connection_limit::{ConnectionLimit, Permit};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
-use crate::stores::redis::transport::room::{InUse, Room};
+use crate::stores::redis::transport::room::Room;
 use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
@@ -78,8 +78,8 @@ impl Pool {
         self.is_sharded
     }
 
-    pub(crate) fn note_evalsha_is_off(&self) {
-        self.evalsha_is_off.store(true, Ordering::Relaxed);
+    pub(crate) fn note_evalsha(&self, is_allowed: bool) {
+        self.evalsha_is_off.store(!is_allowed, Ordering::Relaxed);
     }
 
     pub(crate) fn uses_text(&self) -> bool {
@@ -306,7 +306,9 @@ impl Pool {
 fn lay_down(idle: &mut Vec<Connection>, mut connection: Connection) {
     let in_use = connection.in_use.take();
     idle.push(connection);
-    in_use.map(InUse::give_back);
+    if let Some(in_use) = in_use {
+        in_use.give_back();
+    }
 }
 
 /// Whether a connection can be used again after this.

@@ -139,7 +139,7 @@ fn faults() -> [CallError; 7] {
 fn what_was_found_out_about_a_node_stays_known() {
     let scene = Scene::plain();
     assert!(!scene.pool.is_sharded() && !scene.pool.uses_text());
-    scene.pool.note_evalsha_is_off();
+    scene.pool.note_evalsha(false);
     assert!(scene.pool.uses_text());
     assert_eq!(scene.pool.connector().node(), scene.way.node());
     let connector: Arc<dyn Connector> = Arc::<Way>::clone(&scene.way);

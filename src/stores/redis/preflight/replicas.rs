@@ -1,0 +1,128 @@
+//! The consequences for locks of a master's replicas.
+
+use std::sync::Arc;
+
+use super::told::{Info, Place, Settings};
+use crate::store::HealthWarning;
+
+/// So many seconds behind is more than a busy replica.
+const LATE_SECONDS: u64 = 10;
+
+/// Returns the findings about the replicas of a master.
+pub(super) fn findings(
+    node: &Arc<str>,
+    info: &Info<'_>,
+    settings: &Settings,
+    place: Place,
+) -> Vec<HealthWarning> {
+    const CODE: &str = "replicas";
+    let Some(count) = info.number("connected_slaves") else {
+        return Vec::new();
+    };
+    let wanted = u64::from(place.wait_replicas);
+    let mut found = Vec::new();
+    let mut danger = |message: String, advice: &str| {
+        found.push(HealthWarning::danger(node, CODE, message, advice));
+    };
+    // It stands in INFO only when min-replicas-to-write is above 0.
+    let good = info.number("min_slaves_good_slaves");
+    let least = settings.get("min-replicas-to-write");
+    let least: Option<u64> = least.and_then(|least| least.parse().ok());
+    if let Some((good, least)) = good.zip(least).filter(|(good, least)| good < least) {
+        danger(
+            format!(
+                "min-replicas-to-write is {least} and {good} follow closely, so it grants no locks"
+            ),
+            "bring the replicas back, or lower min-replicas-to-write",
+        );
+    }
+    if wanted > count {
+        danger(
+            format!("wait_replicas is {wanted} and {count} are connected, so no lock can be had"),
+            "bring the replicas back, or lower wait_replicas",
+        );
+    }
+    let is_unbound = count > 0 && good.is_none();
+    let (unbound, binding) = match least {
+        // The one switches the other off.
+        Some(1..) => ("min-replicas-max-lag is 0", "set min-replicas-max-lag 10"),
+        _ => ("min-replicas-to-write is 0", "set min-replicas-to-write 1"),
+    };
+    if is_unbound && !place.is_cluster {
+        danger(
+            format!(
+                "it has replicas but {unbound}: a master that is cut off goes on granting locks which a failover has \
+                 given to others"
+            ),
+            binding,
+        );
+    }
+    let mut note = |message: String, advice: &str| {
+        found.push(HealthWarning::note(node, CODE, message, advice));
+    };
+    if is_unbound && place.is_cluster {
+        note(
+            format!(
+                "{unbound}: a master that is cut off goes on granting locks for one cluster-node-timeout"
+            ),
+            binding,
+        );
+    }
+    if count == 0 && place.can_fail_over {
+        note(
+            "no replica is connected: if it is lost, nothing takes over, and its locks cannot be had".to_owned(),
+            "connect a replica",
+        );
+    }
+    let late = late_replicas(info);
+    if late > 0 {
+        note(
+            format!("{late} of {count} replicas are not up to date: a failover to one loses locks"),
+            "look at their links (INFO replication); the network or their disks may be slow",
+        );
+    }
+    match wanted {
+        _ if count == 0 => {}
+        0 => note(
+            format!(
+                "{count} connected, wait_replicas off: a failover loses the locks that were not replicated yet"
+            ),
+            "set Builder::wait_replicas (--wait-replicas)",
+        ),
+        wanted if wanted < count => note(
+            format!(
+                "{count} connected, wait_replicas is {wanted}: one without the lock may become the master"
+            ),
+            "set wait_replicas to the number of all replicas",
+        ),
+        _ => {}
+    }
+    if found.is_empty() {
+        let message = match count {
+            0 => "no replicas, so there is no failover".to_owned(),
+            count => format!("{count} connected and up to date, wait_replicas is {wanted}"),
+        };
+        found.push(HealthWarning::ok(node, CODE, message));
+    }
+    found
+}
+
+/// How many replicas are behind.
+fn late_replicas(info: &Info<'_>) -> usize {
+    let is_late = |line: &str| {
+        let Some((name, state)) = line.trim().split_once(':') else {
+            return false;
+        };
+        let number = name.strip_prefix("slave").unwrap_or_default();
+        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+            return false;
+        }
+        let field = |name: &str| {
+            let mut parts = state.split(',');
+            parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+        };
+        let lag = field("lag").and_then(|lag| lag.parse::<u64>().ok());
+        field("state") != Some("online") || lag.is_some_and(|lag| lag > LATE_SECONDS)
+    };
+    info.0.lines().filter(|line| is_late(line)).count()
+}

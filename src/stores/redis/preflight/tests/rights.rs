@@ -1,0 +1,92 @@
+//! The rights that are tried, at a server that answers as told.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::looks::{Answers, bad, codes, refusing, server, soon, well};
+use super::*;
+use crate::stores::redis::stub::{Request, Says, bulk};
+
+#[test]
+fn the_rights_that_locks_need_are_tried_and_named() {
+    let named = |rather: Answers| {
+        let found = bad(rather);
+        let [(code, message)] = &*found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(code, "rights danger");
+        let words = "the user lacks rights that locks need: ";
+        message.strip_prefix(words).unwrap().to_owned()
+    };
+    // Which keys and channels the user may use does not matter.
+    let refused = Value::Array(["hset", "~x", "&", "pexpire"].map(bulk).to_vec());
+    let by_script =
+        move |request: &Request| request.is_script().then(|| Says::Answer(refused.clone()));
+    assert_eq!(named(Box::new(by_script)), "+hset +pexpire");
+    let eval = "NOPERM this user has no permissions to run the 'evalsha' command";
+    let again = "NOPERM this user has no permissions to run the 'eval' command";
+    let without = move |request: &Request| request.is_script().then(|| Says::Error(again.into()));
+    assert_eq!(named(Box::new(without)), "+eval");
+    // The server knows the script that tries them, and would get no other one.
+    assert_eq!(named(Box::new(refusing("EVAL", again))), "+eval");
+    let found = bad(refusing("EVALSHA", eval));
+    let [(code, message)] = &*found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(code, "rights note");
+    assert!(message.contains("cannot be called by their hash"));
+    let denied = "NOPERM no permissions to run the 'subscribe' command";
+    assert_eq!(named(Box::new(refusing("SUBSCRIBE", denied))), "+subscribe");
+    let denied = "NOPERM no permissions to run the 'unsubscribe' command";
+    assert_eq!(
+        named(Box::new(refusing("UNSUBSCRIBE", denied))),
+        "+unsubscribe"
+    );
+    // That the channel is not the user's says nothing of the command.
+    assert!(
+        bad(refusing(
+            "SUBSCRIBE",
+            "NOPERM no permissions to access a channel"
+        ))
+        .is_empty()
+    );
+}
+
+#[test]
+fn a_right_that_was_given_since_is_not_missing() {
+    let denied = "NOPERM this user has no permissions to run the 'evalsha' command";
+    let server = server(refusing("EVALSHA", denied));
+    let store = server.store();
+    let found = codes(&check(&store, soon()).unwrap());
+    assert!(found.contains(&"rights note".to_owned()), "{found:?}");
+    server.answer(
+        |request| match request.is("EVALSHA") && request[1].starts_with("ffff") {
+            true => Says::error("NOSCRIPT No matching script"),
+            false => well(request),
+        },
+    );
+    let found = codes(&check(&store, soon()).unwrap());
+    assert_eq!(found.last().unwrap(), "rights ok");
+    let Topology::One(node) = &store.topology else {
+        panic!("one server");
+    };
+    assert!(!node.pool.uses_text());
+}
+
+#[test]
+fn rights_that_cannot_be_tried_are_not_said_to_be_there() {
+    let found = |error: &'static str| {
+        let scripts =
+            move |request: &Request| request.is_script().then(|| Says::Error(error.into()));
+        let [(code, message)] = &bad(scripts)[..] else {
+            panic!("{error}");
+        };
+        (code.clone(), message.clone())
+    };
+    for error in ["LOADING it is", "MASTERDOWN it is"] {
+        let (code, message) = found(error);
+        assert_eq!(code, "state danger");
+        assert!(message.contains(error), "{message}");
+    }
+    let (code, message) = found("ERR no such thing");
+    assert_eq!(code, "rights note");
+    assert!(message.contains("could not be tried"), "{message}");
+}

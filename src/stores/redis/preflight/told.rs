@@ -1,0 +1,73 @@
+//! The answers of a server to the questions for its settings and its state.
+
+use std::collections::BTreeMap;
+
+/// The settings of the client that matter.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Whether it knows the server as a node of a cluster.
+    pub(super) is_cluster: bool,
+    /// Whether it would follow a failover.
+    pub(super) can_fail_over: bool,
+    /// How many replicas have to acknowledge a hold.
+    pub(super) wait_replicas: u32,
+}
+
+/// The settings that `INFO` does not tell.
+#[derive(Default)]
+pub(super) struct Settings {
+    told: BTreeMap<&'static str, String>,
+    /// Whether the user may not ask for them.
+    pub(super) is_refused: bool,
+}
+
+impl Settings {
+    /// The names of those that matter beside this `INFO`.
+    pub(super) fn wanted(info: &str) -> Vec<&'static str> {
+        let info = Info(info);
+        let mut wanted = Vec::new();
+        wanted.extend(match info.field("aof_enabled") {
+            Some("1") => Some("appendfsync"),
+            Some(_) => Some("save"),
+            None => None,
+        });
+        if info.is("rdb_last_bgsave_status", "err") {
+            wanted.extend(["stop-writes-on-bgsave-error", "save"]);
+        }
+        if info.field("min_slaves_good_slaves").is_some()
+            || info.number("connected_slaves") > Some(0)
+        {
+            wanted.push("min-replicas-to-write");
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
+    pub(super) fn tell(&mut self, name: &'static str, value: String) {
+        self.told.insert(name, value);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.told.get(name).map(String::as_str)
+    }
+}
+
+/// The answer to `INFO`.
+pub(super) struct Info<'a>(pub(super) &'a str);
+
+impl<'a> Info<'a> {
+    pub(super) fn field(&self, name: &str) -> Option<&'a str> {
+        let mut lines = self.0.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::trim)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.field(name)?.parse().ok()
+    }
+
+    pub(super) fn is(&self, name: &str, value: &str) -> bool {
+        self.field(name) == Some(value)
+    }
+}
