@@ -92,7 +92,13 @@ fn those_who_wait_come_in_their_order_and_a_renewal_first() {
     std::thread::scope(|scope| {
         for number in 1..=3 {
             let tell = tell.clone();
-            scope.spawn(move || pool.with(soon(), |_| Ok(tell.send(number).unwrap())));
+            scope.spawn(move || {
+                let outcome = pool.with(soon(), |_| {
+                    tell.send(number).unwrap();
+                    Ok(())
+                });
+                assert_eq!(outcome, Ok(()));
+            });
             waits(&scene, number);
         }
         let tell = tell.clone();
