@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,9 @@ pub(crate) struct Clearing {
     state: Mutex<State>,
     /// Something is due earlier, or it is all over.
     changed: Condvar,
+    /// For how many of the next threads there is no room.
+    #[cfg(test)]
+    pub(crate) no_room: std::sync::atomic::AtomicU32,
 }
 
 #[derive(Default)]
@@ -74,6 +78,8 @@ impl Clearing {
             command_timeout,
             state: Mutex::default(),
             changed: Condvar::default(),
+            #[cfg(test)]
+            no_room: Default::default(),
         }
     }
 
@@ -143,11 +149,7 @@ impl Clearing {
         }
         threads.retain(|thread| !thread.is_finished());
         for (keeper, desk) in desks.iter_mut().filter(|(_, desk)| !desk.is_staffed) {
-            let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
-            match sync::spawn("redlatch-release", move || {
-                let _waiting = WaitScope::begin(None);
-                clearing.run(&keeper);
-            }) {
+            match self.start(keeper) {
                 Ok(thread) => {
                     desk.is_staffed = true;
                     threads.push(thread);
@@ -156,6 +158,16 @@ impl Clearing {
             }
         }
         true
+    }
+
+    fn start(self: &Arc<Self>, keeper: &Arc<str>) -> io::Result<JoinHandle<()>> {
+        #[cfg(test)]
+        tests::take_room(&self.no_room)?;
+        let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
+        sync::spawn("redlatch-release", move || {
+            let _waiting = WaitScope::begin(None);
+            clearing.run(&keeper);
+        })
     }
 
     /// Has the threads end after the call they are in and what is owed, and returns them.

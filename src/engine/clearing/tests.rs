@@ -6,7 +6,9 @@
 )]
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::engine::clearing::{Clearing, Filed, OpenDoubt};
@@ -22,6 +24,15 @@ use crate::store::{
 };
 
 const COMMAND: Duration = Duration::from_secs(5);
+
+/// Fails as often as there is to be no room for a thread.
+pub(super) fn take_room(no_room: &AtomicU32) -> io::Result<()> {
+    let less = |left: u32| left.checked_sub(1);
+    match no_room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+        Ok(_) => Err(io::ErrorKind::OutOfMemory.into()),
+        Err(_) => Ok(()),
+    }
+}
 
 /// Longer than a thread takes to hear of something, on a machine that is busy.
 const LONG: Duration = Duration::from_secs(3);
@@ -258,4 +269,17 @@ fn a_doubt_ends_with_what_it_is_about() {
     assert!(clearing.staff());
     until(|| clearing.state.lock().desks.is_empty());
     assert!(asked(&store).is_empty());
+}
+
+#[test]
+fn a_place_without_a_thread_is_looked_after_by_that_of_another() {
+    let (store, clearing) = scene([]);
+    let gate = store.gate.lock();
+    clearing.settle(in_doubt("a1"), false);
+    until(|| asked(&store).len() == 1);
+    clearing.no_room.store(1_000, Ordering::SeqCst);
+    assert_eq!(clearing.settle(in_doubt("b1"), false), Filed::Unstaffed);
+    drop(gate);
+    until(|| asked(&store).len() == 2);
+    assert_eq!(asked(&store)[1], ["b1"]);
 }

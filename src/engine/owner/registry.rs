@@ -44,18 +44,22 @@ pub(super) fn insert(token: &Arc<Owner>) {
 
 /// Makes one the registry of `pid` that nobody had locked.
 fn adopt(pid: u32) -> Option<MutexGuard<'static, Threads>> {
-    REGISTRIES.iter().find_map(|registry| {
-        let mut threads = match registry.threads.try_lock() {
+    REGISTRIES.iter().find_map(|registry| registry.adopt(pid))
+}
+
+impl Registry {
+    fn adopt(&self, pid: u32) -> Option<MutexGuard<'_, Threads>> {
+        let mut threads = match self.threads.try_lock() {
             Ok(threads) => threads,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        if registry.pid.swap(pid, Ordering::AcqRel) != pid {
+        if self.pid.swap(pid, Ordering::AcqRel) != pid {
             // They are of another process.
             std::mem::forget(std::mem::take(&mut *threads));
         }
         Some(threads)
-    })
+    }
 }
 
 pub(super) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
@@ -89,5 +93,19 @@ mod tests {
         assert!(is_listed() && find(pid, id).is_some_and(|it| Arc::ptr_eq(&it, &owner)));
         drop(owner);
         assert!(!is_listed() && find(pid, id).is_none());
+    }
+
+    #[test]
+    fn a_process_that_adopts_a_registry_finds_none_of_another_process_in_it() {
+        let registry = Registry {
+            pid: AtomicU32::new(0),
+            threads: Mutex::default(),
+        };
+        registry.adopt(1).unwrap().insert(7, Weak::new());
+        assert_eq!(registry.adopt(1).unwrap().len(), 1);
+        assert!(registry.adopt(2).unwrap().is_empty());
+        // One that a fork has caught locked is nobody's.
+        let _locked = registry.threads.lock();
+        assert!(registry.adopt(3).is_none());
     }
 }

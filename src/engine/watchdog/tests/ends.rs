@@ -101,3 +101,17 @@ fn the_hook_is_known_to_those_who_ask_for_it() {
     on_lost(&hold.loss(LossCause::Gone));
     assert_eq!(*scene.losses.lock(), ["orders Gone"]);
 }
+
+#[test]
+fn a_doubt_without_a_thread_gets_one_as_soon_as_there_is_room() {
+    let scene = Scene::new();
+    // Neither at once nor at the first look.
+    let no_room = &scene.watchdog.shared.clearing.no_room;
+    no_room.store(2, Ordering::SeqCst);
+    let began = time::now();
+    let hold = scene.begun(Kind::Reentrant, "orders", Lease::Fixed(LEASE));
+    scene.watchdog.settle(hold.in_doubt());
+    until(|| !scene.store.resolved.lock().is_empty());
+    assert!(time::since(began) >= ROOM_AGAIN * 2);
+    assert_eq!(no_room.load(Ordering::SeqCst), 0);
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::ground::error::Error;
+use crate::store::Store;
 use crate::stores::redis::stub::{Request, Says, StubServer, bulk, settings};
 
 pub(super) fn soon() -> Instant {
@@ -75,7 +76,7 @@ pub(super) fn refusing(
 #[test]
 fn a_server_where_all_is_well_is_looked_at_and_told_so() {
     let server = server(|_| None);
-    let found = check(&server.store(), soon()).unwrap();
+    let found = server.store().check(soon()).unwrap();
     assert_eq!(
         codes(&found),
         [
