@@ -73,6 +73,7 @@ pub(super) fn remove(pid: u32, id: u64) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
