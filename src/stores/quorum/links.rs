@@ -148,7 +148,7 @@ impl QuorumNode {
         });
         let (seen, is_missing) = begun.unwrap_or_default();
         if is_missing && !self.start(line) {
-            self.connect(line, by.min(time::now() + self.links.timeout));
+            self.connect(line, by.min(self.longest()));
         }
         Want {
             node: self,
@@ -162,9 +162,14 @@ impl QuorumNode {
         self.with_link(line, |link| link.is_slow && link.underway > 0) == Some(true)
     }
 
+    /// Until when an attempt that begins now may take.
+    fn longest(&self) -> Instant {
+        time::now() + self.links.timeout
+    }
+
     fn start(self: &Arc<QuorumNode>, line: Line) -> bool {
         let node = Arc::clone(self);
-        let deadline = time::now() + self.links.timeout;
+        let deadline = self.longest();
         sync::spawn("redlatch-connect", move || node.connect(line, deadline)).is_ok()
     }
 

@@ -22,7 +22,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::ground::claim::Kind;
-use crate::store::{Granted, Outcome};
+use crate::store::{Granted, Outcome, Severity};
 use crate::stores::memory::{Memory, World};
 
 const LEASE: Duration = Duration::from_secs(10);

@@ -95,6 +95,8 @@ fn answers_are_told_as_they_come() {
     let three = Three::new();
     let (mut fan_out, log) = fan_out(&three, Order::of(vec![0, 1, 2]));
     assert_eq!((fan_out.bits(), fan_out.len()), (0b111, 3));
+    // What takes nothing is in no doubt.
+    assert_eq!(fan_out.in_flight[0].in_flight.not_after(), None);
     log.answer(&[1]);
     assert_eq!(next(&mut fan_out), Some(1));
     assert_eq!((fan_out.bits(), fan_out.len()), (0b101, 2));

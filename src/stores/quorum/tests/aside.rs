@@ -3,7 +3,7 @@
 use super::five::*;
 use super::*;
 use crate::ground::loss::LossCause;
-use crate::store::{LockKind, Severity};
+use crate::store::LockKind;
 use crate::stores::quorum::placement::Placement;
 
 /// Has the last two nodes left alone, which answer well if they are asked.

@@ -222,7 +222,6 @@ fn the_nodes_are_looked_at_and_those_that_vote_counted() {
         let silent = found.iter().filter(|it| it.code == "reachable").count();
         (told.severity, told.message.clone(), silent)
     };
-    use crate::store::Severity;
     let (severity, message, silent) = voting([W; 5]);
     assert_eq!((severity, silent), (Severity::Ok, 0));
     assert!(message.starts_with("5 of 5"), "{message}");

@@ -100,3 +100,56 @@ fn two_nodes_of_one_server_make_no_quorum() {
         "{refused}"
     );
 }
+
+/// What is said of the settings of servers of which `INFO` tells this.
+fn told(info: &'static str) -> Vec<(&'static str, Severity, String)> {
+    let servers: Vec<_> = (0..3)
+        .map(|run| {
+            let mut known = grants(run);
+            StubServer::start(
+                move |request| match request.is("INFO") && request.len() == 1 {
+                    true => Says::text(info),
+                    false => known(request),
+                },
+            )
+        })
+        .collect();
+    let nodes: Vec<_> = servers
+        .iter()
+        .map(|server| Arc::new(server.store().as_node().unwrap()))
+        .collect();
+    let quorum = quorum_of(&nodes, Some(Duration::from_secs(2)));
+    let found = quorum.check(soon()).unwrap();
+    let found = found
+        .into_iter()
+        .map(|it| (it.code, it.severity, it.message));
+    found.collect()
+}
+
+#[test]
+fn what_a_restart_forgets_matters_to_no_quorum() {
+    let of = |info, code| {
+        let found = told(info);
+        let found = found.into_iter().filter(|it| it.0 == code);
+        found.map(|it| (it.1, it.2)).collect::<Vec<_>>()
+    };
+    let forgetful = of("redis_version:7.0.15\r\naof_enabled:0\r\n", "persistence");
+    assert_eq!(forgetful.len(), 3);
+    for (severity, message) in forgetful {
+        assert_eq!(severity, Severity::Ok);
+        assert!(
+            message.ends_with("no vote for one max_lease then"),
+            "{message}"
+        );
+    }
+    // It grants nothing, and that matters.
+    let broken = "redis_version:7.0.15\r\naof_enabled:1\r\naof_last_write_status:err\r\n";
+    let dangers = of(broken, "persistence");
+    let dangers = dangers.iter().filter(|it| it.0 == Severity::Danger);
+    assert_eq!(dangers.count(), 3);
+    let unknown = of("aof_enabled:0\r\n", "version");
+    assert!(
+        unknown.iter().all(|it| it.0 == Severity::Note),
+        "{unknown:?}"
+    );
+}

@@ -129,3 +129,14 @@ fn messages_come_as_a_majority_sends_them() {
         assert_eq!(joint_delivery(&each, 3), expected, "{each:?}");
     }
 }
+
+#[test]
+fn a_node_that_has_just_started_is_to_be_waited_for() {
+    let three = Three::new();
+    three.cut(0, Link::NoVote, 0);
+    let found = three.quorum.check(soon()).unwrap();
+    let told = found.iter().find(|it| it.message.contains("restarted"));
+    let told = told.unwrap();
+    assert_eq!(told.severity, Severity::Note);
+    assert!(told.advice.starts_with("wait"), "{told}");
+}
