@@ -98,6 +98,7 @@ impl Node {
             lent.is_lent = true;
             return Ok(lent);
         }
+        let closed = self.pool.closed();
         let is_replaceable = self.pool.has_idle();
         let connecting = if is_replaceable {
             share(deadline, 2)
@@ -114,7 +115,9 @@ impl Node {
                 return Err(fault);
             }
             // Requests can wait longer than a hold stands.
-            let mut lent = self.pool.wait_for_room(true, (fault, None), deadline)?;
+            let mut lent = self
+                .pool
+                .wait_for_room(true, (fault, Some(closed)), deadline)?;
             lent.is_lent = true;
             Ok(lent)
         })
@@ -163,7 +166,9 @@ impl Node {
     /// Keeps a connection for renewals, unless there is one, or the client was closed while it was made or used.
     fn keep_renewing(&self, mut connection: Connection) {
         // Nobody waits for this one.
-        connection.in_use = None;
+        if let Some(in_use) = connection.in_use.take() {
+            in_use.leave_without();
+        }
         let mut renewals = self.renewals.lock();
         if self.pool.keeps() {
             renewals.get_or_insert(connection);

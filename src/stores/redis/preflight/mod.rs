@@ -21,7 +21,7 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{CallError, Connection, share};
+use crate::stores::redis::transport::{CallError, Connection, lacks, share};
 pub(super) use quorum::{changes_id, flushes};
 use rights::{Rights, Untried};
 use told::{Place, Settings};
@@ -83,7 +83,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
                 }
             }
             // It may not look; that alone is no danger.
-            Err(CallError::Server(text)) if is_refused(text, "info") => {
+            Err(CallError::Server(text)) if lacks(text, "info") => {
                 found.push(about("INFO (+info)"));
             }
             Err(fault) if is_alone => return Err(store.error(&lock, fault.clone(), deadline)),
@@ -103,11 +103,6 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     Ok(found)
 }
 
-/// Whether this is the refusal of a command for want of a right.
-fn is_refused(text: &str, command: &str) -> bool {
-    text.starts_with("NOPERM") && text.contains(&format!("'{command}'"))
-}
-
 /// The findings about what the user may do.
 fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
     const CODE: &str = "rights";
@@ -120,7 +115,7 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
                 "the user lacks rights that locks need: {}",
                 rights.missing.join(" ")
             ),
-            "give them with ACL SETUSER; docs/rights.md says which lock needs which",
+            "give them with ACL SETUSER, and rename none of these commands; docs/rights.md says which lock needs which",
         ));
     } else if rights.untried.is_none() && rights.untried_outside.is_none() {
         let message = "all commands of Client::lock are allowed";

@@ -28,7 +28,9 @@ pub(super) fn findings(
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
     let least: Option<u64> = least.and_then(|least| least.parse().ok());
-    if let Some((good, least)) = good.zip(least).filter(|(good, least)| good < least) {
+    // Where it does not tell how many it wants, that is one at least.
+    if let Some(good) = good.filter(|good| *good < least.unwrap_or(1)) {
+        let least = least.map_or_else(|| "set".to_owned(), |least| least.to_string());
         danger(
             format!(
                 "min-replicas-to-write is {least} and {good} follow closely, so it grants no locks"
@@ -46,7 +48,11 @@ pub(super) fn findings(
     let (unbound, binding) = match least {
         // The one switches the other off.
         Some(1..) => ("min-replicas-max-lag is 0", "set min-replicas-max-lag 10"),
-        _ => ("min-replicas-to-write is 0", "set min-replicas-to-write 1"),
+        Some(0) => ("min-replicas-to-write is 0", "set min-replicas-to-write 1"),
+        None => (
+            "min-replicas-to-write or min-replicas-max-lag is 0",
+            "set min-replicas-to-write 1 and min-replicas-max-lag 10",
+        ),
     };
     if is_unbound && !place.is_cluster {
         danger(

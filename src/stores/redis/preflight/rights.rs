@@ -9,7 +9,7 @@ use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::keys::CHANNEL;
 use crate::stores::redis::layout::RIGHTS_WITHOUT_KEY;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::transport::{CallError, Connection, lacks_eval, lacks_evalsha};
+use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, lacks_evalsha};
 
 /// The rights that a user lacks, as far as they could be tried.
 pub(super) struct Rights {
@@ -52,6 +52,10 @@ pub(super) fn tried(
     };
     let fault = tried.as_ref().err().cloned();
     let mut missing = missing_in(tried, lock, CHANNEL);
+    if matches!(&fault, Some(CallError::Server(text)) if lacks_eval(text)) {
+        // One that was renamed says so in words of its own.
+        missing = vec!["+eval".to_owned()];
+    }
     let untried = fault.filter(|_| missing.is_empty());
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
@@ -112,7 +116,7 @@ fn add_missing_outside_scripts(
         packed.arg(&channel);
         let word = command.to_ascii_lowercase();
         match connection.call(&packed.get_packed_command(), deadline) {
-            Err(CallError::Server(text)) if text.contains(&format!("'{word}'")) => {
+            Err(CallError::Server(text)) if lacks(&text, &word) => {
                 missing.push(format!("+{word}"));
             }
             Err(CallError::Server(_)) | Ok(_) => {}

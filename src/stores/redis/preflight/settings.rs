@@ -153,10 +153,22 @@ fn persistence(node: &Arc<str>, info: &Info<'_>, settings: &Settings) -> Vec<Hea
         ));
     }
     // Without snapshots to come it goes on after one that failed.
-    if info.is("rdb_last_bgsave_status", "err")
-        && settings.get("stop-writes-on-bgsave-error") != Some("no")
-        && settings.get("save") != Some("")
-    {
+    let stops = settings.get("stop-writes-on-bgsave-error");
+    let (stops, save) = (
+        stops.map(|it| it != "no"),
+        settings.get("save").map(|it| !it.is_empty()),
+    );
+    if info.is("rdb_last_bgsave_status", "err") && stops.zip(save).is_none() {
+        if stops != Some(false) && save != Some(false) {
+            found.push(HealthWarning::note(
+                node,
+                CODE,
+                "its last snapshot failed, and it does not tell whether it grants locks all the same \
+                 (stop-writes-on-bgsave-error, save)",
+                "look into its log; allow CONFIG GET (+config|get)",
+            ));
+        }
+    } else if info.is("rdb_last_bgsave_status", "err") && stops.zip(save) == Some((true, true)) {
         found.push(HealthWarning::danger(
             node,
             CODE,

@@ -138,7 +138,7 @@ fn finds_what_endangers_locks() {
             &[("", "rdb_last_bgsave_status:err")],
             &[ALWAYS],
             ALONE,
-            &["persistence danger"],
+            &["persistence note"],
         ),
         (
             &[("", "rdb_last_bgsave_status:err")],
@@ -155,7 +155,11 @@ fn finds_what_endangers_locks() {
         ),
         (
             &[("", "rdb_last_bgsave_status:err")],
-            &[ALWAYS, ("save", "3600 1")],
+            &[
+                ALWAYS,
+                ("save", "3600 1"),
+                ("stop-writes-on-bgsave-error", "yes"),
+            ],
             ALONE,
             &["persistence danger"],
         ),

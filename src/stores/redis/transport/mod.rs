@@ -26,7 +26,7 @@ pub(crate) use call_error::CallError;
 pub(crate) use connection::{Connection, Writer, asking};
 pub(crate) use connector::{Connector, Hook};
 pub(crate) use decoder::STRANGER;
-pub(crate) use pool::{CheckedOut, Pool, lacks_eval, lacks_evalsha, lacks_script};
+pub(crate) use pool::{CheckedOut, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
 pub(crate) use reply_text::brief;
 pub(crate) use tls::TlsConfig;
 

@@ -1,15 +1,19 @@
 //! The line of those who find no room for one more connection, in this process or at the server.
 //!
 //! A connection of a pool carries a mark for as long as somebody has it, so that it counts as in use whatever becomes of
-//! it. The first of the line is woken whenever one comes back or is closed. Where none is in use, none can.
+//! it. The first of the line is woken whenever one comes back or is closed. Where none is in use, none can. One of the line
+//! at a time leaves it to try whether there is room again, and does not keep those behind it from what comes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
+
+/// So long after a try it is tried again whether there is room that nobody here has made.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// The connections of one pool that somebody has or makes, and those who wait for one of them.
 #[derive(Default)]
@@ -25,8 +29,13 @@ struct State {
     closed: u64,
     /// Those who wait, the next one first, each with what wakes it.
     line: VecDeque<Arc<Condvar>>,
-    /// Why there is no room, as the last one found that came to wait.
+    /// Why there is no room, as it was found last.
     lack: Option<CallError>,
+    /// Whether one of them tries to make a connection.
+    is_trying: bool,
+    /// When a try of them has failed last, and how often one had been closed before.
+    tried_at: Option<Instant>,
+    tried_behind: u64,
 }
 
 impl State {
@@ -35,6 +44,16 @@ impl State {
         if let Some(first) = self.line.front() {
             first.notify_all();
         }
+    }
+
+    /// When it is worth a try.
+    fn next_try(&self) -> Option<Instant> {
+        let tried_at = self.tried_at.filter(|_| self.closed == self.tried_behind);
+        tried_at.map(|at| at + TRY_AGAIN)
+    }
+
+    fn leave(&mut self, wakes: &Arc<Condvar>) {
+        self.line.retain(|it| !Arc::ptr_eq(it, wakes));
     }
 }
 
@@ -59,11 +78,16 @@ impl Room {
         }
     }
 
-    /// Joins the line, at its head if `is_first`.
-    pub(super) fn join(&self, is_first: bool, lack: &CallError) -> Place<'_> {
+    /// Joins the line, at its head if `is_first`. One that has `tried` by itself did so when connections had been closed so
+    /// often.
+    pub(super) fn join(&self, is_first: bool, lack: &CallError, tried: Option<u64>) -> Place<'_> {
         let wakes = Arc::new(Condvar::default());
         let mut state = self.state.lock();
         state.lack = Some(lack.clone());
+        if let Some(closed) = tried {
+            state.tried_at.get_or_insert_with(time::now);
+            state.tried_behind = state.tried_behind.max(closed);
+        }
         if is_first {
             state.line.push_front(Arc::clone(&wakes));
         } else {
@@ -73,6 +97,7 @@ impl Room {
             room: self,
             wakes,
             seen: None,
+            is_trying: false,
         }
     }
 }
@@ -98,7 +123,8 @@ impl InUse {
         self.ends = End::GivenBack;
     }
 
-    pub(super) fn leave_without(mut self) {
+    /// It was not made, or is none of the pool any more, so that there is no more room than before.
+    pub(crate) fn leave_without(mut self) {
         self.ends = End::NotMade;
     }
 }
@@ -120,12 +146,21 @@ pub(super) struct Place<'r> {
     wakes: Arc<Condvar>,
     /// How many had come back or were closed by its last turn.
     seen: Option<u64>,
+    is_trying: bool,
+}
+
+/// The thing to do for the first of the line.
+pub(super) enum Turn {
+    /// To take a connection that has come back.
+    Take,
+    /// To make one, outside of the line; whether any other one is in use.
+    Try { are_others: bool },
 }
 
 impl Place<'_> {
-    /// Waits until it is the first and has something to look at: at once, or when another connection comes back or is closed,
-    /// or at `look_at`. Returns how often one was closed; `None` if none is in use, or at `until`.
-    pub(super) fn turn(&mut self, look_at: Instant, until: Instant) -> Option<u64> {
+    /// Waits until it is the first and has something to do: at once, when another connection comes back or is closed, at
+    /// `look_at`, or when it is time for a try. `None` if none is in use, or at `until`.
+    pub(super) fn turn(&mut self, look_at: Instant, until: Instant) -> Option<Turn> {
         let mut state = self.room.state.lock();
         loop {
             let now = time::now();
@@ -133,34 +168,59 @@ impl Place<'_> {
                 return None;
             }
             let mut wake_at = until;
-            if state
-                .line
-                .front()
-                .is_some_and(|first| Arc::ptr_eq(first, &self.wakes))
-            {
+            let first = state.line.front();
+            if first.is_some_and(|first| Arc::ptr_eq(first, &self.wakes)) {
                 if self.seen != Some(state.freed) {
                     self.seen = Some(state.freed);
-                    return Some(state.closed);
+                    return Some(Turn::Take);
                 }
-                if state.in_use == 0 {
+                let next_try = state.next_try();
+                if !state.is_trying && next_try.is_none_or(|at| at <= now) {
+                    state.is_trying = true;
+                    state.tried_behind = state.closed;
+                    self.is_trying = true;
+                    state.leave(&self.wakes);
+                    state.wake_first();
+                    return Some(Turn::Try {
+                        are_others: state.in_use > 0,
+                    });
+                }
+                if !state.is_trying && state.in_use == 0 {
                     return None;
                 }
                 if now >= look_at {
-                    return Some(state.closed);
+                    return Some(Turn::Take);
                 }
-                wake_at = wake_at.min(look_at);
+                let next_try = next_try.filter(|_| !state.is_trying);
+                wake_at = wake_at.min(look_at).min(next_try.unwrap_or(look_at));
             }
             state = self.wakes.wait(state, Some(wake_at));
         }
+    }
+
+    /// Goes back to the head of the line, as the try has failed.
+    pub(super) fn go_back(&mut self, lack: &CallError) {
+        let mut state = self.room.state.lock();
+        self.is_trying = false;
+        state.is_trying = false;
+        state.tried_at = Some(time::now());
+        state.lack = Some(lack.clone());
+        state.line.push_front(Arc::clone(&self.wakes));
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut state = self.room.state.lock();
-        state.line.retain(|wakes| !Arc::ptr_eq(wakes, &self.wakes));
-        if state.line.is_empty() {
+        state.leave(&self.wakes);
+        if self.is_trying {
+            // There may be room for more.
+            state.is_trying = false;
+            state.tried_at = None;
+        }
+        if state.line.is_empty() && !state.is_trying {
             state.lack = None;
+            state.tried_at = None;
         }
         state.wake_first();
     }

@@ -112,6 +112,9 @@ fn a_look_that_the_user_may_not_take_is_a_finding_and_no_error() {
     let found = bad(refusing("INFO", denied));
     let words = "the user may not run INFO (+info)";
     assert_eq!(found, [("rights note".to_owned(), words.to_owned())]);
+    let renamed = "ERR unknown command 'INFO', with args beginning with: ";
+    let found = bad(refusing("INFO", renamed));
+    assert_eq!(found, [("rights note".to_owned(), words.to_owned())]);
     let found = bad(refusing("CONFIG", "NOPERM no"));
     let about = "the user may not run CONFIG GET (+config|get)".to_owned();
     assert!(

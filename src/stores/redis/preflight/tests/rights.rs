@@ -25,6 +25,24 @@ fn the_rights_that_locks_need_are_tried_and_named() {
     let again = "NOPERM this user has no permissions to run the 'eval' command";
     let without = move |request: &Request| request.is_script().then(|| Says::Error(again.into()));
     assert_eq!(named(Box::new(without)), "+eval");
+    // It was renamed; the words are those of 6.2 and of 7.0.
+    for renamed in [
+        "ERR unknown command `EVAL`, with args beginning with: `return 1`, ",
+        "ERR unknown command 'EVAL', with args beginning with: 'return 1' ",
+    ] {
+        let scripts = move |request: &Request| match request.is("EVALSHA") {
+            true => Says::error("NOSCRIPT No matching script"),
+            false => request.is("EVAL").then(|| Says::Error(renamed.into())),
+        };
+        assert_eq!(named(Box::new(scripts)), "+eval");
+        let listening = renamed.replace("EVAL", "SUBSCRIBE");
+        let listens = move |request: &Request| {
+            request
+                .is("SUBSCRIBE")
+                .then(|| Says::Error(listening.clone()))
+        };
+        assert_eq!(named(Box::new(listens)), "+subscribe");
+    }
     // The server knows the script that tries them, and would get no other one.
     assert_eq!(named(Box::new(refusing("EVAL", again))), "+eval");
     let found = bad(refusing("EVALSHA", eval));

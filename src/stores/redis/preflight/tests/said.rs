@@ -144,6 +144,18 @@ fn replicas_are_counted_against_what_is_wanted_of_them() {
         panic!("one is told");
     };
     assert!(unbound.contains("min-replicas-max-lag is 0"), "{unbound}");
+    // It does not tell how many it wants.
+    let strict = "danger: min-replicas-to-write is set and 0 follow closely, so it grants no locks";
+    let of_good = |good: u32| format!("connected_slaves:2\r\nmin_slaves_good_slaves:{good}\r\n");
+    assert_eq!(of(&of_good(0), "untold", 2, true), [strict]);
+    assert_eq!(of(&of_good(1), "untold", 2, true), [well]);
+    let [unbound] = &of("connected_slaves:2\r\n", "untold", 2, true)[..] else {
+        panic!("one is told");
+    };
+    assert!(
+        unbound.contains("min-replicas-to-write or min-"),
+        "{unbound}"
+    );
     let strict = "danger: min-replicas-to-write is 3 and 2 follow closely, so it grants no locks";
     assert_eq!(of(&followed(2), "3", 2, true), [strict]);
     let off = "note: 2 connected, wait_replicas off: a failover loses the locks that were not replicated yet";

@@ -7,11 +7,10 @@ use crate::ground::time;
 use crate::stores::connection_limit::patience;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
+use crate::stores::redis::transport::room::Turn;
 
-/// The first of those who wait for a connection looks this often whether a late answer has come on one, and tries this
-/// often whether there is room again, for which nobody here has made it.
+/// The first of those who wait for a connection looks this often whether a late answer has come on one.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 impl Pool {
     /// Connects. Where there is no room for one more connection, it is one that another request gives back.
@@ -19,7 +18,7 @@ impl Pool {
         let (closed, lack) = self.room.look();
         if let Some(lack) = lack {
             // Others came first, and have tried.
-            return self.wait_for_room(false, (lack, Some(closed)), deadline);
+            return self.wait_for_room(false, (lack, None), deadline);
         }
         match self.make(deadline) {
             Err(lack) if lack.is_for_want_of_room() => {
@@ -45,33 +44,45 @@ impl Pool {
     }
 
     /// Waits until another request gives its connection back, or closes it so that there is room for one, for as long as
-    /// for the right to one. Fails with the lack of room if none is in use. That was found when connections had been closed
-    /// so often; `None` if it was not looked for.
+    /// for the right to one. Fails with the lack of room if none is in use. One who has found that lack did so when
+    /// connections had been closed so often.
     pub(crate) fn wait_for_room(
         &self,
         is_first: bool,
-        (mut lack, mut tried_behind): (CallError, Option<u64>),
+        (mut lack, tried): (CallError, Option<u64>),
         deadline: Instant,
     ) -> Result<Connection, CallError> {
         let began = time::now();
         let until = began + patience(deadline.saturating_duration_since(began));
-        let mut tried_at = began;
-        let mut place = self.room.join(is_first, &lack);
-        while let Some(closed) = place.turn(time::now() + LOOK_AGAIN, until) {
-            self.collect();
-            if let Some(connection) = self.take() {
-                return Ok(connection);
-            }
-            let now = time::now();
-            if tried_behind == Some(closed) && now < tried_at + TRY_AGAIN {
-                continue;
-            }
-            (tried_behind, tried_at) = (Some(closed), now);
-            match self.make(deadline) {
-                Err(fault) if fault.is_for_want_of_room() => lack = fault,
-                outcome => return outcome,
+        let mut place = self.room.join(is_first, &lack, tried);
+        while let Some(turn) = place.turn(time::now() + LOOK_AGAIN, until) {
+            match turn {
+                Turn::Take => {
+                    self.collect();
+                    if let Some(connection) = self.take() {
+                        return Ok(connection);
+                    }
+                }
+                Turn::Try { are_others } => {
+                    let now = time::now();
+                    let by = match are_others {
+                        // One of them may come back before a connection that stalls.
+                        true => now + until.saturating_duration_since(now) / 2,
+                        false => deadline,
+                    };
+                    match self.make(by) {
+                        Ok(connection) => return Ok(connection),
+                        Err(fault) => lack = fault,
+                    }
+                    place.go_back(&lack);
+                }
             }
         }
         Err(lack)
+    }
+
+    /// How often connections were closed, for [`wait_for_room`](Self::wait_for_room).
+    pub(crate) fn closed(&self) -> u64 {
+        self.room.look().0
     }
 }

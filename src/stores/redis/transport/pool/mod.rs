@@ -346,14 +346,22 @@ pub(crate) fn lacks_script(text: &str) -> bool {
 
 /// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
 pub(crate) fn lacks_evalsha(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.contains("'evalsha'") && (text.contains("unknown command") || text.starts_with("noperm"))
+    lacks(text, "evalsha")
 }
 
 /// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
 pub(crate) fn lacks_eval(text: &str) -> bool {
+    lacks(text, "eval")
+}
+
+/// Whether the server has no such command, in lower case, or does not let this user have it.
+pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    text.contains("'eval'") && (text.contains("unknown command") || text.starts_with("noperm"))
+    // Before 7.0 a server puts the name of one that it does not know between backticks.
+    let is_named = ["'", "`"]
+        .iter()
+        .any(|sign| text.contains(&[sign, command, sign].concat()));
+    is_named && (text.contains("unknown command") || text.starts_with("noperm"))
 }
 
 #[cfg(test)]

@@ -222,3 +222,58 @@ fn those_who_find_no_permit_beside_others_that_wait_for_room_are_told_of_that() 
     });
     assert_eq!(pool.with(soon(), |_| Ok(())), Ok(()));
 }
+
+/// Requests of 10 ms, one after the other, on so many threads for so long; how many there were.
+fn busy(scene: &Scene, threads: usize, span: Duration) -> usize {
+    let count = AtomicU64::new(0);
+    let until = Instant::now() + span;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while Instant::now() < until {
+                    let outcome = scene.pool.with(soon(), |_| {
+                        std::thread::sleep(Duration::from_millis(10));
+                        Ok(())
+                    });
+                    assert_eq!(outcome, Ok(()));
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    usize::try_from(count.into_inner()).unwrap()
+}
+
+#[test]
+fn room_that_others_have_made_is_found_however_busy_the_line_is() {
+    let scene = Scene::plain();
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(full());
+    std::thread::scope(|threads| {
+        let busy = threads.spawn(|| busy(&scene, 6, Duration::from_millis(2_000)));
+        std::thread::sleep(Duration::from_millis(500));
+        let tries = scene.way.tries.load(Ordering::Relaxed);
+        // A few at the beginning, and then ten in a second.
+        assert!(tries < 6 + 10, "{tries}");
+        assert_eq!(scene.pool.idle(), 0);
+        *scene.way.fault.lock() = None;
+        busy.join().unwrap();
+    });
+    assert!(scene.pool.idle() >= 5, "{}", scene.pool.idle());
+}
+
+#[test]
+fn a_try_that_stalls_keeps_nobody_from_what_comes_back() {
+    let scene = Scene::plain();
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(full());
+    std::thread::scope(|threads| {
+        let busy = threads.spawn(|| busy(&scene, 6, Duration::from_millis(2_000)));
+        waits(&scene, 4);
+        *scene.way.takes.lock() = Duration::from_millis(1_000);
+        *scene.way.fault.lock() = None;
+        let count = busy.join().unwrap();
+        // One after the other they would be four.
+        assert!(count > 50, "{count}");
+    });
+}

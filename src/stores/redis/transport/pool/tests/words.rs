@@ -8,6 +8,8 @@ fn the_words_for_a_missing_script_or_command_are_known() {
     for (text, expected) in [
         ("NOSCRIPT No matching script.", (true, false, false)),
         ("ERR unknown command 'EVALSHA', with", (true, true, false)),
+        ("ERR unknown command `EVALSHA`, with", (true, true, false)),
+        ("ERR unknown command `EVAL`, with", (false, false, true)),
         (
             "NOPERM no permissions to run the 'evalsha' command",
             (true, true, false),
