@@ -98,7 +98,6 @@ impl Node {
             lent.is_lent = true;
             return Ok(lent);
         }
-        let closed = self.pool.closed();
         let is_replaceable = self.pool.has_idle();
         let connecting = if is_replaceable {
             share(deadline, 2)
@@ -115,9 +114,7 @@ impl Node {
                 return Err(fault);
             }
             // Requests can wait longer than a hold stands.
-            let mut lent = self
-                .pool
-                .wait_for_room(true, (fault, Some(closed)), deadline)?;
+            let mut lent = self.pool.wait_for_room(true, (fault, None), deadline)?;
             lent.is_lent = true;
             Ok(lent)
         })

@@ -74,7 +74,7 @@ fn finds_what_endangers_locks() {
     type Replaced = [(&'static str, &'static str)];
     type Settings<'a> = &'a [(&'static str, &'a str)];
     type Row<'a> = (&'a Replaced, Settings<'a>, Place, &'a [&'a str]);
-    let rows: [Row<'_>; 26] = [
+    let rows: [Row<'_>; 27] = [
         (
             &[("7.0.15", "4.0.1")],
             &[ALWAYS],
@@ -143,6 +143,16 @@ fn finds_what_endangers_locks() {
         (
             &[("", "rdb_last_bgsave_status:err")],
             &[ALWAYS, ("stop-writes-on-bgsave-error", "no")],
+            ALONE,
+            &[],
+        ),
+        (
+            &[],
+            &[
+                ALWAYS,
+                ("save", "3600 1"),
+                ("stop-writes-on-bgsave-error", "yes"),
+            ],
             ALONE,
             &[],
         ),

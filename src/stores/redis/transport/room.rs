@@ -158,8 +158,8 @@ pub(super) enum Turn {
 }
 
 impl Place<'_> {
-    /// Waits until it is the first and has something to do: at once, when another connection comes back or is closed, at
-    /// `look_at`, or when it is time for a try. `None` if none is in use, or at `until`.
+    /// Waits until it is the first and has something to do: at once, when another connection comes back or is closed, or at
+    /// `look_at`. `None` if none is in use, or at `until`.
     pub(super) fn turn(&mut self, look_at: Instant, until: Instant) -> Option<Turn> {
         let mut state = self.room.state.lock();
         loop {
@@ -191,8 +191,7 @@ impl Place<'_> {
                 if now >= look_at {
                     return Some(Turn::Take);
                 }
-                let next_try = next_try.filter(|_| !state.is_trying);
-                wake_at = wake_at.min(look_at).min(next_try.unwrap_or(look_at));
+                wake_at = wake_at.min(look_at);
             }
             state = self.wakes.wait(state, Some(wake_at));
         }

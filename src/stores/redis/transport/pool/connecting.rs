@@ -80,9 +80,4 @@ impl Pool {
         }
         Err(lack)
     }
-
-    /// How often connections were closed, for [`wait_for_room`](Self::wait_for_room).
-    pub(crate) fn closed(&self) -> u64 {
-        self.room.look().0
-    }
 }

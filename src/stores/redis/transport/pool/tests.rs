@@ -28,11 +28,14 @@ struct Way {
     /// How often it was asked for one, and how long it takes to make one.
     tries: AtomicU64,
     takes: Mutex<Duration>,
+    /// Until when the last one was to be made.
+    by: Mutex<Option<Instant>>,
 }
 
 impl Connector for Way {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         self.tries.fetch_add(1, Ordering::Relaxed);
+        *self.by.lock() = Some(deadline);
         if let Some(fault) = self.fault.lock().clone() {
             return Err(fault);
         }
@@ -74,6 +77,7 @@ impl Scene {
             fault: Mutex::default(),
             tries: AtomicU64::new(0),
             takes: Mutex::default(),
+            by: Mutex::default(),
         });
         let connector: Arc<dyn Connector> = Arc::<Way>::clone(&way);
         let pool = Pool::new(connector, ConnectionLimit::new(size), false);

@@ -165,6 +165,9 @@ fn where_one_is_closed_there_is_room_for_another() {
         drop(in_use);
         assert_eq!(second.join().unwrap(), Ok(()));
     });
+    // None else was in use, so that all of the time was for that.
+    let by = scene.way.by.lock().unwrap();
+    assert!(by > Instant::now() + Duration::from_secs(15));
     // Where a client is shut down all are closed.
     let in_use = pool.take().unwrap();
     *scene.way.fault.lock() = Some(full());
@@ -273,7 +276,30 @@ fn a_try_that_stalls_keeps_nobody_from_what_comes_back() {
         *scene.way.takes.lock() = Duration::from_millis(1_000);
         *scene.way.fault.lock() = None;
         let count = busy.join().unwrap();
+        let by = scene.way.by.lock().unwrap();
+        assert!(by < Instant::now() + Duration::from_secs(10), "half of it");
         // One after the other they would be four.
         assert!(count > 50, "{count}");
     });
+}
+
+#[test]
+fn a_wait_costs_no_work() {
+    let scene = Scene::plain();
+    scene.keep(&[false]);
+    *scene.way.fault.lock() = Some(full());
+    let _in_use = scene.pool.take().unwrap();
+    let worked = || {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(
+            spent.tv_sec.unsigned_abs(),
+            u32::try_from(spent.tv_nsec).unwrap(),
+        )
+    };
+    let (before, began) = (worked(), Instant::now());
+    let by = began + Duration::from_millis(1_000);
+    assert_eq!(scene.pool.with(by, |_| Ok(())), Err(full()));
+    let (work, took) = (worked() - before, began.elapsed());
+    assert!(took >= Duration::from_millis(700), "{took:?}");
+    assert!(work < Duration::from_millis(200), "{work:?}");
 }
