@@ -39,7 +39,7 @@ struct State {
 }
 
 impl State {
-    /// Nobody else does anything.
+    /// None of the others has anything to do.
     fn wake_first(&self) {
         if let Some(first) = self.line.front() {
             first.notify_all();
@@ -97,6 +97,7 @@ impl Room {
             room: self,
             wakes,
             seen: None,
+            is_urgent: is_first,
             is_trying: false,
         }
     }
@@ -146,6 +147,8 @@ pub(super) struct Place<'r> {
     wakes: Arc<Condvar>,
     /// How many had come back or were closed by its last turn.
     seen: Option<u64>,
+    /// It has no time for a try that may stall, as long as another connection can come back.
+    is_urgent: bool,
     is_trying: bool,
 }
 
@@ -174,8 +177,9 @@ impl Place<'_> {
                     self.seen = Some(state.freed);
                     return Some(Turn::Take);
                 }
-                let next_try = state.next_try();
-                if !state.is_trying && next_try.is_none_or(|at| at <= now) {
+                let is_due = state.next_try().is_none_or(|at| at <= now);
+                let may_try = !state.is_trying && (!self.is_urgent || state.in_use == 0);
+                if may_try && is_due {
                     state.is_trying = true;
                     state.tried_behind = state.closed;
                     self.is_trying = true;

@@ -303,3 +303,24 @@ fn a_wait_costs_no_work() {
     assert!(took >= Duration::from_millis(700), "{took:?}");
     assert!(work < Duration::from_millis(200), "{work:?}");
 }
+
+#[test]
+fn a_renewal_takes_what_comes_back_and_tries_nothing_unless_that_is_all() {
+    let scene = Scene::plain();
+    scene.keep(&[false]);
+    let (pool, tries) = (&scene.pool, &scene.way.tries);
+    let in_use = pool.take().unwrap();
+    let before = tries.load(Ordering::Relaxed);
+    let renews = || pool.wait_for_room(true, (full(), None), soon()).unwrap();
+    std::thread::scope(|threads| {
+        let renewing = threads.spawn(renews);
+        waits(&scene, 1);
+        std::thread::sleep(Duration::from_millis(250));
+        assert_eq!(tries.load(Ordering::Relaxed), before);
+        pool.keep(in_use);
+        // It is closed then.
+        drop(renewing.join().unwrap());
+    });
+    drop(renews());
+    assert_eq!(tries.load(Ordering::Relaxed), before + 1);
+}
