@@ -26,6 +26,10 @@ enum Mode {
     Lost,
     /// Its answer to what it has done leaves something that may come later.
     Late,
+    /// It cannot take back yet what it has done.
+    Keeps,
+    /// Its lock has no end.
+    Endless,
 }
 
 struct Scripted {
@@ -35,6 +39,8 @@ struct Scripted {
     facts: Facts,
     /// For how long each request might take, in ms.
     had: Mutex<Vec<u128>>,
+    /// The levels that were given back: from how many, and to how many.
+    given_back: Mutex<Vec<(u32, u32)>>,
 }
 
 impl fmt::Debug for Scripted {
@@ -56,6 +62,7 @@ impl Scripted {
                 ..Facts::of(name.to_owned(), &notifier)
             },
             had: Mutex::default(),
+            given_back: Mutex::default(),
         })
     }
 
@@ -110,6 +117,7 @@ impl Store for Scripted {
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
         let mode = self.mode(deadline)?;
+        self.given_back.lock().push((claim.count, keep));
         match self.memory.release(claim, keep, deadline)? {
             _ if mode == Mode::Lost => Ok(Outcome::unknown(claim.in_doubt(7), self.lost())),
             Outcome::Done(released) => Ok(Outcome::Done(Released {
@@ -130,6 +138,9 @@ impl Store for Scripted {
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
+        if *self.mode.lock() == Mode::Keeps {
+            return vec![Ok(false); in_doubts.len()];
+        }
         match self.answer(deadline, || Ok(self.memory.resolve(in_doubts, deadline))) {
             Ok(outcomes) => outcomes,
             Err(error) => vec![Err(error)],
@@ -146,7 +157,12 @@ impl Store for Scripted {
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
-        self.answer(deadline, || self.memory.inspect(lock, visitor, deadline))
+        let holding = self.answer(deadline, || self.memory.inspect(lock, visitor, deadline))?;
+        let has_end = *self.mode.lock() != Mode::Endless;
+        Ok(Holding {
+            remaining: holding.remaining.filter(|_| has_end),
+            ..holding
+        })
     }
 
     fn subscribe(
@@ -331,3 +347,5 @@ const W: Mode = Mode::Well;
 const D: Mode = Mode::Dead;
 const L: Mode = Mode::Lost;
 const A: Mode = Mode::Late;
+const K: Mode = Mode::Keeps;
+const E: Mode = Mode::Endless;

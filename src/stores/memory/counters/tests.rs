@@ -237,3 +237,53 @@ fn a_hold_that_may_have_been_left_is_withdrawn_with_its_word_to_the_next() {
     assert_eq!(scene.wakes(|it| it.state.withdraw(&in_doubt)), 1);
     assert_eq!(scene.wakes(|it| it.state.withdraw(&in_doubt)), 0);
 }
+
+#[test]
+fn permits_that_are_taken_count_as_long_as_their_leases() {
+    let mut scene = Scene::new(3);
+    scene.take("2*a").unwrap();
+    assert_eq!(scene.step(CountStep::Taken), Some(2));
+    assert_eq!(scene.step(CountStep::Replace(7)), Some(1));
+    assert_eq!(
+        scene.state.counters[NAME].count, 5,
+        "two of seven are taken"
+    );
+    scene.now = scene.now + ms(1_000);
+    assert_eq!(scene.step(CountStep::Taken), Some(0));
+    assert_eq!(scene.step(CountStep::Get), Some(7));
+}
+
+#[test]
+fn a_count_down_to_nothing_leaves_nothing() {
+    let mut scene = Scene::new(2);
+    assert_eq!(scene.step(CountStep::CountDown), Some(1));
+    assert_eq!(scene.step(CountStep::CountDown), Some(0));
+    assert!(scene.state.counters.is_empty());
+    assert_eq!(scene.step(CountStep::CountDown), Some(0));
+}
+
+#[test]
+fn an_owner_is_forgotten_once_and_alone() {
+    let mut scene = Scene::new(3);
+    let end = scene.now + ms(1_000);
+    for owner in ["other", "request"] {
+        assert_eq!(scene.step(CountStep::Forget), Some(0));
+        let counter = scene.state.counters.get_mut(NAME).unwrap();
+        counter.owners.push((VisitorId::of_field(owner), end));
+    }
+    assert_eq!(scene.step(CountStep::Forget), Some(1));
+    assert_eq!(scene.step(CountStep::Forget), Some(0));
+    let owners = &scene.state.counters[NAME].owners;
+    assert_eq!(owners.len(), 1);
+    assert_eq!(owners[0].0.as_str(), "other");
+}
+
+#[test]
+fn nothing_is_taken_that_ends_in_a_moment() {
+    for (life, is_taken) in [(ms(2), false), (TOO_SHORT, true), (ms(4), true)] {
+        let mut scene = Scene::new(1);
+        let ends = scene.now + life;
+        scene.state.counters.get_mut(NAME).unwrap().ends = Some(ends);
+        assert_eq!(scene.take("a").is_ok(), is_taken, "{life:?}");
+    }
+}

@@ -285,3 +285,43 @@ fn notes_that_are_over_count_no_more() {
     let memo = state.note_waiting(&reader("a", None, ms(300)), now + KEPT);
     assert_eq!(memo.as_deref(), Some("0"), "it begins anew");
 }
+
+#[test]
+fn a_free_lock_that_is_kept_for_readers_turns_none_of_them_away() {
+    let (mut state, now) = (State::default(), BootInstant::now());
+    state.note_waiting(&writer("w"), now);
+    state.notes.get_mut(NAME).unwrap().window = Some(Window {
+        ends: now + ms(500),
+        behind: 0,
+        due: 1,
+    });
+    let asks = reader("a", None, ms(300));
+    assert!(state.waits_its_turn(&asks, now).is_none());
+    held(&mut state, false, now);
+    assert!(state.waits_its_turn(&asks, now).is_some());
+}
+
+#[test]
+fn a_writer_that_is_in_goes_from_the_notes_with_those_that_are_over() {
+    let (mut state, now) = (State::default(), BootInstant::now());
+    for visitor in ["over", "w", "x"] {
+        state.note_waiting(&writer(visitor), now);
+    }
+    let over = &mut state.notes.get_mut(NAME).unwrap().writers[0];
+    over.ends = now;
+    state.note_writer(&writer("w"), now);
+    let left = &state.notes[NAME].writers;
+    let left: Vec<_> = left.iter().map(|it| it.visitor.as_str()).collect();
+    assert_eq!(left, ["x"]);
+}
+
+#[test]
+fn notes_of_an_end_that_has_passed_turn_nobody_away() {
+    let (mut state, now) = (State::default(), BootInstant::now());
+    held(&mut state, false, now);
+    state.note_waiting(&writer("w"), now);
+    let asks = reader("a", None, ms(300));
+    assert!(state.waits_its_turn(&asks, now).is_some());
+    state.notes.get_mut(NAME).unwrap().ends = Some(now);
+    assert!(state.waits_its_turn(&asks, now).is_none());
+}

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::ground::notify::{Notifier, Wake};
+use crate::store::Store;
 use crate::stores::memory::tests::NAME;
 use crate::stores::memory::world::{Entry, SideHold, Sides};
 
@@ -204,4 +205,33 @@ fn a_place_needs_a_hold_that_writes() {
         scene.state.sides.insert(NAME.into(), sides);
         assert_eq!(has(&mut scene, Kind::Write), expected, "{kind:?} {visitor}");
     }
+}
+
+#[test]
+fn one_that_does_not_hold_the_lock_has_no_place() {
+    let store = Memory::new(Arc::default());
+    let lock = LockId {
+        kind: Kind::Reentrant,
+        name: NAME.into(),
+    };
+    let (hold, condition) = (VisitorId::of_field("nobody"), "full".into());
+    let by = Instant::now() + Duration::from_secs(20);
+    let op = |step| ConditionOp {
+        lock: &lock,
+        condition: &condition,
+        visitor: &hold,
+        step,
+    };
+    let enlisted = store.condition(&op(ConditionStep::Enlist(&hold)), by);
+    assert!(
+        matches!(enlisted, Ok(Outcome::Gone(LossCause::Gone))),
+        "{enlisted:?}"
+    );
+    let signalled = store.condition(&op(ConditionStep::Signal(1)), by);
+    assert!(
+        matches!(signalled, Ok(Outcome::Gone(LossCause::Gone))),
+        "{signalled:?}"
+    );
+    let looked = store.condition(&op(ConditionStep::Look), by);
+    assert!(matches!(looked, Ok(Outcome::Done(_))), "{looked:?}");
 }

@@ -36,13 +36,15 @@ fn scene() -> Memory {
     let mut state = store.world().state.lock();
     let mut put = |name: &str, entry| state.holds.insert(name.into(), entry);
     put("a:lock", hold(Kind::Reentrant, "client:1:2", late));
-    put("a:token", hold(Kind::Token, "client:3:4", late));
+    let token = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:3:4";
+    put("a:token", hold(Kind::Token, token, late));
     put("a:over", hold(Kind::Reentrant, "client:1:2", now));
     put("b:lock", hold(Kind::Reentrant, "client:1:2", late));
     state
         .sides
         .insert("a:read".into(), sides(false, &[late, now]));
     state.sides.insert("a:write".into(), sides(true, &[late]));
+    state.sides.insert("b:write".into(), sides(true, &[late]));
     let mut ended = sides(true, &[now]);
     state.sides.insert("a:ended".into(), sides(true, &[now]));
     // The lock stands a little longer than the last of its holds.
@@ -105,6 +107,8 @@ fn a_lock_is_told_with_those_who_have_it_and_who_listen() {
     );
     let read = describe(Kind::Read, "a:read");
     assert_eq!((read.kind, read.holders.len()), (LockKind::Read, 1));
+    let left = read.expires.unwrap();
+    assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
     let write = describe(Kind::Read, "a:write");
     assert_eq!((write.kind, write.holders.len()), (LockKind::Write, 1));
     for name in ["a:empty", "a:ended", "a:free"] {

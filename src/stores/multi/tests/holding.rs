@@ -168,3 +168,46 @@ fn a_level_is_given_back_by_each_part() {
     assert_eq!(end([W, L, W], None), "unknown");
     assert_eq!(end([D, W, W], Some(2)), "gone");
 }
+
+#[test]
+fn a_refusal_tells_what_could_not_be_taken_back() {
+    let three = Three::new();
+    three.give(1, LEASE);
+    three.set([K, W, W]);
+    match three.take(0).unwrap() {
+        Outcome::Refused(refusal) => assert_eq!(parts_of(&refusal.leftover.unwrap()), [0]),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_level_is_put_back_from_the_one_above() {
+    let three = Three::held(1);
+    three.set([W, W, D]);
+    assert!(matches!(three.take(1).unwrap(), Outcome::Unknown { .. }));
+    for part in 0..2 {
+        assert_eq!(*three.parts[part].given_back.lock(), [(2, 1)]);
+    }
+}
+
+#[test]
+fn a_doubt_is_settled_in_all_parts_each_with_its_share_of_the_time() {
+    let three = Three::held(1);
+    three.set([W; 3]);
+    let mut in_doubt = three.claim(1).in_doubt(0);
+    let by = Instant::now() + LEASE * 12;
+    let settled = three.whole.resolve(&mut [&mut in_doubt], by);
+    assert!(matches!(settled[..], [Ok(true)]), "{settled:?}");
+    assert_eq!(three.levels(), [0; 3]);
+    // The last one first.
+    for (part, most) in [(2, 40_000), (1, 60_000), (0, 120_000)] {
+        let had = three.parts[part].had.lock()[0];
+        assert!(had <= most && had > most - 5_000, "{part}: {had}");
+    }
+    // Where nothing is done nothing is said to be.
+    let three = Three::held(1);
+    three.set([W, K, W]);
+    let mut in_doubt = three.claim(1).in_doubt(0);
+    let settled = three.whole.resolve(&mut [&mut in_doubt], by);
+    assert!(matches!(settled[..], [Ok(false)]), "{settled:?}");
+}

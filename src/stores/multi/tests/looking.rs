@@ -57,6 +57,10 @@ fn the_whole_is_held_as_often_as_the_part_that_is_held_least() {
     assert!(holding.is_locked && holding.count == 0);
     // It is free when the last part is.
     assert!(holding.remaining.unwrap() > LEASE / 2);
+    // One of them never is.
+    three.set([W, E, W]);
+    assert_eq!(three.inspect().unwrap().remaining, None);
+    three.set([W; 3]);
     assert!(!Three::new().inspect().unwrap().is_locked);
     let three = Three::new();
     three.give(2, LEASE);
@@ -158,6 +162,12 @@ fn a_part_that_was_in_the_way_is_looked_at_first() {
     // The first attempt takes the others and gives them back, and asks whether one of them is the same lock.
     assert_eq!(asks(&three, &waits(&three)), (true, [2, 2, 3]));
     assert_eq!(asks(&three, &waits(&three)), (true, [0, 0, 1]));
+    // The attempt has the rest of the time, if it comes to that.
+    three.set([W; 3]);
+    let by = Instant::now() + LEASE * 12;
+    three.whole.acquire(&waits(&three), by).unwrap();
+    let had = three.parts[2].had.lock()[0];
+    assert!(had <= 24_000 && had > 21_000, "a fifth: {had}");
     let left = three.whole.still_in_the_way(soon()).unwrap().retry_after;
     assert!(left.unwrap() > LEASE / 2);
     // One that does not wait asks all.
