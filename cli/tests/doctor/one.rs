@@ -107,7 +107,11 @@ fn settings_are_found_and_healed() {
 
     set("dir", "/proc");
     server.cmd(&["BGSAVE"]);
+    // It takes writes all the same, as it is to make no other snapshot.
+    read_only(&[]);
+    set("save", "3600 1000");
     read_only(&["persistence danger"]);
+    set("save", "");
     set("dir", &folder);
     server.cmd(&["BGSAVE"]);
     read_only(&[]);
