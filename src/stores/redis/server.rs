@@ -190,14 +190,26 @@ impl Node {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
+        let mut before: Option<CallError> = None;
+        let whole = deadline.saturating_duration_since(time::now());
         loop {
+            let left = deadline.saturating_duration_since(time::now());
             match self.pool.with(deadline, &mut talk) {
                 Err(fault)
                     if self.pool.connector().can_fail_over()
                         && fault.is_passing()
                         && backoff
                             .get_or_insert_default()
-                            .pause(deadline, &self.notifier) => {}
+                            .pause(deadline, &self.notifier) =>
+                {
+                    // The last one may have no time for more than to say so.
+                    if before.is_none() || left >= whole / 4 {
+                        before = Some(fault);
+                    }
+                }
+                Err(CallError::NotSent(reason)) if left < whole / 4 => {
+                    return Err(before.unwrap_or(CallError::NotSent(reason)));
+                }
                 outcome => return outcome,
             }
         }

@@ -1,6 +1,7 @@
 //! The connection for renewals, and what a node tries again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod again;
 mod room;
 
 use redis::Value;
