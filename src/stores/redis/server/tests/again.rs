@@ -3,33 +3,50 @@
 
 use super::*;
 
-/// The fault of a request that is tried again until `deadline`, of which the first try takes so long.
-fn fault(takes: u64, deadline: u64) -> CallError {
+fn loading_data(text: &str) -> CallError {
+    CallError::Server(format!("LOADING {text}"))
+}
+
+fn no_time() -> CallError {
+    CallError::NotSent("there is no time".into())
+}
+
+/// The fault of a request that is tried again for 3 s, where the first tries take so many ms and end so, and all others
+/// are not sent.
+fn fault(tries: &[(u64, CallError)]) -> CallError {
     let scene = scene();
     scene.route.fail_over();
-    let mut tries = 0;
-    let deadline = Instant::now() + Duration::from_millis(deadline);
+    let mut made = 0;
+    let deadline = Instant::now() + Duration::from_millis(3_000);
     let outcome: Result<(), _> = scene.node.server.with(deadline, |_| {
-        tries += 1;
-        if tries > 1 {
-            return Err(CallError::NotSent("there is no time".into()));
-        }
-        std::thread::sleep(Duration::from_millis(takes));
-        Err(CallError::Server("LOADING it is".into()))
+        made += 1;
+        let Some((takes, fault)) = tries.get(made - 1) else {
+            return Err(no_time());
+        };
+        std::thread::sleep(Duration::from_millis(*takes));
+        Err(fault.clone())
     });
-    assert!(tries > 1);
+    assert!(made > tries.len() || tries.len() > 1, "{made}");
     outcome.unwrap_err()
 }
 
 #[test]
 fn a_try_that_had_no_time_does_not_hide_the_one_before() {
-    assert_eq!(
-        fault(2_400, 3_000),
-        CallError::Server("LOADING it is".into())
-    );
-    // Later ones that had some say how it is now.
-    assert_eq!(
-        fault(0, 1_000),
-        CallError::NotSent("there is no time".into())
-    );
+    let (first, second) = (loading_data("first"), loading_data("second"));
+    let slow = CallError::NotSent("it is slow".into());
+    let told = [
+        vec![(2_400, first.clone())],
+        // The last one that had time tells.
+        vec![(0, first.clone()), (2_300, second.clone())],
+        vec![(0, first.clone())],
+        vec![(0, first.clone()), (3_050, slow)],
+    ];
+    let told = std::thread::scope(|scope| {
+        let told = told.each_ref();
+        let told = told.map(|tries| scope.spawn(|| fault(tries)));
+        told.map(|it| it.join().unwrap())
+    });
+    assert_eq!(told[..2], [first, second]);
+    let unsent = |fault: &CallError| matches!(fault, CallError::NotSent(_));
+    assert!(told[2..].iter().all(unsent), "{told:?}");
 }
