@@ -78,8 +78,8 @@ impl Room {
         }
     }
 
-    /// Joins the line, at its head if `is_first`. One that has `tried` by itself did so when connections had been closed so
-    /// often.
+    /// Joins the line, at its head if `is_first`. A request that has `tried` by itself tells how often connections had been
+    /// closed before.
     pub(super) fn join(&self, is_first: bool, lack: &CallError, tried: Option<u64>) -> Place<'_> {
         let wakes = Arc::new(Condvar::default());
         let mut state = self.state.lock();

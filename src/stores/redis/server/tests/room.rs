@@ -3,16 +3,21 @@
 
 use super::*;
 
+/// Has the server take no further connection.
+fn fill(scene: &Scene) {
+    scene.server.answer(|request| {
+        let full = Says::Error("ERR max number of clients reached".into());
+        request.is("TIME").then_some(full)
+    });
+}
+
 #[test]
 fn renewals_wait_for_a_connection_that_is_in_use() {
     let scene = scene();
     scene.warm();
     let pool = &scene.node.server.pool;
     let in_use = pool.take().unwrap();
-    scene.server.answer(|request| {
-        let full = Says::Error("ERR max number of clients reached".into());
-        request.is("TIME").then_some(full)
-    });
+    fill(&scene);
     std::thread::scope(|scope| {
         let renewing = scope.spawn(|| scene.take());
         scene.server.until_asked(|request| request.is("TIME"));
@@ -40,10 +45,7 @@ fn a_connection_that_stays_with_renewals_is_not_in_use() {
     let deadline = Instant::now() + Duration::from_millis(200);
     scene.put(scene.node.server.take_renewing(deadline).unwrap());
     assert!(scene.has_renewing());
-    scene.server.answer(|request| {
-        let full = Says::Error("ERR max number of clients reached".into());
-        request.is("TIME").then_some(full)
-    });
+    fill(&scene);
     let pool = &scene.node.server.pool;
     let outcome = pool.with(Instant::now() + Duration::from_secs(60), |_| Ok(()));
     assert!(matches!(outcome, Err(CallError::Server(_))), "{outcome:?}");

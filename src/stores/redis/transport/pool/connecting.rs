@@ -44,8 +44,8 @@ impl Pool {
     }
 
     /// Waits until another request gives its connection back, or closes it so that there is room for one, for as long as
-    /// for the right to one. Fails with the lack of room if none is in use. One who has found that lack did so when
-    /// connections had been closed so often.
+    /// for the right to one. Fails with the lack of room if none is in use. A caller that has tried by itself tells how
+    /// often connections had been closed before.
     pub(crate) fn wait_for_room(
         &self,
         is_first: bool,

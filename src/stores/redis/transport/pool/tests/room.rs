@@ -151,6 +151,17 @@ fn a_connection_that_is_being_made_is_waited_for() {
     assert!(scene.way.tries.load(Ordering::Relaxed) < 20);
 }
 
+/// Has a request wait that gets a connection once there is room and this was done.
+fn gets_one_once(scene: &Scene, done: impl FnOnce()) {
+    std::thread::scope(|threads| {
+        let second = threads.spawn(|| scene.pool.with(soon(), |_| Ok(())));
+        waits(scene, 1);
+        *scene.way.fault.lock() = None;
+        done();
+        assert_eq!(second.join().unwrap(), Ok(()));
+    });
+}
+
 #[test]
 fn where_one_is_closed_there_is_room_for_another() {
     let scene = Scene::plain();
@@ -158,13 +169,7 @@ fn where_one_is_closed_there_is_room_for_another() {
     *scene.way.fault.lock() = Some(full());
     let pool = &scene.pool;
     let in_use = pool.take().unwrap();
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| pool.with(soon(), |_| Ok(())));
-        waits(&scene, 1);
-        *scene.way.fault.lock() = None;
-        drop(in_use);
-        assert_eq!(second.join().unwrap(), Ok(()));
-    });
+    gets_one_once(&scene, || drop(in_use));
     // None else was in use, so that all of the time was for that.
     let by = scene.way.by.lock().unwrap();
     assert!(by > Instant::now() + Duration::from_secs(15));
@@ -172,13 +177,7 @@ fn where_one_is_closed_there_is_room_for_another() {
     let in_use = pool.take().unwrap();
     *scene.way.fault.lock() = Some(full());
     pool.close();
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| pool.with(soon(), |_| Ok(())));
-        waits(&scene, 1);
-        *scene.way.fault.lock() = None;
-        pool.keep(in_use);
-        assert_eq!(second.join().unwrap(), Ok(()));
-    });
+    gets_one_once(&scene, || pool.keep(in_use));
 }
 
 #[test]
@@ -186,14 +185,8 @@ fn room_that_others_have_made_is_found() {
     let scene = Scene::plain();
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
-    let pool = &scene.pool;
-    let _in_use = pool.take().unwrap();
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| pool.with(soon(), |_| Ok(())));
-        waits(&scene, 1);
-        *scene.way.fault.lock() = None;
-        assert_eq!(second.join().unwrap(), Ok(()));
-    });
+    let _in_use = scene.pool.take().unwrap();
+    gets_one_once(&scene, || ());
 }
 
 #[test]
