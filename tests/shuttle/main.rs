@@ -1,7 +1,7 @@
 //! The waiting code of the library under shuttle, which tries many interleavings of its threads.
 //!
-//! The wait queue, the notifier and the timer are compiled here as they are, against `sync.rs` of this folder. Each scenario is also
-//! run with a bug planted, which it has to find.
+//! The wait queue, the notifier, the timer, the permits and the line for room are compiled here as they are, against `sync.rs`
+//! of this folder. Each scenario is also run with a bug planted, which it has to find.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -22,14 +22,37 @@ mod ground {
     pub(crate) mod time {
         use std::time::{Duration, Instant};
 
+        /// Time stands still; which deadlines have passed, the scheduler says.
         pub(crate) fn now() -> Instant {
-            Instant::now()
+            super::sync::start()
         }
 
         pub(crate) fn since(moment: Instant) -> Duration {
-            moment.elapsed()
+            now() - moment
         }
     }
+}
+#[path = "."]
+mod stores {
+    #[path = "../../src/stores/connection_limit.rs"]
+    mod connection_limit;
+    #[path = "."]
+    mod redis {
+        #[path = "."]
+        mod transport {
+            mod call_error {
+                /// A lack of room, which says no more here.
+                #[derive(Clone, Debug)]
+                pub(crate) struct CallError;
+            }
+            #[path = "room.rs"]
+            mod lines;
+            #[path = "../../src/stores/redis/transport/room.rs"]
+            mod room;
+        }
+    }
+    #[path = "permits.rs"]
+    mod permits;
 }
 #[path = "../../src/engine/timer.rs"]
 mod timer;

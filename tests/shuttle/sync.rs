@@ -70,7 +70,7 @@ impl Condvar {
     }
 }
 
-fn start() -> Instant {
+pub(crate) fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
 }

@@ -104,7 +104,7 @@ impl Run {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(redlatch_shuttle)))]
 mod tests {
     use super::*;
 

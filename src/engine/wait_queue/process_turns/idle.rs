@@ -55,7 +55,7 @@ impl Idle {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(redlatch_shuttle)))]
 impl Idle {
     /// The same, with the time for which none is left, if there is one, over or far from its end.
     pub(super) fn with_end(&self, is_over: bool) -> Idle {
@@ -67,7 +67,7 @@ impl Idle {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(redlatch_shuttle)))]
 mod tests {
     use super::*;
     use crate::ground::time;

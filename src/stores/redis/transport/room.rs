@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::sync::{Clock, Condvar, Mutex, mutant};
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 
@@ -42,7 +42,7 @@ impl State {
     /// None of the others has anything to do.
     fn wake_first(&self) {
         if let Some(first) = self.line.front() {
-            first.notify_all();
+            first.notify_one();
         }
     }
 
@@ -137,7 +137,9 @@ impl Drop for InUse {
         let is_closed = matches!(self.ends, End::Closed);
         state.closed += u64::from(is_closed);
         state.freed += u64::from(is_closed || matches!(self.ends, End::GivenBack));
-        state.wake_first();
+        if !mutant("a connection that comes back wakes nobody") {
+            state.wake_first();
+        }
     }
 }
 
@@ -166,8 +168,8 @@ impl Place<'_> {
     pub(super) fn turn(&mut self, look_at: Instant, until: Instant) -> Option<Turn> {
         let mut state = self.room.state.lock();
         loop {
-            let now = time::now();
-            if now >= until {
+            let clock = Clock::look();
+            if clock.has_passed(until) {
                 return None;
             }
             let mut wake_at = until;
@@ -177,7 +179,7 @@ impl Place<'_> {
                     self.seen = Some(state.freed);
                     return Some(Turn::Take);
                 }
-                let is_due = state.next_try().is_none_or(|at| at <= now);
+                let is_due = state.next_try().is_none_or(|at| clock.has_passed(at));
                 let may_try = !state.is_trying && (!self.is_urgent || state.in_use == 0);
                 if may_try && is_due {
                     state.is_trying = true;
@@ -192,7 +194,7 @@ impl Place<'_> {
                 if !state.is_trying && state.in_use == 0 {
                     return None;
                 }
-                if now >= look_at {
+                if clock.has_passed(look_at) {
                     return Some(Turn::Take);
                 }
                 wake_at = wake_at.min(look_at);
@@ -225,6 +227,8 @@ impl Drop for Place<'_> {
             state.lack = None;
             state.tried_at = None;
         }
-        state.wake_first();
+        if !mutant("one that leaves the line wakes nobody") {
+            state.wake_first();
+        }
     }
 }
