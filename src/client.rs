@@ -306,12 +306,12 @@ impl Client {
         &self.inner.id
     }
 
-    /// Returns the numbers of this client since it was made, without I/O; clones of it share them.
+    /// Returns the numbers of this client since it was made, without I/O; clones of it share them. None in a forked child.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }
 
-    /// Returns the oldest holds and waits of its threads, without I/O.
+    /// Returns the oldest holds and waits of its threads, without I/O. None in a forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }

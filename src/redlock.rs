@@ -112,7 +112,7 @@ impl Redlock {
         self.inner.stats()
     }
 
-    /// Returns the oldest holds and waits of its threads, without I/O.
+    /// Returns the oldest holds and waits of its threads, without I/O. None in a forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }

@@ -64,6 +64,10 @@ pub struct ActiveWait {
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
+        // As for the numbers.
+        if self.is_forked() {
+            return Activity::default();
+        }
         let mut holds = self.watchdog.holds();
         holds.retain(|hold| hold.is_held());
         let mut holds: Vec<_> = holds.iter().map(|hold| (hold.age(), hold)).collect();

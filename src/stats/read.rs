@@ -8,6 +8,10 @@ use crate::store::{Operation, RequestEnd, RequestsRead};
 
 impl ClientInner {
     pub(crate) fn stats(&self) -> Stats {
+        // A thread of the parent may have had a mutex of the numbers at the fork, which nobody opens here.
+        if self.is_forked() {
+            return Stats::default();
+        }
         let counters = &self.counters;
         let listed = counters.listed();
         let classes = counters.classes().filter_map(|(id, class)| {

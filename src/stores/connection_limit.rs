@@ -76,6 +76,16 @@ impl ConnectionLimit {
         }))
     }
 
+    /// Takes a permit if one is free.
+    pub(super) fn try_take(&self) -> Result<Permit, NoPermit> {
+        let ConnectionLimit(shared) = self;
+        let mut state = shared.state.lock();
+        match state.has_free(shared.size) {
+            true => Ok(shared.grant(&mut state)),
+            false => Err(NoPermit { of: shared.size }),
+        }
+    }
+
     /// Takes a permit for a request that has to be over by `deadline`, waiting for one for most of that time.
     pub(super) fn take(&self, deadline: Instant) -> Result<Permit, NoPermit> {
         let ConnectionLimit(shared) = self;
@@ -105,6 +115,12 @@ impl ConnectionLimit {
         let permit = shared.grant(&mut state);
         shared.share_out(&state);
         Ok(permit)
+    }
+
+    /// Whether there are more permits than those that are taken and so `many` others.
+    pub(super) fn has_free(&self, many: usize) -> bool {
+        let taken = self.0.state.lock().taken as usize;
+        taken + many < self.0.size as usize
     }
 
     /// Counts no more: a caller gets a permit at once from now on, and so does one that waits already.

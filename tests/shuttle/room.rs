@@ -148,6 +148,10 @@ fn room_for_two() {
 fn all_who_have_time_get_a_connection() {
     explore(room_for_one);
     finds("a connection that comes back wakes nobody", room_for_one);
+    finds(
+        "one that goes back into the line wakes nobody",
+        room_for_one,
+    );
     explore(room_for_two);
     finds("one that leaves the line wakes nobody", room_for_two);
 }

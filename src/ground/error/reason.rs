@@ -64,6 +64,11 @@ impl Reason {
         self.source.as_ref()?.raw_os_error()
     }
 
+    /// The kind of the error of the operating system behind it, or of one of its like.
+    pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
+        Some(self.source.as_ref()?.kind())
+    }
+
     /// Says the same in other words.
     pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
         Reason {

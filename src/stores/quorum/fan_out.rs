@@ -1,5 +1,9 @@
 //! One request to several nodes at once.
 
+#[cfg(all(test, not(redlatch_sim)))]
+mod tests;
+mod waiting;
+
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -10,10 +14,11 @@ use crate::ground::poll::{self, Source};
 use crate::ground::time;
 
 use crate::stores::quorum::breaker::Order;
-use crate::stores::quorum::links::{Line, Linked, Want};
+use crate::stores::quorum::links::Line;
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
+use waiting::{Busy, Connecting};
 
 /// Requests that are under way, each to another node, and those that wait for a connection.
 ///
@@ -42,6 +47,7 @@ pub(super) struct FanOut<'a, T> {
     pub(super) arrived: Vec<SentRequest<'a, T>>,
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
     connecting: Vec<Connecting<'a>>,
+    busy: Vec<Busy>,
     /// The nodes that were asked, a bit each.
     asked: u64,
     /// Those that could not be asked.
@@ -56,14 +62,6 @@ pub(super) struct SentRequest<'a, T> {
     /// When it is given up.
     by: Instant,
     pub(super) in_flight: Box<dyn PendingAnswer<T> + 'a>,
-}
-
-/// A request that waits for its connection.
-struct Connecting<'a> {
-    pub(super) index: usize,
-    want: Want<'a>,
-    /// How often a connection that was made was of no use.
-    tries: u32,
 }
 
 /// As often a connection that was made may be of no use, because another call took it or the server closed it. Of many
@@ -118,6 +116,7 @@ impl Quorum {
             arrived: Vec::new(),
             in_flight: Vec::new(),
             connecting: Vec::new(),
+            busy: Vec::new(),
             asked: 0,
             out_of_reach: Vec::new(),
             aside: order.aside,
@@ -144,6 +143,16 @@ impl<'a, T> FanOut<'a, T> {
                 by,
                 in_flight,
             }),
+            Pending::Busy => {
+                if tries < MOST_TRIES {
+                    self.busy.push(Busy {
+                        index,
+                        tries,
+                        until: by,
+                    });
+                }
+                return false;
+            }
             Pending::NotConnected => {
                 if tries < MOST_TRIES {
                     let want = node.want(self.line, by);
@@ -163,40 +172,6 @@ impl<'a, T> FanOut<'a, T> {
         true
     }
 
-    /// Sends the requests whose connections are there.
-    fn ask_connected(&mut self) {
-        for at in (0..self.connecting.len()).rev() {
-            let outcome = self.connecting.get(at).and_then(|it| it.want.outcome());
-            let Some(outcome) = outcome else {
-                continue;
-            };
-            let Connecting { index, want, tries } = self.connecting.swap_remove(at);
-            let node = want.node;
-            drop(want);
-            match outcome {
-                Some(Linked::NoVote(reason)) if self.needs_vote => {
-                    let error = Error::Unavailable {
-                        lock: "".into(),
-                        node: node.name(),
-                        reason,
-                    };
-                    self.ready.push((index, Err(error)));
-                }
-                Some(Linked::Ready | Linked::NoVote(_)) => {
-                    self.ask(index, tries + 1);
-                }
-                Some(Linked::Failed(error)) if !error.may_pass() => {
-                    // Some requests may be allowed all the same.
-                    let was_sent = self.ask(index, MOST_TRIES);
-                    self.ready
-                        .extend((!was_sent).then_some((index, Err(error))));
-                }
-                Some(Linked::Failed(error)) => self.out_of_reach.push((index, error)),
-                None => {}
-            }
-        }
-    }
-
     /// Asks the nodes that were left alone, because the others do not do: one may have come back.
     fn ask_aside(&mut self) {
         self.soon = self.deadline.min(time::now() + self.timeout);
@@ -209,6 +184,7 @@ impl<'a, T> FanOut<'a, T> {
     /// Lets go of what is under way, and notes of each node that has not answered why.
     pub(super) fn note_rest(mut self, said: &mut [Option<Vote>]) {
         self.give_up_connecting();
+        self.give_up_busy();
         for (index, said) in said.iter_mut().enumerate() {
             if said.is_none() && self.asked & bit(index) != 0 {
                 *said = Some(Vote::Silent);
@@ -221,38 +197,6 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends what can be sent soon, without reading any answer.
-    pub(super) fn send_rest(&mut self) {
-        self.is_needed = false;
-        loop {
-            self.ask_connected();
-            if self.connecting.is_empty() {
-                return;
-            }
-            if time::now() >= self.soon {
-                return self.give_up_connecting();
-            }
-            self.wait_for_connections(self.soon);
-        }
-    }
-
-    /// Waits no longer for connections, which go on being made.
-    fn give_up_connecting(&mut self) {
-        for Connecting { index, want, .. } in self.connecting.drain(..) {
-            if time::now() >= self.soon {
-                want.note_slow();
-            }
-            let reason = "connecting takes longer than there was time";
-            self.out_of_reach
-                .push((index, want.node.unreachable(reason)));
-        }
-    }
-
-    fn wait_for_connections(&self, deadline: Instant) {
-        let wants = self.connecting.iter().map(|it| &it.want);
-        self.quorum.links.wait(wants, deadline);
-    }
-
     /// The time since the first request was sent.
     pub(super) fn age(&self) -> Duration {
         time::since(self.first_sent_at)
@@ -261,7 +205,7 @@ impl<'a, T> FanOut<'a, T> {
     /// How many may still say something, if they are needed.
     pub(super) fn len(&self) -> usize {
         let under_way = self.ready.len() + self.arrived.len() + self.in_flight.len();
-        under_way + self.connecting.len() + self.aside.len()
+        under_way + self.connecting.len() + self.busy.len() + self.aside.len()
     }
 
     /// The nodes that were asked and whose answers are still to come.
@@ -281,6 +225,7 @@ impl<'a, T> FanOut<'a, T> {
     pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
+            self.ask_busy();
             if let Some(next) = self.next_arrived(patience.unwrap_or(self.deadline)) {
                 return Some(next);
             }
@@ -299,7 +244,8 @@ impl<'a, T> FanOut<'a, T> {
             if patience.is_some_and(|patience| patience <= now) {
                 return None;
             }
-            if self.is_needed && self.in_flight.is_empty() && !self.aside.is_empty() {
+            let is_under_way = !self.in_flight.is_empty() || !self.busy.is_empty();
+            if self.is_needed && !is_under_way && !self.aside.is_empty() {
                 self.ask_aside();
                 continue;
             }
@@ -314,6 +260,7 @@ impl<'a, T> FanOut<'a, T> {
             }
             let ends = self.in_flight.iter().map(|it| it.by);
             let ends = ends.chain((!self.connecting.is_empty()).then_some(connected_by));
+            let ends = ends.chain(self.busy.iter().map(|it| it.until));
             let wake_at = ends.min()?;
             self.wait(patience.map_or(wake_at, |patience| patience.min(wake_at)));
         }
@@ -343,7 +290,7 @@ impl<'a, T> FanOut<'a, T> {
         if self.in_flight.is_empty() {
             return self.wait_for_connections(deadline);
         }
-        let deadline = match self.connecting.is_empty() {
+        let deadline = match self.connecting.is_empty() && self.busy.is_empty() {
             true => deadline,
             false => deadline.min(time::now() + LOOK_AGAIN),
         };
@@ -379,6 +326,3 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 }
-
-#[cfg(all(test, not(redlatch_sim)))]
-mod tests;

@@ -26,6 +26,11 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
+    /// Waits for the right to one more request, which is sent next.
+    fn reserve(&self, _deadline: Instant) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
     fn connect(
         &self,
@@ -113,6 +118,8 @@ pub(crate) enum Pending<'a, T> {
     Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent, because there is no connection for it: [`Node::connect`] makes one.
     NotConnected,
+    /// Nothing was sent, because others use as many connections as may be in use at once: [`Node::reserve`] waits for one.
+    Busy,
 }
 
 /// A request whose answer is still to be read.

@@ -227,6 +227,9 @@ pub(super) fn reason_of(error: &Error) -> String {
         Error::Unreachable { reason, .. }
         | Error::Unknown { reason, .. }
         | Error::Unavailable { reason, .. } => reason.clone(),
+        Error::Exhausted { connections, .. } => {
+            format!("all {connections} connections were in use for the whole time")
+        }
         error => error.to_string(),
     }
 }

@@ -16,6 +16,7 @@ use crate::ground::sync::mutant;
 use crate::store::{
     Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
 };
+use crate::stores::connection_limit::NoPermit;
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 use crate::stores::redis::admission::{is_known, vote_of, vote_on};
@@ -34,6 +35,21 @@ pub(crate) struct RedisNode {
 
 /// A connection, and which server it leads to where that has to have a vote.
 type Voting = (CheckedOut, Option<Arc<Identity>>);
+
+/// Why there is no connection for a call.
+pub(super) enum NoConnection {
+    /// None is there on which the call can be sent without waiting for anything first.
+    NotConnected,
+    /// Others use as many as may be in use at once.
+    Busy,
+    Failed(CallError),
+}
+
+impl From<NoPermit> for NoConnection {
+    fn from(_: NoPermit) -> NoConnection {
+        NoConnection::Busy
+    }
+}
 
 impl Redis {
     /// The store as a node of a quorum.
@@ -65,26 +81,25 @@ impl Deref for RedisNode {
 
 impl RedisNode {
     /// A connection for a call: where it is to have a vote, one that leads to a server which may vote, and which one that
-    /// is. `None` if there is none on which it can be sent without waiting for anything first.
+    /// is.
     pub(super) fn check_out(
         &self,
         call: &Call<'_>,
         deadline: Instant,
-    ) -> Result<Option<Voting>, CallError> {
+    ) -> Result<Voting, NoConnection> {
         let pool = &self.server.pool;
         let checked = |_: &_| !mutant("a request goes where no vote was checked");
         let Some(handle) = call.handle.filter(checked) else {
-            let checked_out = pool.check_out(call.visitor, |_| true, deadline)?;
-            return Ok(checked_out.map(|checked_out| (checked_out, None)));
+            let checked_out = pool.check_out(call.visitor, |_| true)?;
+            return Ok((checked_out.ok_or(NoConnection::NotConnected)?, None));
         };
         let is_right = Connection::is_identified;
-        let Some(mut checked_out) = pool.check_out(call.visitor, is_right, deadline)? else {
-            return Ok(None);
-        };
+        let checked_out = pool.check_out(call.visitor, is_right)?;
+        let mut checked_out = checked_out.ok_or(NoConnection::NotConnected)?;
         if checked_out.replies_due == 0 && !is_known(&mut checked_out.connection, handle) {
             // To ask who it is takes a time of its own.
             pool.give_back(checked_out.connection, &Ok(Value::Nil));
-            return Ok(None);
+            return Err(NoConnection::NotConnected);
         }
         let voting = loop {
             let connection = &mut checked_out.connection;
@@ -98,11 +113,11 @@ impl RedisNode {
             }
         };
         match voting {
-            Ok(identity) => Ok(Some((checked_out, Some(identity)))),
+            Ok(identity) => Ok((checked_out, Some(identity))),
             Err(fault) => {
                 let reply = Err(fault.clone());
                 pool.check_in(checked_out, &reply, call.visitor, deadline);
-                Err(fault)
+                Err(NoConnection::Failed(fault))
             }
         }
     }
@@ -126,6 +141,11 @@ impl QuorumNode for RedisNode {
         }
     }
 
+    fn reserve(&self, deadline: Instant) -> Result<()> {
+        let reserved = self.server.pool.reserve(deadline);
+        reserved.map_err(|fault| self.error(&"".into(), fault, deadline))
+    }
+
     fn connect(
         &self,
         handle: &NodeHandle,
@@ -142,7 +162,7 @@ impl QuorumNode for RedisNode {
             }),
             Purpose::Request(_) | Purpose::Vote(_) => server
                 .pool
-                .with(deadline, |connection| vote_of(connection, handle, deadline)),
+                .make_ready(deadline, |connection| vote_of(connection, handle, deadline)),
         };
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error(&"".into(), fault, deadline))

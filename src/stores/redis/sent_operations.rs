@@ -15,7 +15,7 @@ use crate::ground::time;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, note_in};
-use crate::stores::redis::node::RedisNode;
+use crate::stores::redis::node::{NoConnection, RedisNode};
 use crate::stores::redis::transport::{CallError, CheckedOut, lacks_eval, lacks_script};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
@@ -185,11 +185,14 @@ impl RedisNode {
         let transmission = {
             let call = operation.call();
             match self.check_out(&call, deadline) {
-                Ok(Some((checked_out, voting))) => {
+                Ok((checked_out, voting)) => {
                     self.transmit(checked_out, &call, voting.as_deref(), deadline)
                 }
-                Ok(None) => Transmission::NotConnected,
-                Err(fault) => return Pending::Ready(Err(self.error_of(&call, fault, deadline))),
+                Err(NoConnection::NotConnected) => Transmission::NotConnected,
+                Err(NoConnection::Busy) => return Pending::Busy,
+                Err(NoConnection::Failed(fault)) => {
+                    return Pending::Ready(Err(self.error_of(&call, fault, deadline)));
+                }
             }
         };
         match transmission {

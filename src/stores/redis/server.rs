@@ -98,7 +98,7 @@ impl Node {
             lent.is_lent = true;
             return Ok(lent);
         }
-        let is_replaceable = self.pool.has_idle();
+        let is_replaceable = self.pool.has_idle() || self.pool.is_used();
         let connecting = if is_replaceable {
             share(deadline, 2)
         } else {
@@ -110,10 +110,10 @@ impl Node {
                 lent.is_lent = time::now() < connecting;
                 return Ok(lent);
             }
-            if !fault.is_for_want_of_room() {
+            // Whatever keeps new ones away, one that works may come back. Requests can wait longer than a hold stands.
+            if !self.pool.is_used() {
                 return Err(fault);
             }
-            // Requests can wait longer than a hold stands.
             let mut lent = self.pool.wait_for_room(true, (fault, None), deadline)?;
             lent.is_lent = true;
             Ok(lent)
@@ -189,12 +189,29 @@ impl Node {
         deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
+        self.again(deadline, || self.pool.with(deadline, &mut talk))
+    }
+
+    /// The same for one who looks around, which no request waits for.
+    pub(super) fn beside<T>(
+        &self,
+        deadline: Instant,
+        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.again(deadline, || self.pool.beside(deadline, &mut talk))
+    }
+
+    fn again<T>(
+        &self,
+        deadline: Instant,
+        mut run: impl FnMut() -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
         let mut before: Option<CallError> = None;
         let whole = deadline.saturating_duration_since(time::now());
         loop {
             let left = deadline.saturating_duration_since(time::now());
-            match self.pool.with(deadline, &mut talk) {
+            match run() {
                 Err(fault)
                     if self.pool.connector().can_fail_over()
                         && fault.is_passing()

@@ -1,6 +1,8 @@
 //! Requests to several nodes whose answers come when a test lets them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod busy;
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::fd::AsFd;

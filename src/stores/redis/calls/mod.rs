@@ -158,8 +158,9 @@ pub(super) trait Operation: Sized {
                     !timed_out && repeats < REPEATS
                 }
                 (Err(CallError::NoReply { .. }), Repeat::Halfway { .. }) => repeats == 0,
-                (Err(CallError::NotSent(_)), Repeat::Halfway { unsent }) => {
-                    unsent && repeats == 0 && time::now() < by
+                (Err(fault), Repeat::Halfway { unsent }) => {
+                    let is_unsent = fault.is_unsent() && unsent;
+                    is_unsent && repeats == 0 && time::now() < by
                 }
                 _ => false,
             };

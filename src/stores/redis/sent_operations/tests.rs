@@ -304,7 +304,7 @@ fn long_ago() -> (Instant, Instant) {
 fn a_lost_request_is_of_account_somewhat_longer_than_it_may_take() {
     let scene = scene(silent);
     let (deadline, end) = long_ago();
-    let checked_out = scene.node.server.pool.check_out(None, |_| true, soon());
+    let checked_out = scene.node.server.pool.check_out(None, |_| true);
     let mut request = SentRequest {
         node: &scene.node,
         checked_out: checked_out.ok().flatten(),
@@ -362,7 +362,7 @@ fn no_other_connection_comes_behind_the_answer_that_is_due() {
     let scene = scene(granted);
     broken(&scene);
     let visitor = Some(&scene.claim.visitor);
-    let checked_out = scene.node.server.pool.check_out(visitor, |_| true, soon());
+    let checked_out = scene.node.server.pool.check_out(visitor, |_| true);
     let mut checked_out = checked_out.ok().flatten().unwrap();
     (checked_out.replies_due, checked_out.due_until) = (1, Some(7));
     let acquire = Acquire::new(&scene.claim);

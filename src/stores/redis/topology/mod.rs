@@ -42,7 +42,7 @@ impl Topology {
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         match self {
             Topology::One(node) => {
-                let told = node.with(deadline, |connection| talk(node, connection, deadline));
+                let told = node.beside(deadline, |connection| talk(node, connection, deadline));
                 vec![(node.name(), told)]
             }
             Topology::Cluster(cluster) => cluster.each(deadline, &mut talk),

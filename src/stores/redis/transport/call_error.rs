@@ -1,6 +1,6 @@
 //! Why a call got no answer that it could use.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use rustix::io::Errno;
 
@@ -73,6 +73,12 @@ impl CallError {
         }
     }
 
+    /// Whether no server had anything to do with the request, so that it may be tried again.
+    pub(crate) fn is_unsent(&self) -> bool {
+        matches!(self, CallError::NotSent(_) | CallError::Exhausted(_))
+            || self.is_for_want_of_room()
+    }
+
     /// Whether there was no room for one more connection, in this process or at the server.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
         const SIGNS: [Errno; 2] = [Errno::MFILE, Errno::NFILE];
@@ -81,6 +87,21 @@ impl CallError {
                 .os_error()
                 .is_some_and(|code| SIGNS.iter().any(|sign| sign.raw_os_error() == code)),
             CallError::Server(text) => text.contains("max number of clients"),
+            _ => false,
+        }
+    }
+
+    /// Whether the other end hung up before a word was said. A server that has room for no more does so where it can say no
+    /// word: before the handshake of TLS, or faster than the greeting comes.
+    pub(crate) fn is_hang_up(&self) -> bool {
+        const KINDS: [ErrorKind; 4] = [
+            ErrorKind::UnexpectedEof,
+            ErrorKind::ConnectionReset,
+            ErrorKind::ConnectionAborted,
+            ErrorKind::BrokenPipe,
+        ];
+        match self {
+            CallError::NotSent(reason) => reason.io_kind().is_some_and(|it| KINDS.contains(&it)),
             _ => false,
         }
     }
@@ -121,6 +142,17 @@ impl CallError {
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);
+        }
+    }
+
+    /// The same fault of something that was not sent, with one more thing to know.
+    #[cfg(feature = "tls")]
+    pub(crate) fn and(self, more: &str) -> CallError {
+        match self {
+            CallError::NotSent(reason) => {
+                CallError::NotSent(reason.reworded(|reason| format!("{reason}; {more}")))
+            }
+            fault => fault,
         }
     }
 

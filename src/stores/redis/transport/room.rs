@@ -27,8 +27,8 @@ struct State {
     /// How often one of them came back or was closed, and how often it was closed.
     freed: u64,
     closed: u64,
-    /// Those who wait, the next one first, each with what wakes it.
-    line: VecDeque<Arc<Condvar>>,
+    /// Those who wait, the next one first: renewals, then requests.
+    line: VecDeque<Arc<Waiter>>,
     /// Why there is no room, as it was found last.
     lack: Option<CallError>,
     /// Whether one of them tries to make a connection.
@@ -38,12 +38,35 @@ struct State {
     tried_behind: u64,
 }
 
+struct Waiter {
+    wakes: Condvar,
+    /// It is a renewal, which has no time for a try that may stall as long as another connection can come back.
+    is_urgent: bool,
+}
+
 impl State {
+    fn is_first(&self, waiter: &Arc<Waiter>) -> bool {
+        self.line.front().is_some_and(|it| Arc::ptr_eq(it, waiter))
+    }
+
+    /// The first of those that may try whether there is room.
+    fn first_to_try(&self) -> Option<&Arc<Waiter>> {
+        self.line
+            .iter()
+            .find(|it| !it.is_urgent || self.in_use == 0)
+    }
+
     /// None of the others has anything to do.
-    fn wake_first(&self) {
-        if let Some(first) = self.line.front() {
-            first.notify_one();
+    fn wake(&self) {
+        let first_to_try = self.first_to_try().filter(|it| !self.is_first(it));
+        for waiter in self.line.front().into_iter().chain(first_to_try) {
+            waiter.wakes.notify_one();
         }
+    }
+
+    /// How many of the line are renewals, which come first.
+    fn urgent(&self) -> usize {
+        self.line.iter().take_while(|it| it.is_urgent).count()
     }
 
     /// When it is worth a try.
@@ -52,8 +75,8 @@ impl State {
         tried_at.map(|at| at + TRY_AGAIN)
     }
 
-    fn leave(&mut self, wakes: &Arc<Condvar>) {
-        self.line.retain(|it| !Arc::ptr_eq(it, wakes));
+    fn leave(&mut self, waiter: &Arc<Waiter>) {
+        self.line.retain(|it| !Arc::ptr_eq(it, waiter));
     }
 }
 
@@ -71,33 +94,46 @@ impl Room {
 
     /// Counts one more connection that somebody has or makes.
     pub(super) fn enter(self: &Arc<Room>) -> InUse {
-        self.state.lock().in_use += 1;
+        let mut state = self.state.lock();
+        state.in_use += 1;
+        if state.in_use == 1 {
+            // Now a request may try, too.
+            state.wake();
+        }
+        drop(state);
         InUse {
             room: Arc::clone(self),
             ends: End::Closed,
         }
     }
 
-    /// Joins the line, at its head if `is_first`. A request that has `tried` by itself tells how often connections had been
-    /// closed before.
-    pub(super) fn join(&self, is_first: bool, lack: &CallError, tried: Option<u64>) -> Place<'_> {
-        let wakes = Arc::new(Condvar::default());
+    /// Whether somebody has or makes one, so that it may come back.
+    pub(crate) fn is_used(&self) -> bool {
+        self.state.lock().in_use > 0
+    }
+
+    /// Joins the line, at its head if it `is_urgent`. A request that has `tried` by itself tells how often connections had
+    /// been closed before.
+    pub(super) fn join(&self, is_urgent: bool, lack: &CallError, tried: Option<u64>) -> Place<'_> {
+        let waiter = Arc::new(Waiter {
+            wakes: Condvar::default(),
+            is_urgent,
+        });
         let mut state = self.state.lock();
         state.lack = Some(lack.clone());
         if let Some(closed) = tried {
             state.tried_at.get_or_insert_with(time::now);
             state.tried_behind = state.tried_behind.max(closed);
         }
-        if is_first {
-            state.line.push_front(Arc::clone(&wakes));
-        } else {
-            state.line.push_back(Arc::clone(&wakes));
-        }
+        let at = match is_urgent {
+            true => state.urgent(),
+            false => state.line.len(),
+        };
+        state.line.insert(at, Arc::clone(&waiter));
         Place {
             room: self,
-            wakes,
+            waiter,
             seen: None,
-            is_urgent: is_first,
             is_trying: false,
         }
     }
@@ -138,7 +174,7 @@ impl Drop for InUse {
         state.closed += u64::from(is_closed);
         state.freed += u64::from(is_closed || matches!(self.ends, End::GivenBack));
         if !mutant("a connection that comes back wakes nobody") {
-            state.wake_first();
+            state.wake();
         }
     }
 }
@@ -146,11 +182,9 @@ impl Drop for InUse {
 /// A place in the line.
 pub(super) struct Place<'r> {
     room: &'r Room,
-    wakes: Arc<Condvar>,
+    waiter: Arc<Waiter>,
     /// How many had come back or were closed by its last turn.
     seen: Option<u64>,
-    /// It has no time for a try that may stall, as long as another connection can come back.
-    is_urgent: bool,
     is_trying: bool,
 }
 
@@ -163,8 +197,8 @@ pub(super) enum Turn {
 }
 
 impl Place<'_> {
-    /// Waits until it is the first and has something to do: at once, when another connection comes back or is closed, or at
-    /// `look_at`. `None` if none is in use, or at `until`.
+    /// Waits until it is the first, of all or of those that may try, and has something to do: at once, when another
+    /// connection comes back or is closed, or at `look_at`. `None` if none is in use, or at `until`.
     pub(super) fn turn(&mut self, look_at: Instant, until: Instant) -> Option<Turn> {
         let mut state = self.room.state.lock();
         loop {
@@ -172,52 +206,61 @@ impl Place<'_> {
             if clock.has_passed(until) {
                 return None;
             }
-            let mut wake_at = until;
-            let first = state.line.front();
-            if first.is_some_and(|first| Arc::ptr_eq(first, &self.wakes)) {
-                if self.seen != Some(state.freed) {
-                    self.seen = Some(state.freed);
-                    return Some(Turn::Take);
-                }
-                let is_due = state.next_try().is_none_or(|at| clock.has_passed(at));
-                let may_try = !state.is_trying && (!self.is_urgent || state.in_use == 0);
-                if may_try && is_due {
-                    state.is_trying = true;
-                    state.tried_behind = state.closed;
-                    self.is_trying = true;
-                    state.leave(&self.wakes);
-                    state.wake_first();
-                    return Some(Turn::Try {
-                        are_others: state.in_use > 0,
-                    });
-                }
-                if !state.is_trying && state.in_use == 0 {
-                    return None;
-                }
-                if clock.has_passed(look_at) {
-                    return Some(Turn::Take);
-                }
-                wake_at = wake_at.min(look_at);
+            let is_first = state.is_first(&self.waiter);
+            if is_first && self.seen != Some(state.freed) {
+                self.seen = Some(state.freed);
+                return Some(Turn::Take);
             }
-            state = self.wakes.wait(state, Some(wake_at));
+            let first_to_try = state.first_to_try();
+            let may_try = first_to_try.is_some_and(|it| Arc::ptr_eq(it, &self.waiter));
+            let is_due = state.next_try().is_none_or(|at| clock.has_passed(at));
+            if may_try && is_due && !state.is_trying {
+                state.is_trying = true;
+                state.tried_behind = state.closed;
+                self.is_trying = true;
+                state.leave(&self.waiter);
+                state.wake();
+                return Some(Turn::Try {
+                    are_others: state.in_use > 0,
+                });
+            }
+            if is_first && !state.is_trying && state.in_use == 0 {
+                return None;
+            }
+            if is_first && clock.has_passed(look_at) {
+                return Some(Turn::Take);
+            }
+            let wake_at = match state.next_try() {
+                _ if is_first => until.min(look_at),
+                Some(at) if may_try && !state.is_trying => until.min(at),
+                _ => until,
+            };
+            state = self.waiter.wakes.wait(state, Some(wake_at));
         }
     }
 
-    /// Goes back to the head of the line, as the try has failed.
+    /// Goes back to where it was in the line, behind renewals that came meanwhile, as the try has failed.
     pub(super) fn go_back(&mut self, lack: &CallError) {
         let mut state = self.room.state.lock();
         self.is_trying = false;
         state.is_trying = false;
         state.tried_at = Some(time::now());
         state.lack = Some(lack.clone());
-        state.line.push_front(Arc::clone(&self.wakes));
+        let at = match self.waiter.is_urgent {
+            true => 0,
+            false => state.urgent(),
+        };
+        state.line.insert(at, Arc::clone(&self.waiter));
+        if !mutant("one that goes back into the line wakes nobody") {
+            state.wake();
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut state = self.room.state.lock();
-        state.leave(&self.wakes);
+        state.leave(&self.waiter);
         if self.is_trying {
             // There may be room for more.
             state.is_trying = false;
@@ -228,7 +271,7 @@ impl Drop for Place<'_> {
             state.tried_at = None;
         }
         if !mutant("one that leaves the line wakes nobody") {
-            state.wake_first();
+            state.wake();
         }
     }
 }

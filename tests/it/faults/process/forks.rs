@@ -125,7 +125,14 @@ pub(super) fn forking_crowd() {
                 }
             });
         }
-        let stuck = (0..100).filter(|round| is_stuck(*round, &url));
+        // So are the numbers.
+        scope.spawn(|| {
+            let lock = client.lock("counted");
+            while !is_over.load(Ordering::Relaxed) {
+                lock.run(|_| client.stats()).unwrap();
+            }
+        });
+        let stuck = (0..100).filter(|round| is_stuck(*round, &url, &client));
         let hung = stuck.take(2).count();
         is_over.store(true, Ordering::Relaxed);
         hung
@@ -134,9 +141,11 @@ pub(super) fn forking_crowd() {
 }
 
 /// Whether a child of this process does not come to its end.
-fn is_stuck(round: u32, url: &str) -> bool {
+fn is_stuck(round: u32, url: &str, client: &Client) -> bool {
     let Fork::Parent(pid) = fork::fork().unwrap() else {
         let lived = std::panic::catch_unwind(|| {
+            assert_eq!(client.stats(), Stats::default());
+            assert!(client.activity().holds.is_empty());
             if round % 2 == 1 {
                 for own in [Client::in_memory(), Client::open(url).unwrap()] {
                     let lock = own.lock(&format!("own:{}", std::process::id()));

@@ -5,6 +5,7 @@
 mod addresses;
 mod data_loss;
 mod foreign_keys;
+mod no_room;
 mod rights;
 mod secrets;
 mod states;

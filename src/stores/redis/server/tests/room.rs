@@ -50,3 +50,26 @@ fn a_connection_that_stays_with_renewals_is_not_in_use() {
     let outcome = pool.with(Instant::now() + Duration::from_secs(60), |_| Ok(()));
     assert!(matches!(outcome, Err(CallError::Server(_))), "{outcome:?}");
 }
+
+#[test]
+fn renewals_wait_for_a_connection_that_is_in_use_whatever_keeps_new_ones_away() {
+    let refused = || Says::Error("WRONGPASS invalid username-password pair".into());
+    for says in [refused, || Says::Nothing] {
+        let scene = &scene();
+        scene.warm();
+        let pool = &scene.node.server.pool;
+        let in_use = pool.take().unwrap();
+        scene
+            .server
+            .answer(move |request| request.is("TIME").then(says));
+        std::thread::scope(|scope| {
+            let deadline = Instant::now() + Duration::from_secs(4);
+            let renewing = scope.spawn(move || scene.node.server.take_renewing(deadline));
+            std::thread::sleep(Duration::from_millis(2_500));
+            assert!(!renewing.is_finished());
+            pool.keep(in_use);
+            let lent = renewing.join().unwrap().unwrap();
+            assert!(lent.is_lent);
+        });
+    }
+}

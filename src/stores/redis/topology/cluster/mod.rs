@@ -159,7 +159,7 @@ impl Cluster {
             (
                 name,
                 node.pool
-                    .with(deadline, |connection| talk(node, connection, deadline)),
+                    .beside(deadline, |connection| talk(node, connection, deadline)),
             )
         });
         told.collect()

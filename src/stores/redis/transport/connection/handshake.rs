@@ -143,7 +143,15 @@ impl Connection {
             command.write_packed_command(&mut packed);
         }
         let sent = BootInstant::now();
-        self.send(&packed, deadline)?;
+        if let Err(fault) = self.send(&packed, deadline) {
+            // A server that has no room says so, and reads nothing.
+            if fault.is_hang_up()
+                && let Err(told @ CallError::Server(_)) = self.receive(deadline)
+            {
+                return Err(told);
+            }
+            return Err(fault);
+        }
         let mut last = Value::Nil;
         for (_, is_needed) in &commands {
             let reply = self

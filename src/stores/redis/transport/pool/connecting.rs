@@ -13,19 +13,32 @@ use crate::stores::redis::transport::room::Turn;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 impl Pool {
-    /// Connects. Where there is no room for one more connection, it is one that another request gives back.
-    pub(super) fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+    /// Connects. Where there is no room for one more connection, it is one that another request gives back, for which it
+    /// waits after it has called `give_way`.
+    pub(super) fn connect(
+        &self,
+        deadline: Instant,
+        mut give_way: impl FnMut(),
+    ) -> Result<Connection, CallError> {
         let (closed, lack) = self.room.look();
         if let Some(lack) = lack {
             // Others came first, and have tried.
+            give_way();
             return self.wait_for_room(false, (lack, None), deadline);
         }
         match self.make(deadline) {
-            Err(lack) if lack.is_for_want_of_room() => {
+            Err(lack) if self.may_wait_after(&lack) => {
+                give_way();
                 self.wait_for_room(false, (lack, Some(closed)), deadline)
             }
             outcome => outcome,
         }
+    }
+
+    /// Whether there is room for no more connections, as far as the fault says, so that one of the others is waited for.
+    fn may_wait_after(&self, fault: &CallError) -> bool {
+        let may_come_back = || self.room.is_used() || self.idle() > 0;
+        fault.is_for_want_of_room() || (fault.is_hang_up() && may_come_back())
     }
 
     /// Makes a connection that counts as in use from now on.
@@ -48,13 +61,13 @@ impl Pool {
     /// often connections had been closed before.
     pub(crate) fn wait_for_room(
         &self,
-        is_first: bool,
+        is_urgent: bool,
         (mut lack, tried): (CallError, Option<u64>),
         deadline: Instant,
     ) -> Result<Connection, CallError> {
         let began = time::now();
         let until = began + patience(deadline.saturating_duration_since(began));
-        let mut place = self.room.join(is_first, &lack, tried);
+        let mut place = self.room.join(is_urgent, &lack, tried);
         while let Some(turn) = place.turn(time::now() + LOOK_AGAIN, until) {
             match turn {
                 Turn::Take => {
@@ -72,7 +85,9 @@ impl Pool {
                     };
                     match self.make(by) {
                         Ok(connection) => return Ok(connection),
-                        Err(fault) => lack = fault,
+                        // That half of the time was too short for it says less.
+                        Err(fault) if time::now() < by || !are_others => lack = fault,
+                        Err(_) => {}
                     }
                     place.go_back(&lack);
                 }

@@ -3,6 +3,7 @@
 //! A permit holder reuses the idle connection used last, or opens one.
 
 mod connecting;
+mod lending;
 mod unread;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::{Mutex, mutant};
-use crate::stores::connection_limit::{ConnectionLimit, Permit};
+use crate::stores::connection_limit::{ConnectionLimit, NoPermit, Permit};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
@@ -22,6 +23,8 @@ use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
     limit: ConnectionLimit,
+    /// The permits of those who have waited for one, and check out next.
+    reserved: Mutex<Vec<Permit>>,
     /// The sound connections not in use, the one used last on top. A permit holder uses one, or opens one.
     idle: Mutex<Vec<Connection>>,
     /// The connections on which somebody did not wait for the answer.
@@ -64,6 +67,7 @@ impl Pool {
             resets_seen: AtomicU64::new(0),
             room: Arc::default(),
             limit,
+            reserved: Mutex::default(),
             idle: Mutex::default(),
             unread: Mutex::default(),
             lost: Mutex::default(),
@@ -96,6 +100,13 @@ impl Pool {
             let (_, lack) = self.room.look();
             lack.unwrap_or(CallError::Exhausted(none.of))
         })
+    }
+
+    /// Waits for a permit, which a check-out of this or of another thread takes.
+    pub(crate) fn reserve(&self, deadline: Instant) -> Result<(), CallError> {
+        let permit = self.permit(deadline)?;
+        self.reserved.lock().push(permit);
+        Ok(())
     }
 
     /// Takes out the idle connection used last, if there is one that is still good.
@@ -134,6 +145,11 @@ impl Pool {
         let mut idle = self.idle.lock();
         idle.retain(|connection| !connection.is_reset());
         !idle.is_empty()
+    }
+
+    /// Whether a request has a connection, or makes one.
+    pub(crate) fn is_used(&self) -> bool {
+        self.room.is_used()
     }
 
     /// Keeps a sound connection for the next one who needs one.
@@ -194,13 +210,16 @@ impl Pool {
 
     /// Takes a connection for a request of `visitor`: the one that still owes it an answer, so that the server gets its
     /// requests in order, else any, rather one of those that `are_right`. `None` if there is none: it makes no new one.
+    ///
+    /// It does not wait for a permit: one who has connections to other nodes in hand would keep those from others, who may
+    /// have what it waits for.
     pub(crate) fn check_out(
         &self,
         visitor: Option<&VisitorId>,
         are_right: fn(&Connection) -> bool,
-        deadline: Instant,
-    ) -> Result<Option<CheckedOut>, CallError> {
-        let permit = self.permit(deadline)?;
+    ) -> Result<Option<CheckedOut>, NoPermit> {
+        let reserved = self.reserved.lock().pop();
+        let permit = reserved.map_or_else(|| self.limit.try_take(), Ok)?;
         self.collect();
         let unread = {
             let mut unread = self.unread.lock();
@@ -251,54 +270,6 @@ impl Pool {
                 && is_right(&unread.connection)
         };
         self.unread.lock().iter().any(is_due)
-    }
-
-    /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.
-    pub(crate) fn with<T>(
-        &self,
-        deadline: Instant,
-        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let _permit = self.permit(deadline)?;
-        let (_, lack) = self.room.look();
-        // What comes back is for those who came first.
-        let mut place = if lack.is_none() { self.take() } else { None };
-        let mut is_fresh = false;
-        let mut outcome = self.on_connection(&mut place, &mut is_fresh, deadline, &mut talk);
-        self.note_reset(&outcome);
-        if matches!(outcome, Err(CallError::NotSent(_))) && !is_fresh {
-            // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            outcome = self.on_connection(&mut place, &mut is_fresh, deadline, &mut talk);
-        }
-        if let Some(connection) = place {
-            self.keep(connection);
-        }
-        outcome
-    }
-
-    /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault. Tells whether
-    /// the connection was made for it.
-    fn on_connection<T>(
-        &self,
-        place: &mut Option<Connection>,
-        is_fresh: &mut bool,
-        deadline: Instant,
-        talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let mut connection = match place.take() {
-            Some(connection) => connection,
-            None => {
-                *is_fresh = true;
-                self.connect(deadline)?
-            }
-        };
-        *is_fresh = connection.is_new;
-        let outcome = talk(&mut connection);
-        doubt_after(&outcome, &connection, self.connector());
-        if is_sound(&outcome) && !connection.is_spent {
-            *place = Some(connection);
-        }
-        outcome
     }
 }
 

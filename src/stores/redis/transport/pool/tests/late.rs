@@ -116,7 +116,7 @@ fn a_visitor_gets_the_connection_that_owes_it_an_answer() {
     leave(&scene, owing(&scene), 1, Some(1), soon());
     let check_out = |of: Option<u64>| {
         let of = of.map(visitor);
-        let checked_out = scene.pool.check_out(of.as_ref(), |_| true, soon());
+        let checked_out = scene.pool.check_out(of.as_ref(), |_| true);
         checked_out.unwrap()
     };
     // One without a name has no order to keep.
@@ -130,7 +130,7 @@ fn a_visitor_gets_the_connection_that_owes_it_an_answer() {
     scene.keep(&[false, true, false]);
     scene.pool.note_lost(Some(visitor(5)), Some(90), soon());
     let visitor = visitor(5);
-    let right = scene.pool.check_out(Some(&visitor), is_marked, soon());
+    let right = scene.pool.check_out(Some(&visitor), is_marked);
     let right = right.unwrap().unwrap();
     assert!(right.connection.needs_text);
     assert_eq!((right.replies_due, right.due_until), (0, None));
@@ -145,12 +145,7 @@ fn a_check_out_reads_the_late_answers_first() {
     leave(&scene, connection, 1, None, soon());
     scene.server.until_asked(|request| request.is("PING"));
     let patience = soon();
-    while scene
-        .pool
-        .check_out(None, |_| true, soon())
-        .unwrap()
-        .is_none()
-    {
+    while scene.pool.check_out(None, |_| true).unwrap().is_none() {
         assert!(Instant::now() < patience, "its answer has come");
     }
     assert_eq!(scene.pool.late(), 0);

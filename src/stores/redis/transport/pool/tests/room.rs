@@ -10,8 +10,12 @@ fn no_file() -> CallError {
     CallError::not_sent(lack)
 }
 
-fn full() -> CallError {
+pub(super) fn full() -> CallError {
     CallError::Server("ERR max number of clients reached".into())
+}
+
+fn hung_up(kind: std::io::ErrorKind) -> CallError {
+    CallError::not_sent(std::io::Error::from(kind))
 }
 
 /// What a request finds, on the only connection, while another one has that until it is told to go on; and whether it had to
@@ -44,7 +48,16 @@ fn beside_another(fault: CallError, deadline: Instant) -> (Result<(), CallError>
 
 #[test]
 fn one_that_finds_no_room_for_a_connection_waits_for_one_that_is_in_use() {
-    for fault in [no_file(), full()] {
+    // Servers hang up for want of room where they can say no word, and before they are asked.
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let hung_up = [
+        BrokenPipe,
+        ConnectionAborted,
+        ConnectionReset,
+        UnexpectedEof,
+    ]
+    .map(hung_up);
+    for fault in [no_file(), full()].into_iter().chain(hung_up) {
         assert_eq!(beside_another(fault, soon()), (Ok(()), true));
     }
     // It says nothing of another fault.
@@ -67,14 +80,16 @@ fn where_none_is_in_use_there_is_nothing_to_wait_for() {
     // One was in use.
     assert_eq!(scene.pool.with(soon(), |_| Ok(())), Ok(()));
     drop(scene.pool.take());
-    *scene.way.fault.lock() = Some(no_file());
-    let began = Instant::now();
-    assert_eq!(scene.pool.with(soon(), |_| Ok(())), Err(no_file()));
-    assert!(began.elapsed() < Duration::from_secs(5));
+    for fault in [no_file(), hung_up(std::io::ErrorKind::UnexpectedEof)] {
+        *scene.way.fault.lock() = Some(fault.clone());
+        let began = Instant::now();
+        assert_eq!(scene.pool.with(soon(), |_| Ok(())), Err(fault));
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
 }
 
 /// Waits until so many do.
-fn waits(scene: &Scene, count: usize) {
+pub(super) fn waits(scene: &Scene, count: usize) {
     let patience = soon();
     while scene.pool.room.waiting() != count {
         assert!(Instant::now() < patience, "{}", scene.pool.room.waiting());

@@ -1,0 +1,147 @@
+//! Requests that wait for a connection, or for the right to use one.
+
+use std::time::Instant;
+
+use super::{FanOut, MOST_TRIES};
+use crate::ground::error::Error;
+use crate::ground::time;
+use crate::stores::quorum::links::{Linked, Want};
+
+/// A request that waits for its connection.
+pub(super) struct Connecting<'a> {
+    pub(super) index: usize,
+    pub(super) want: Want<'a>,
+    /// How often a connection that was made was of no use.
+    pub(super) tries: u32,
+}
+
+/// A request to a node of which others use as many connections as may be in use at once.
+pub(super) struct Busy {
+    pub(super) index: usize,
+    pub(super) tries: u32,
+    /// When it is given up.
+    pub(super) until: Instant,
+}
+
+impl<T> FanOut<'_, T> {
+    /// Sends the requests whose connections are there.
+    pub(super) fn ask_connected(&mut self) {
+        for at in (0..self.connecting.len()).rev() {
+            let outcome = self.connecting.get(at).and_then(|it| it.want.outcome());
+            let Some(outcome) = outcome else {
+                continue;
+            };
+            let Connecting { index, want, tries } = self.connecting.swap_remove(at);
+            let node = want.node;
+            drop(want);
+            match outcome {
+                Some(Linked::NoVote(reason)) if self.needs_vote => {
+                    let error = Error::Unavailable {
+                        lock: "".into(),
+                        node: node.name(),
+                        reason,
+                    };
+                    self.ready.push((index, Err(error)));
+                }
+                Some(Linked::Ready | Linked::NoVote(_)) => {
+                    self.ask(index, tries + 1);
+                }
+                Some(Linked::Failed(error)) if !error.may_pass() => {
+                    // Some requests may be allowed all the same.
+                    let was_sent = self.ask(index, MOST_TRIES);
+                    self.ready
+                        .extend((!was_sent).then_some((index, Err(error))));
+                }
+                Some(Linked::Failed(error)) => self.out_of_reach.push((index, error)),
+                None => {}
+            }
+        }
+    }
+
+    /// Sends what waits for the right to use a connection, as far as there is one.
+    pub(super) fn ask_busy(&mut self) {
+        for busy in std::mem::take(&mut self.busy) {
+            if time::now() < busy.until {
+                self.ask_again(&busy);
+            } else {
+                self.give_up(&busy);
+            }
+        }
+    }
+
+    fn ask_again(&mut self, busy: &Busy) {
+        // It has waited as long as others.
+        self.ask(busy.index, busy.tries.max(1));
+        if let Some(again) = self.busy.last_mut().filter(|it| it.index == busy.index) {
+            again.until = busy.until;
+        }
+    }
+
+    /// Waits for the right to use a connection of its node, at most until `deadline`. The call has no connection to another
+    /// node in hand here: others who wait for that one may use what it waits for.
+    fn wait_for_turn(&mut self, busy: Busy, deadline: Instant) {
+        let Some(node) = self.quorum.nodes.get(busy.index) else {
+            return;
+        };
+        match node.node.reserve(deadline.min(busy.until)) {
+            Ok(()) => self.ask_again(&busy),
+            Err(_) if deadline < busy.until => self.busy.push(busy),
+            Err(error) => self.ready.push((busy.index, Err(error))),
+        }
+    }
+
+    /// Sends what can be sent soon, without reading any answer.
+    pub(in crate::stores::quorum) fn send_rest(&mut self) {
+        self.is_needed = false;
+        loop {
+            self.ask_connected();
+            self.ask_busy();
+            if !self.in_flight.is_empty() {
+                // It does not wait for one with others in hand.
+                self.give_up_busy();
+            }
+            if self.connecting.is_empty() && self.busy.is_empty() {
+                return;
+            }
+            if time::now() >= self.soon {
+                self.give_up_busy();
+                return self.give_up_connecting();
+            }
+            self.wait_for_connections(self.soon);
+        }
+    }
+
+    /// Waits no longer for connections, which go on being made.
+    pub(super) fn give_up_connecting(&mut self) {
+        for Connecting { index, want, .. } in self.connecting.drain(..) {
+            if time::now() >= self.soon {
+                want.note_slow();
+            }
+            let reason = "connecting takes longer than there was time";
+            self.out_of_reach
+                .push((index, want.node.unreachable(reason)));
+        }
+    }
+
+    pub(super) fn give_up_busy(&mut self) {
+        for busy in std::mem::take(&mut self.busy) {
+            self.give_up(&busy);
+        }
+    }
+
+    fn give_up(&mut self, busy: &Busy) {
+        if let Some(node) = self.quorum.nodes.get(busy.index) {
+            let error = node.unreachable("all connections that it may have were in use");
+            self.out_of_reach.push((busy.index, error));
+        }
+    }
+
+    /// Waits until a connection is there that it could use, while it has none in hand.
+    pub(super) fn wait_for_connections(&mut self, deadline: Instant) {
+        if let Some(busy) = self.busy.pop() {
+            return self.wait_for_turn(busy, deadline);
+        }
+        let wants = self.connecting.iter().map(|it| &it.want);
+        self.quorum.links.wait(wants, deadline);
+    }
+}

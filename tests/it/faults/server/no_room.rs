@@ -1,0 +1,100 @@
+//! Servers with no room for one more connection, and clients with more threads than connections.
+
+use std::sync::Barrier;
+
+use redis::Connection;
+use redlatch::Redlock;
+
+use super::*;
+#[cfg(feature = "tls")]
+use crate::tls;
+
+/// Lets the server take no further connection; what is there stays.
+fn fill(server: &RedisServer) -> Connection {
+    let mut connection = redis::Client::open(server.url())
+        .and_then(|it| it.get_connection())
+        .unwrap();
+    redis::cmd("CONFIG")
+        .arg(&["SET", "maxclients", "1"])
+        .exec(&mut connection)
+        .unwrap();
+    connection
+}
+
+/// Has so many threads take and free locks of their own at the same time, again and again.
+fn work(threads: usize, span: Duration, lock: impl Fn(&str) -> Lock + Sync) {
+    let until = Instant::now() + span;
+    let together = Barrier::new(threads);
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let (lock, together) = (&lock, &together);
+            scope.spawn(move || {
+                let lock = lock(&format!("own:{number}"));
+                together.wait();
+                while Instant::now() < until {
+                    assert!(lock.try_lock().unwrap());
+                    lock.unlock().unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn an_unlock_waits_for_a_connection_for_its_whole_time() {
+    let server = RedisServer::start();
+    let client = quick()
+        .pool_size(1)
+        .command_timeout(ms(4000))
+        .connect_timeout(ms(4000))
+        .open(&server.url())
+        .unwrap();
+    let [held, other] = ["held", "other"].map(|name| client.lock(name));
+    held.lock().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| server.cmd(&["DEBUG", "SLEEP", "2.6"]));
+        thread::sleep(ms(200));
+        // It has the only connection until the server goes on.
+        scope.spawn(|| other.try_lock());
+        thread::sleep(ms(200));
+        held.unlock().unwrap();
+    });
+}
+
+#[test]
+fn threads_of_a_quorum_share_the_connections_that_are_there() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let clients = servers.each_ref().map(|server| {
+        let client = quick().pool_size(4).command_timeout(ms(4000));
+        client.open(&server.url()).unwrap()
+    });
+    let redlock = Redlock::builder()
+        .nodes(clients)
+        .trust_new_nodes()
+        .node_timeout(ms(4000))
+        .build()
+        .unwrap();
+    work(2, ms(300), |name| redlock.lock(name));
+    let guard = redlock.lock("held").guard().unwrap();
+    work(24, ms(1500), |name| redlock.lock(name));
+    let _full = servers.each_ref().map(fill);
+    work(24, ms(2500), |name| redlock.lock(name));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_server_that_hangs_up_before_the_handshake_of_tls_has_no_room() {
+    let server = tls::Server::start();
+    let client = quick()
+        .command_timeout(ms(4000))
+        .ca_certificate(tls::authority());
+    let client = client.open(&server.url()).unwrap();
+    let guard = client.lock("held").guard().unwrap();
+    work(2, ms(300), |name| client.lock(name));
+    let _full = fill(&server.plain);
+    work(12, ms(1500), |name| client.lock(name));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
