@@ -73,7 +73,8 @@ fn a_list_has_each_lock_that_somebody_holds(backend: &Backend) {
     assert_eq!(listed(""), [one, two, stock]);
     assert_eq!(listed("*"), Vec::<String>::new());
     drop(guards);
-    assert_eq!(listed(""), Vec::<String>::new());
+    // A minority of a quorum may hear of it a moment later.
+    eventually(SLACK, "all are free", || listed("").is_empty());
 }
 
 fn a_hold_is_ended_by_its_visitor(backend: &Backend) {

@@ -194,9 +194,10 @@ fn a_silent_node_is_connected_to_once_at_a_time() {
         lock.unlock().unwrap();
         thread::sleep(ms(10));
     }
-    // One for requests, for two calls at once at most, and one for renewals.
+    // One for requests, for two calls at once at most, one for renewals, and those of the look that the client takes by
+    // itself, if that comes so late; not one for each of some hundred calls.
     let made = silent.counters().accepted - before;
-    assert!(made <= 3, "{made} connections to one silent node");
+    assert!(made <= 10, "{made} connections to one silent node");
     silent.heal();
     all_free(&servers, "a");
 }
