@@ -88,13 +88,22 @@ impl ConnectionLimit {
 
     /// Takes a permit for a request that has to be over by `deadline`, waiting for one for most of that time.
     pub(super) fn take(&self, deadline: Instant) -> Result<Permit, NoPermit> {
+        self.take_by(|now| now + patience(deadline.saturating_duration_since(now)))
+    }
+
+    /// Takes a permit, waiting for one until then.
+    pub(super) fn take_until(&self, until: Instant) -> Result<Permit, NoPermit> {
+        self.take_by(|_| until)
+    }
+
+    fn take_by(&self, until: impl FnOnce(Instant) -> Instant) -> Result<Permit, NoPermit> {
         let ConnectionLimit(shared) = self;
         let mut state = shared.state.lock();
         if state.has_free(shared.size) {
             return Ok(shared.grant(&mut state));
         }
         let now = time::now();
-        let until = now + patience(deadline.saturating_duration_since(now));
+        let until = until(now);
         let waiter = Arc::new(Waiter {
             wakes: Condvar::default(),
             goes_first_at: now + GOES_FIRST_AFTER,
@@ -201,6 +210,20 @@ mod tests {
         let waited = began.elapsed();
         assert!(waited >= Duration::from_millis(400), "{waited:?}");
         assert!(limit.take(Instant::now()).is_err(), "without a wait");
+    }
+
+    /// A wait that ends a little before is begun again, and again, for ever less time.
+    #[test]
+    fn a_wait_until_a_time_ends_no_earlier() {
+        let limit = ConnectionLimit::new(1);
+        let held = limit.take(soon());
+        let until = soon();
+        assert!(limit.take_until(until).is_err());
+        assert!(Instant::now() >= until);
+        assert!(limit.try_take().is_err() && !limit.has_free(0));
+        drop(held);
+        assert!(limit.has_free(0) && !limit.has_free(1));
+        assert!(limit.try_take().is_ok());
     }
 
     #[test]

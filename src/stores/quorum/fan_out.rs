@@ -13,6 +13,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::poll::{self, Source};
 use crate::ground::time;
 
+use crate::stores::connection_limit::patience;
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::links::Line;
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
@@ -148,7 +149,7 @@ impl<'a, T> FanOut<'a, T> {
                     self.busy.push(Busy {
                         index,
                         tries,
-                        until: by,
+                        until: now + patience(by.saturating_duration_since(now)),
                     });
                 }
                 return false;

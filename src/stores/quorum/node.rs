@@ -26,8 +26,8 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
-    /// Waits for the right to one more request, which is sent next.
-    fn reserve(&self, _deadline: Instant) -> Result<()> {
+    /// Waits until then for the right to one more request, which is sent next.
+    fn reserve(&self, _until: Instant) -> Result<()> {
         Ok(())
     }
 

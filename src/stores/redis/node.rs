@@ -141,9 +141,9 @@ impl QuorumNode for RedisNode {
         }
     }
 
-    fn reserve(&self, deadline: Instant) -> Result<()> {
-        let reserved = self.server.pool.reserve(deadline);
-        reserved.map_err(|fault| self.error(&"".into(), fault, deadline))
+    fn reserve(&self, until: Instant) -> Result<()> {
+        let reserved = self.server.pool.reserve(until);
+        reserved.map_err(|fault| self.error(&"".into(), fault, until))
     }
 
     fn connect(

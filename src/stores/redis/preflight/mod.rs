@@ -52,14 +52,23 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
         true => share(deadline, 2),
         false => deadline,
     };
+    let mut have_answered: Vec<Arc<str>> = Vec::new();
     let looks = store.topology.each(by, |node, connection, deadline| {
-        look(&lock, node, connection, place.is_cluster, deadline)
+        let mut has_answered = false;
+        let answers = (connection, &mut has_answered);
+        let looked = look(&lock, node, answers, place.is_cluster, deadline);
+        have_answered.extend(has_answered.then(|| node.name()));
+        looked
     });
     let watchers = store.topology.watchers(deadline);
     let is_alone = looks.len() == 1 && !is_watched;
     let mut found = Vec::new();
     for (node, look) in looks {
         let look = match look {
+            Err(fault) if fault.is_timeout() && have_answered.contains(&node) => {
+                found.push(too_slow(&node, &fault));
+                continue;
+            }
             Err(fault) if is_alone => return Err(store.error(&lock, fault, deadline)),
             Err(fault) => {
                 found.push(unreachable(&node, &fault));
@@ -153,8 +162,16 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
             node,
             "connection",
             format!("{command} was not answered: {}", fault.reason()),
-            "look what is between, as some proxies know no such command; who waits is woken by no message then, and looks \
-             about once a second",
+            match fault.is_timeout() {
+                true => {
+                    "check again, with a longer command_timeout if the server is far; if it stays so, look what is between, \
+                     as some proxies know no such command"
+                }
+                false => {
+                    "look what is between, as some proxies know no such command; who waits is woken by no message then, and \
+                     looks about once a second"
+                }
+            },
         ),
     }));
     found
@@ -206,17 +223,34 @@ fn not_connected(node: &Arc<str>, fault: &CallError) -> HealthWarning {
     )
 }
 
+/// The finding that the time of the check was over before the server had answered to all.
+fn too_slow(node: &Arc<str>, fault: &CallError) -> HealthWarning {
+    HealthWarning::note(
+        node,
+        "reachable",
+        format!(
+            "it answered, but not to all that is asked here in the time of the check: {}",
+            fault.reason()
+        ),
+        "check again, with a longer command_timeout if the server is far or slow; nothing else is known of it now",
+    )
+}
+
+/// Looks at a node over its connection, and tells whether it has answered to anything.
 fn look(
     lock: &Arc<str>,
     node: &Node,
-    connection: &mut Connection,
+    (connection, has_answered): (&mut Connection, &mut bool),
     is_cluster: bool,
     deadline: Instant,
 ) -> Result<Look, CallError> {
     let mut ask =
         |command: &redis::Cmd| match connection.call(&command.get_packed_command(), deadline) {
             Err(fault) if !matches!(fault, CallError::Server(_)) => Err(fault),
-            answer => Ok(answer),
+            answer => {
+                *has_answered = true;
+                Ok(answer)
+            }
         };
     let info = ask(&redis::cmd("INFO"))?.map(|info| text_of(&info));
     let cluster = match is_cluster {

@@ -79,6 +79,17 @@ impl CallError {
             || self.is_for_want_of_room()
     }
 
+    /// Whether the time was over before the server had answered.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(
+            self,
+            CallError::NoReply {
+                timed_out: true,
+                ..
+            }
+        )
+    }
+
     /// Whether there was no room for one more connection, in this process or at the server.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
         const SIGNS: [Errno; 2] = [Errno::MFILE, Errno::NFILE];

@@ -174,6 +174,23 @@ fn a_server_that_does_not_answer_one_question_is_not_asked_another() {
 }
 
 #[test]
+fn a_server_that_answers_too_slowly_is_not_said_to_be_away() {
+    for silent in ["CONFIG", "EVALSHA", "SUBSCRIBE"] {
+        let server = server(move |request| request.is(silent).then_some(Says::Nothing));
+        let found = check(&server.store(), Instant::now() + Duration::from_millis(300)).unwrap();
+        let last = found.last().unwrap();
+        assert!(last.severity == Severity::Note, "{silent}: {last}");
+        assert!(last.advice.contains("command_timeout"), "{silent}: {last}");
+        let code = if silent == "SUBSCRIBE" {
+            "connection"
+        } else {
+            "reachable"
+        };
+        assert_eq!(last.code, code);
+    }
+}
+
+#[test]
 fn a_look_that_needs_a_connection_of_its_own_costs_requests_none_of_theirs() {
     let server = server(|request| request.is("SUBSCRIBE").then_some(Says::Cut));
     let store = server.store();

@@ -95,16 +95,20 @@ impl Pool {
     }
 
     fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
-        self.limit.take(deadline).map_err(|none| {
-            // Those who have the others may wait for room.
-            let (_, lack) = self.room.look();
-            lack.unwrap_or(CallError::Exhausted(none.of))
-        })
+        let permit = self.limit.take(deadline);
+        permit.map_err(|none| self.exhausted(&none))
     }
 
-    /// Waits for a permit, which a check-out of this or of another thread takes.
-    pub(crate) fn reserve(&self, deadline: Instant) -> Result<(), CallError> {
-        let permit = self.permit(deadline)?;
+    fn exhausted(&self, none: &NoPermit) -> CallError {
+        // Those who have the others may wait for room.
+        let (_, lack) = self.room.look();
+        lack.unwrap_or(CallError::Exhausted(none.of))
+    }
+
+    /// Waits for a permit until then, which a check-out of this or of another thread takes.
+    pub(crate) fn reserve(&self, until: Instant) -> Result<(), CallError> {
+        let permit = self.limit.take_until(until);
+        let permit = permit.map_err(|none| self.exhausted(&none))?;
         self.reserved.lock().push(permit);
         Ok(())
     }
