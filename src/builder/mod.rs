@@ -41,6 +41,8 @@ pub struct Builder {
     connect_timeout: Duration,
     outage_timeout: Duration,
     pool_size: u32,
+    idle_timeout: Duration,
+    check_idle_after: Duration,
     key_prefix: String,
     tls_config: TlsConfig,
     credentials: Option<Credentials>,
@@ -63,6 +65,8 @@ impl Default for Builder {
             connect_timeout: Duration::from_secs(1),
             outage_timeout: Duration::from_secs(30),
             pool_size: 32,
+            idle_timeout: Duration::from_secs(300),
+            check_idle_after: Duration::from_secs(30),
             key_prefix: String::new(),
             tls_config: TlsConfig::default(),
             credentials: None,
@@ -134,6 +138,24 @@ impl Builder {
     /// it waits. 1 ..= 5000. Defaults to 32.
     pub fn pool_size(mut self, connections: u32) -> Builder {
         self.pool_size = connections;
+        self
+    }
+
+    /// Sets after how long without a request a connection is closed.
+    ///
+    /// It is closed between this time and a quarter more. 1 ms ..= 1 day. Defaults to 5 minutes.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Builder {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// Sets after how long without a request a connection is checked before it carries the next one.
+    ///
+    /// A balancer or a firewall may drop an idle connection without a word, so this should be shorter than its time-out. The
+    /// check takes a round trip, and at most a quarter of the time of the request; a connection that fails it is replaced.
+    /// 1 ms ..= 1 day. Defaults to 30 s.
+    pub fn check_idle_after(mut self, idle: Duration) -> Builder {
+        self.check_idle_after = idle;
         self
     }
 
@@ -272,6 +294,8 @@ impl Builder {
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("outage_timeout", self.outage_timeout)?;
+        check_timeout("idle_timeout", self.idle_timeout)?;
+        check_timeout("check_idle_after", self.check_idle_after)?;
         self.count_settings.validate()?;
         let patience = LEAST_PATIENCE..=MOST_TIMEOUT;
         check_within(

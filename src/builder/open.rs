@@ -8,6 +8,7 @@ use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::ground::error::{Error, Result};
 use crate::ground::process_name;
 use crate::store::{Store, Traffic};
+use crate::stores::idle::IdleTimeout;
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
@@ -177,6 +178,8 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
+            idle_timeout: IdleTimeout::new(self.idle_timeout),
+            check_idle_after: self.check_idle_after,
             tls_config: self.tls_config.clone(),
             lease: self.watchdog_timeout,
             credentials: self.credentials.clone(),

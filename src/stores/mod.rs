@@ -1,6 +1,7 @@
 //! Where locks can be kept. Stores know nothing of waiting.
 
 mod connection_limit;
+pub(crate) mod idle;
 pub(crate) mod memory;
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]

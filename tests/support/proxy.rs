@@ -75,12 +75,12 @@ enum Mode {
 }
 
 struct Shared {
-    target: SocketAddr,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
+    target: SocketAddr,
     mode: Mode,
     rules: Vec<RuleState>,
     next_rule: usize,
@@ -115,6 +115,7 @@ impl Proxy {
         let listener = super::free_listener();
         let addr = listener.local_addr().expect("a bound address");
         let state = State {
+            target,
             mode: Mode::Pass,
             rules: Vec::new(),
             next_rule: 0,
@@ -122,7 +123,6 @@ impl Proxy {
             counters: Counters::default(),
         };
         let shared = Arc::new(Shared {
-            target,
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
@@ -171,6 +171,11 @@ impl Proxy {
     /// Resets new connections at once; those that are open stay.
     pub fn refuse(&self) {
         self.shared.set_mode(Mode::Refuse);
+    }
+
+    /// Leads new connections to `target`, as a name does that has another address now; those that are open stay.
+    pub fn lead_to(&self, target: SocketAddr) {
+        self.shared.state().target = target;
     }
 
     /// Makes the present connections dead for ever without a word, while new ones work.
@@ -325,7 +330,8 @@ impl Shared {
     /// Runs both directions of one connection until they have ended.
     fn serve(&self, connection: Arc<Connection>) {
         self.wait_open(&connection);
-        match TcpStream::connect(self.target) {
+        let target = self.state().target;
+        match TcpStream::connect(target) {
             Ok(server) => {
                 let _ = connection.client.set_nodelay(true);
                 let _ = server.set_nodelay(true);

@@ -9,6 +9,7 @@ use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts, Traffic};
 use crate::stores::connection_limit::ConnectionLimit;
+use crate::stores::idle::IdleTimeout;
 use crate::stores::redis::Redis;
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::server::Node;
@@ -16,6 +17,7 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Cluster;
 use crate::stores::redis::topology::replicas::Replicas;
 use crate::stores::redis::topology::sentinel::Sentinels;
+use crate::stores::redis::topology::single::Single;
 use crate::stores::redis::transport::{Address, Connector, TlsConfig};
 use crate::stores::redis::wait_replicas::Replication;
 
@@ -29,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
+    pub(crate) idle_timeout: Arc<IdleTimeout>,
+    pub(crate) check_idle_after: Duration,
     pub(crate) tls_config: TlsConfig,
     /// The lease of locks under the watchdog.
     pub(crate) lease: Duration,
@@ -63,7 +67,11 @@ impl Redis {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
         let address = address.of_client(&settings.connection_name, &settings.traffic);
         let database = address.database();
-        Ok(Redis::on(Arc::new(address), database, settings))
+        Ok(Redis::on(
+            Arc::new(Single::new(address)),
+            database,
+            settings,
+        ))
     }
 
     /// A master and its replicas at fixed addresses.
@@ -98,9 +106,7 @@ impl Redis {
     pub(super) fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
         let notifier = Arc::new(Notifier::default());
         let limit = ConnectionLimit::new(settings.pool_size);
-        let timeout = settings.command_timeout;
-        let shared = (&notifier, &settings.traffic);
-        let node = Node::new(connector, limit, timeout, shared, None);
+        let node = Node::new(connector, limit, settings, &notifier, None);
         Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
     }
 
@@ -140,7 +146,8 @@ impl Redis {
             return Err(Error::config(setting, "a cluster has no databases but 0"));
         }
         let notifier = Arc::new(Notifier::default());
-        let cluster = Cluster::new(template, seeds, settings, &notifier);
+        let seeds = seeds.into_iter().map(Address::of_cluster).collect();
+        let cluster = Cluster::new(template.of_cluster(), seeds, settings, &notifier);
         let topology = Topology::Cluster(cluster);
         Ok(Redis::of(topology, 0, &notifier, settings))
     }

@@ -34,37 +34,5 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// Returns a server's words without the hashes and lines of scripts, which only their authors can use.
-pub(in crate::stores::redis) fn plain(text: &str) -> String {
-    // Redis 7: `WRONGTYPE … script: 6b1b…, on @user_script:12.`
-    let text = match text.rsplit_once(" script: ") {
-        Some((text, script)) if script.starts_with(|sign: char| sign.is_ascii_hexdigit()) => text,
-        _ => text,
-    };
-    // Redis 6: `ERR Error running script (call to f_6b1b…): @user_script:12: WRONGTYPE …`
-    let text = match text.split_once("Error running script (call to f_") {
-        Some((_, rest)) => rest.split_once("): ").map_or(rest, |(_, text)| text),
-        None => text,
-    };
-    let mut words = text.split(' ').peekable();
-    let mut plain = Vec::new();
-    while let Some(word) = words.next() {
-        let Some((_, line)) = word.split_once("user_script:") else {
-            plain.push(word);
-            continue;
-        };
-        // `@user_script: 12: …`
-        if line.is_empty() {
-            words.next_if(|word| word.starts_with(|sign: char| sign.is_ascii_digit()));
-        }
-    }
-    let plain = plain.join(" ");
-    // By this word of theirs we know that it passes.
-    match plain.strip_prefix("TRYAGAIN ") {
-        Some(rest) => rest.to_owned(),
-        None => plain,
-    }
-}
-
 #[cfg(test)]
 mod tests;

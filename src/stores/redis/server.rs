@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-use crate::store::Traffic;
 use crate::stores::connection_limit::ConnectionLimit;
+use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
 use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, share};
 
 pub(super) struct Node {
     pub(super) pool: Pool,
     /// The renewal thread's own connection; renewals never queue up behind other requests.
-    renewals: Mutex<Option<Connection>>,
+    renewals: Arc<Mutex<Option<Connection>>>,
     /// For which generation of servers it was made, or was tried to make, before it was needed; one more.
     got_ready: AtomicU64,
     /// Whether it is being made just now.
     is_getting_ready: AtomicBool,
+    /// Whether each hold is renewed by a request of its own, because one for several was answered by another server.
+    pub(super) renews_alone: AtomicBool,
     pub(super) subscriber: Subscriber,
     notifier: Arc<Notifier>,
 }
@@ -30,18 +32,22 @@ impl Node {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         limit: ConnectionLimit,
-        command_timeout: Duration,
-        (notifier, traffic): (&Arc<Notifier>, &Arc<Traffic>),
+        settings: &Settings,
+        notifier: &Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Node {
         let notifier = Arc::clone(notifier);
-        let heard = (Arc::clone(&notifier), Arc::clone(traffic));
+        let heard = (Arc::clone(&notifier), Arc::clone(&settings.traffic));
+        let renewals: Arc<Mutex<Option<Connection>>> = Arc::default();
+        settings.idle_timeout.add(Arc::downgrade(&renewals) as _);
+        let idle = (&settings.idle_timeout, settings.check_idle_after);
         Node {
-            pool: Pool::new(Arc::clone(&connector), limit, shards.is_some()),
-            renewals: Mutex::default(),
+            pool: Pool::new(Arc::clone(&connector), limit, idle, shards.is_some()),
+            renewals,
             got_ready: AtomicU64::new(0),
             is_getting_ready: AtomicBool::new(false),
-            subscriber: Subscriber::new(connector, command_timeout, heard, shards),
+            renews_alone: AtomicBool::new(false),
+            subscriber: Subscriber::new(connector, settings.command_timeout, heard, shards),
             notifier,
         }
     }
@@ -88,12 +94,14 @@ impl Node {
     /// Takes the connection for renewals out, connecting first if need be. Where that fails it is one of those for
     /// requests.
     pub(super) fn take_renewing(&self, deadline: Instant) -> Result<Connection, CallError> {
-        if let Some(connection) = self.kept_renewing(deadline) {
+        if let Some(mut connection) = self.kept_renewing(deadline)
+            && self.pool.is_alive(&mut connection, Some(deadline))
+        {
             return Ok(connection);
         }
         // To begin with another one would not be quicker.
         if self.is_getting_ready.load(Ordering::Acquire)
-            && let Some(mut lent) = self.pool.take()
+            && let Some(mut lent) = self.pool.take(deadline)
         {
             lent.is_lent = true;
             return Ok(lent);
@@ -105,7 +113,7 @@ impl Node {
             deadline
         };
         self.pool.connector().connect(connecting).or_else(|fault| {
-            if let Some(mut lent) = self.pool.take() {
+            if let Some(mut lent) = self.pool.take(deadline) {
                 // The next renewal had no more time to connect to a distant server, so this one stays with them.
                 lent.is_lent = time::now() < connecting;
                 return Ok(lent);
@@ -129,7 +137,7 @@ impl Node {
             }
             self.put_renewing(connection);
         }
-        let mut lent = self.pool.take_rather(Connection::is_identified)?;
+        let mut lent = self.pool.take_rather(Connection::is_identified, None)?;
         if !lent.is_identified() {
             self.pool.keep(lent);
             return None;
@@ -182,8 +190,8 @@ impl Node {
         self.pool.connector().node()
     }
 
-    /// Runs `talk` on a connection of the pool. Where another server may take over, what was not executed is tried
-    /// again until then.
+    /// Runs `talk` on a connection of the pool. A request that was surely not executed is sent again until `deadline`; where
+    /// no other server can take over, only if a server was reached.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,
@@ -207,26 +215,16 @@ impl Node {
         mut run: impl FnMut() -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
-        let mut before: Option<CallError> = None;
-        let whole = deadline.saturating_duration_since(time::now());
+        // A request that is sent with little time left is only in doubt.
+        let last_try = deadline - deadline.saturating_duration_since(time::now()) / 4;
         loop {
-            let left = deadline.saturating_duration_since(time::now());
             match run() {
                 Err(fault)
-                    if self.pool.connector().can_fail_over()
-                        && fault.is_passing()
+                    if fault.is_passing()
+                        && (self.pool.connector().can_fail_over() || fault.is_of_a_server())
                         && backoff
                             .get_or_insert_default()
-                            .pause(deadline, &self.notifier) =>
-                {
-                    // The last one may have no time for more than to say so.
-                    if before.is_none() || left >= whole / 4 {
-                        before = Some(fault);
-                    }
-                }
-                Err(CallError::NotSent(reason)) if left < whole / 4 => {
-                    return Err(before.unwrap_or(CallError::NotSent(reason)));
-                }
+                            .pause(last_try, &self.notifier) => {}
                 outcome => return outcome,
             }
         }

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use redis::Value;
 
+use crate::stores::idle::IdleTimeout;
+
 use super::*;
 pub(super) use route::Route;
 pub(super) use usual::{GRANTED, claim, counted, soon, within};
@@ -182,10 +184,10 @@ impl StubServer {
     /// The requests so far, without those with which a connection begins.
     pub(crate) fn asked(&self) -> Vec<Request> {
         let asked = self.shared.asked.lock();
-        let is_greeting = |request: &&Request| request.is("CLIENT SETNAME") || request.is("TIME");
+        let greetings = ["CLIENT SETNAME", "HELLO", "TIME"];
         asked
             .iter()
-            .filter(|request| !is_greeting(request))
+            .filter(|request| !greetings.iter().any(|it| request.is(it)))
             .cloned()
             .collect()
     }
@@ -260,6 +262,8 @@ pub(crate) fn settings() -> Settings {
         command_timeout: Duration::from_secs(3),
         connect_timeout: Duration::from_secs(3),
         pool_size: 8,
+        idle_timeout: IdleTimeout::new(Duration::from_secs(300)),
+        check_idle_after: Duration::from_secs(30),
         tls_config: TlsConfig::default(),
         lease: Duration::from_secs(30),
         credentials: None,

@@ -68,6 +68,7 @@ const RULES: &[Rule] = &[
             "engine/watchdog/mod.rs",
             "engine/clearing.rs",
             "engine/client_inner.rs",
+            "stores/idle.rs",
             "stores/redis/subscriber/listener_thread.rs",
             "stores/quorum",
         ],

@@ -18,10 +18,10 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::keys::{self, Key};
 use crate::stores::redis::layout::GUARDED;
-use crate::stores::redis::replies::{cause_of, integer_at, item_at, plain, text_of};
+use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::{Arg, Script};
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{CallError, brief};
+use crate::stores::redis::transport::{CallError, brief, plain};
 
 /// The key of the largest fence that a resource has seen.
 const FENCE: Key = Key::Prefix("redlatch_fence");

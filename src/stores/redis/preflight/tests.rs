@@ -8,7 +8,7 @@ use crate::store::Severity;
 use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
 use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::keys::CHANNEL;
-use crate::stores::redis::replies::plain;
+use crate::stores::redis::transport::plain;
 
 const ALONE: Place = Place {
     is_cluster: false,

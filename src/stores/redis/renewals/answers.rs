@@ -1,21 +1,22 @@
 //! The answers to the renewals that were sent, and which claims they leave open.
 
 use std::mem::take;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
 use smallvec::smallvec;
 
-use super::Renewals;
 use super::batch::{Batch, Expected, OpenClaim, SentBatch};
+use super::{NOT_FOUND_TOGETHER, Renewals};
 use crate::ground::loss::LossCause;
 use crate::ground::{poll, time};
 use crate::store::Renewal;
 use crate::stores::redis::errors::may_be_for_one_key;
-use crate::stores::redis::replies::{cause_of, integer_at, plain};
+use crate::stores::redis::replies::{cause_of, integer_at};
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Redirection;
-use crate::stores::redis::transport::{CallError, lacks_evalsha};
+use crate::stores::redis::transport::{CallError, lacks_evalsha, plain};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 /// How long the rest of a reply is waited for whose beginning is there, while other servers may answer.
@@ -109,6 +110,13 @@ impl Renewals<'_> {
                 return self.unknown(indices, "it reached the server too late", Some(&again));
             }
         };
+        let before = indices
+            .first()
+            .and_then(|first| self.outcomes.get(*first))
+            .cloned();
+        let is_together = indices.len() > 1
+            && self.handle.is_none()
+            && matches!(self.redis.topology, Topology::One(_));
         for index in indices {
             self.note(*index, Renewal::Renewed);
         }
@@ -124,9 +132,24 @@ impl Renewals<'_> {
                 Value::Int(_) => Renewal::Lost(LossCause::Gone),
                 holder => Renewal::Lost(cause_of(holder)),
             };
-            if let Some(index) = at.and_then(|at| indices.get(at)) {
-                self.note(*index, outcome);
+            match at.and_then(|at| indices.get(at)) {
+                Some(index) if is_together && matches!(outcome, Renewal::Lost(_)) => {
+                    let again = OpenClaim {
+                        is_single: true,
+                        ..OpenClaim::default()
+                    };
+                    self.unknown(&[*index], NOT_FOUND_TOGETHER, Some(&again));
+                }
+                Some(index) => self.note(*index, outcome),
+                None => {}
             }
+        }
+        let is_found = |renewal: &&Renewal| !matches!(renewal, Renewal::Lost(_));
+        if let [alone] = indices
+            && before == Some(Renewal::Unknown(NOT_FOUND_TOGETHER.to_owned()))
+            && self.outcomes.get(*alone).filter(is_found).is_some()
+        {
+            one.batch.server.renews_alone.store(true, Ordering::Relaxed);
         }
     }
 
@@ -161,8 +184,7 @@ impl Renewals<'_> {
             ..OpenClaim::default()
         };
         self.unknown(indices, &words, (is_again || is_split).then_some(&again));
-        if fault.reason().contains("READONLY") {
-            // It takes no writes any more, so the connection is of no use.
+        if fault.is_of_no_master() {
             one.fault = Some(fault);
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::empty;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::ground::claim::{Claim, ID_LENGTH, Kind};
@@ -112,10 +113,11 @@ impl<'a> Batch<'a> {
     pub(super) fn add(&mut self, open: &OpenClaim, claim: &Claim) {
         let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
         self.needs_text |= open.needs_text;
+        let is_single = open.is_single || self.server.renews_alone.load(Ordering::Relaxed);
         let at = (slot, Layout::of(claim.kind).renew.id());
         let permits = permits_of(claim);
         let has_room = |(_, renewed): &&mut (usize, usize)| *renewed + permits <= RENEWED_AT_ONCE;
-        let last = self.last.get_mut(&at).filter(|_| !open.is_single);
+        let last = self.last.get_mut(&at).filter(|_| !is_single);
         if let Some((last, renewed)) = last.filter(has_room)
             && let Some(part) = self.parts.get_mut(*last)
         {
@@ -123,7 +125,7 @@ impl<'a> Batch<'a> {
             part.push(open.index);
             return;
         }
-        if !open.is_single {
+        if !is_single {
             self.last.insert(at, (self.parts.len(), permits));
         }
         self.parts.push(vec![open.index]);

@@ -38,6 +38,10 @@ use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 /// A claim is asked for at most this often in one call.
 const ROUNDS: u32 = 6;
 
+/// The outcome of a claim that the server did not find when it was asked for together with others: a proxy may have sent
+/// the whole request to the server of the first one.
+const NOT_FOUND_TOGETHER: &str = "a request for several names did not find it";
+
 /// All claims of one call, and what became of them.
 struct Renewals<'a> {
     redis: &'a Redis,

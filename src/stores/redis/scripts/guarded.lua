@@ -118,11 +118,15 @@ else
         local words = ARGV[at]
         local reply = redis.pcall(unpack(ARGV, at + 1, at + words))
         flaw = keep(reply)
-        if flaw and string.find(flaw, 'READONLY', 1, true) == 1 then
-            -- On a replica nothing was written before, either: the master is to be asked.
-            return reply
-        end
         at = at + words + 1
+    end
+end
+if flaw and string.find(flaw, 'READONLY', 1, true) then
+    -- Text of the user may contain the word. A master refuses these only for their last argument.
+    local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
+    if string.find(probe.err, 'READONLY', 1, true) then
+        -- A replica refuses every write, so nothing was written before, either: the request is for the master.
+        return redis.error_reply('READONLY this server is a replica')
     end
 end
 if flaw then

@@ -339,7 +339,7 @@ fn so_is_one_behind_which_nothing_could_be_sent() {
 /// Has the only connection be one that takes nothing any more, which is not known as yet.
 fn broken(scene: &Scene) {
     let pool = &scene.node.server.pool;
-    let mut connection = pool.take().unwrap();
+    let mut connection = pool.take(soon()).unwrap();
     scene.server.cut_all();
     let ping = redis::cmd("PING").get_packed_command();
     scene.server.until(|_| connection.is_reset());

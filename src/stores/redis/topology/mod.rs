@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 mod known_master;
 pub(crate) mod replicas;
 pub(crate) mod sentinel;
+pub(crate) mod single;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! Where a server is, and how a URL says so.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
@@ -24,6 +25,8 @@ pub(crate) struct Address {
     pub(super) peer: Option<Peer>,
     /// A sentinel keeps no keys, and knows few commands.
     pub(super) is_sentinel: bool,
+    /// Whether the server need not be asked for its mode: it was, or may be a node of a cluster.
+    pub(super) is_mode_known: Arc<AtomicBool>,
     /// The name of a connection in the list of the server.
     pub(super) connection_name: Arc<str>,
     /// Where its connections are counted.
@@ -78,6 +81,7 @@ impl Address {
             connect_timeout,
             peer,
             is_sentinel: false,
+            is_mode_known: Arc::default(),
             connection_name: "redlatch".into(),
             traffic: Arc::default(),
         })
@@ -106,6 +110,12 @@ impl Address {
     /// The same server as a sentinel.
     pub(crate) fn of_sentinel(mut self) -> Address {
         self.is_sentinel = true;
+        self
+    }
+
+    /// The same server as a node of a cluster.
+    pub(crate) fn of_cluster(mut self) -> Address {
+        self.is_mode_known = Arc::new(AtomicBool::new(true));
         self
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use rustix::io::Errno;
 
 use crate::ground::error::Reason;
-use crate::stores::redis::replies::plain;
+use crate::stores::redis::transport::reply_text::plain;
 
 /// Why a call got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +73,12 @@ impl CallError {
         }
     }
 
+    /// Whether another server may be the master: this one takes no writes, or has lost what it had in memory.
+    pub(crate) fn is_of_no_master(&self) -> bool {
+        const SIGNS: [&str; 3] = ["READONLY", "MASTERDOWN", "LOADING"];
+        matches!(self, CallError::Server(text) if SIGNS.iter().any(|sign| text.starts_with(sign)))
+    }
+
     /// Whether no server had anything to do with the request, so that it may be tried again.
     pub(crate) fn is_unsent(&self) -> bool {
         matches!(self, CallError::NotSent(_) | CallError::Exhausted(_))
@@ -100,6 +106,11 @@ impl CallError {
             CallError::Server(text) => text.contains("max number of clients"),
             _ => false,
         }
+    }
+
+    /// Whether it came from the other end, and not for want of one.
+    pub(crate) fn is_of_a_server(&self) -> bool {
+        matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
     /// Whether the other end hung up before a word was said. A server that has room for no more does so where it can say no

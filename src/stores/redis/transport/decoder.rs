@@ -11,7 +11,7 @@ use redis::Value;
 use crate::ground::error::Reason;
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::reply_text::cut;
+use crate::stores::redis::transport::reply_text::{cut, without_script};
 use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
@@ -85,7 +85,7 @@ impl Decoder {
         })?;
         match self.take() {
             Some(Value::ServerError(error)) => Err(CallError::Server(match error.details() {
-                Some(details) => cut(&format!("{} {details}", error.code())),
+                Some(details) => cut(&without_script(&format!("{} {details}", error.code()))),
                 None => cut(error.code()),
             })),
             Some(value) => Ok(value),

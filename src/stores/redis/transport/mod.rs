@@ -23,11 +23,11 @@ use crate::ground::time;
 
 pub(crate) use address::{Address, name_of};
 pub(crate) use call_error::CallError;
-pub(crate) use connection::{Connection, Writer, asking};
+pub(crate) use connection::{CLUSTER_NODE, Connection, Writer, asking};
 pub(crate) use connector::{Connector, Hook};
 pub(crate) use decoder::STRANGER;
 pub(crate) use pool::{CheckedOut, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
-pub(crate) use reply_text::brief;
+pub(crate) use reply_text::{brief, plain};
 pub(crate) use tls::TlsConfig;
 
 /// The end of the time for one of `rest` things that are still to be tried by `deadline`.

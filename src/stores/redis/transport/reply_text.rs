@@ -20,6 +20,44 @@ pub(super) fn cut(text: &str) -> String {
     kept
 }
 
+/// Returns the text of an error reply with its code first, and without the hash and the line of a script.
+///
+/// Redis 7 and later append them: `READONLY … script: 6b1b…, on @user_script:12.`, Valkey without the hash. Before 7 they come
+/// first: `ERR Error running script (call to f_6b1b…): @user_script:12: @user_script: 12: -READONLY …`.
+pub(super) fn without_script(text: &str) -> String {
+    let text = match text.rsplit_once(" script: ") {
+        Some((text, script)) if script.contains("@user_script:") => text,
+        _ => text,
+    };
+    let text = match text.split_once("Error running script (call to f_") {
+        Some((_, rest)) => rest.split_once("): ").map_or(rest, |(_, text)| text),
+        None => text,
+    };
+    let mut words = text.split(' ').peekable();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        let Some((_, line)) = word.split_once("user_script:") else {
+            kept.push(word);
+            continue;
+        };
+        // `@user_script: 12: …`
+        if line.is_empty() {
+            words.next_if(|word| word.starts_with(|sign: char| sign.is_ascii_digit()));
+        }
+    }
+    let kept = kept.join(" ");
+    kept.strip_prefix('-').map(str::to_owned).unwrap_or(kept)
+}
+
+/// Returns the text of an error reply for a message. The code `TRYAGAIN` only says that it passes.
+pub(crate) fn plain(text: &str) -> String {
+    let text = without_script(text);
+    match text.strip_prefix("TRYAGAIN ") {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
+}
+
 /// Returns a reply as text, shortened for a message.
 pub(crate) fn brief(value: &Value) -> String {
     let mut text = String::new();
@@ -66,6 +104,41 @@ mod tests {
             unreachable!("it is an array");
         };
         items.remove(0)
+    }
+
+    /// Error replies of Redis 6.2.5, 7.0.15, 8.0.2 and Valkey 9.1.2.
+    #[test]
+    fn an_error_of_a_script_begins_with_its_code() {
+        let of_6 = "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): @user_script:";
+        let of_7 = " script: 6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:25.";
+        for text in [
+            "READONLY You can't write against a read only replica.",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "MISCONF Redis is configured to save RDB snapshots",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOPERM User app has no permissions",
+            "WRONGTYPE Operation against a key",
+        ] {
+            for said in [
+                format!("{of_6}12: @user_script: 12: -{text}"),
+                format!("{of_6}12: {text}"),
+                format!("@user_script: 12: -{text}"),
+                format!("{text}{of_7}"),
+                format!("{text} script: on @user_script:1."),
+                text.to_owned(),
+            ] {
+                assert_eq!(without_script(&said), text, "{said}");
+            }
+        }
+        for (said, text) in [
+            (
+                "ERR user_script:30: attempt to compare nil script: 6b1b, on @user_script:30.",
+                "ERR attempt to compare nil",
+            ),
+            ("ERR no such script: named", "ERR no such script: named"),
+        ] {
+            assert_eq!(without_script(said), text);
+        }
     }
 
     #[test]

@@ -5,8 +5,11 @@
 mod addresses;
 mod data_loss;
 mod foreign_keys;
+mod idle;
+mod moved;
 mod no_room;
 mod rights;
+mod routed;
 mod secrets;
 mod states;
 

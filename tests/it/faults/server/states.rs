@@ -134,17 +134,16 @@ fn a_server_that_loads_its_data_is_waited_for() {
     let lock = client.lock("orders");
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    for key in 0..1000 {
-        server.cmd(&["SET", &format!("key{key}"), "x"]);
-    }
+    // It answers between some of them, so within a request.
+    server.cmd(&["DEBUG", "POPULATE", "10000", "key", "1"]);
     server.cmd(&[
         "CONFIG",
         "SET",
         "loading-process-events-interval-bytes",
         "1024",
     ]);
-    // A thousand times this long, in microseconds.
-    server.cmd(&["CONFIG", "SET", "key-load-delay", "1500"]);
+    // Ten thousand times this long, in microseconds.
+    server.cmd(&["CONFIG", "SET", "key-load-delay", "150"]);
     thread::scope(|scope| {
         let mut admin = server.admin();
         scope.spawn(move || {

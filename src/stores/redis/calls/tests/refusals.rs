@@ -47,7 +47,13 @@ fn each_word_of_a_server_has_its_error() {
         ("ERR AUTH called without any password configured", "right"),
         ("ERR something", "unknown"),
     ] {
-        let is = match told(text, None).0 {
+        let server = answering(vec![Says::error(text)]);
+        let by = Instant::now() + ms(400);
+        let is = match server
+            .store()
+            .inspect(&id_of(&claim(0)), None, by)
+            .unwrap_err()
+        {
             Error::WrongType { .. } => "wrong type",
             Error::Unavailable { .. } => "passing",
             Error::Permission { .. } => "right",
@@ -109,10 +115,12 @@ fn the_question_for_rights_does_not_keep_the_error_long() {
 #[test]
 fn the_words_of_a_script_are_not_told() {
     let text = "ERR Error running script (call to f_6b1b): @user_script:12: TRYAGAIN soon";
-    let Error::Unavailable { reason, .. } = told(text, None).0 else {
-        panic!("it passes");
-    };
-    assert_eq!(reason, "soon");
+    let server = answering(vec![Says::error(text)]);
+    let by = Instant::now() + ms(400);
+    match server.store().inspect(&id_of(&claim(0)), None, by) {
+        Err(Error::Unavailable { reason, .. }) => assert_eq!(reason, "soon"),
+        other => panic!("it passes: {other:?}"),
+    }
 }
 
 #[test]

@@ -97,20 +97,6 @@ fn a_re_entry_that_is_not_answered_in_time_is_not_sent_again() {
 }
 
 #[test]
-fn a_release_that_could_not_be_sent_is_tried_once_more() {
-    let server = StubServer::start(|request| request.is("TIME").then_some(Says::Cut));
-    let told = server.store().release(&claim(1), 0, soon());
-    assert!(matches!(told, Err(Error::Unreachable { .. })), "{told:?}");
-    let twice = server.connected();
-    let server = StubServer::start(|request| request.is("TIME").then_some(Says::Cut));
-    let from = claim(1);
-    let told = server.store().hand_off(&from, &claim(2), soon());
-    assert!(matches!(told, Err(Error::Unreachable { .. })), "{told:?}");
-    // A hand-over is not: the release that comes next has its time.
-    assert_eq!(twice, 2 * server.connected());
-}
-
-#[test]
 fn a_release_that_was_refused_is_not_sent_again() {
     let server = answering(vec![Says::error("ERR no")]);
     let told = server.store().release(&claim(1), 0, soon());

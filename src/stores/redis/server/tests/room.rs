@@ -16,7 +16,7 @@ fn renewals_wait_for_a_connection_that_is_in_use() {
     let scene = scene();
     scene.warm();
     let pool = &scene.node.server.pool;
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     fill(&scene);
     std::thread::scope(|scope| {
         let renewing = scope.spawn(|| scene.take());
@@ -30,7 +30,7 @@ fn renewals_wait_for_a_connection_that_is_in_use() {
     });
     assert_eq!((scene.has_renewing(), scene.idle()), (false, 1));
     // None is in use.
-    drop(pool.take());
+    drop(pool.take(soon()));
     let refused = scene.node.server.take_renewing(soon());
     assert!(matches!(refused, Err(CallError::Server(_))));
 }
@@ -58,7 +58,7 @@ fn renewals_wait_for_a_connection_that_is_in_use_whatever_keeps_new_ones_away() 
         let scene = &scene();
         scene.warm();
         let pool = &scene.node.server.pool;
-        let in_use = pool.take().unwrap();
+        let in_use = pool.take(soon()).unwrap();
         scene
             .server
             .answer(move |request| request.is("TIME").then(says));

@@ -47,10 +47,8 @@ impl Cluster {
         if map.is_closed {
             limit.close();
         }
-        let timeout = self.settings.command_timeout;
-        let shared = (&self.notifier, &self.settings.traffic);
         let shard = Arc::new(Shard {
-            node: Node::new(connector, limit, timeout, shared, shards),
+            node: Node::new(connector, limit, &self.settings, &self.notifier, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });

@@ -1,6 +1,7 @@
 //! The first requests on a connection: who we are, which database, what time it is there.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use redis::{Cmd, Value};
@@ -135,6 +136,10 @@ impl Connection {
         name.arg("SETNAME").arg(&*address.connection_name);
         // For whoever looks at CLIENT LIST; not worth failing for.
         commands.push((name, false));
+        if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
+            // Every user may send it. A proxy may not know it.
+            commands.push((redis::cmd("HELLO"), false));
+        }
         // A sentinel has no TIME.
         let last = if address.is_sentinel { "PING" } else { "TIME" };
         commands.push((redis::cmd(last), true));
@@ -163,6 +168,9 @@ impl Connection {
                 {
                     Value::Nil
                 }
+                Ok(hello) if is_in_cluster(&hello) => {
+                    return Err(CallError::Server(CLUSTER_NODE.to_owned()));
+                }
                 reply => reply?,
             };
         }
@@ -173,8 +181,23 @@ impl Connection {
             return Ok(Err(format!("answered TIME with {}", brief(&last))));
         };
         self.note_time(now, sent);
+        address.is_mode_known.store(true, Ordering::Relaxed);
         Ok(Ok(()))
     }
+}
+
+/// The text of the error where a server was found to be a node of a cluster. Such a node answers `MOVED` to most requests.
+pub(crate) const CLUSTER_NODE: &str = "MOVED it is a node of a cluster";
+
+/// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
+fn is_in_cluster(reply: &Value) -> bool {
+    let Value::Array(parts) = reply else {
+        return false;
+    };
+    let is =
+        |part: &Value, text: &str| matches!(part, Value::BulkString(it) if it == text.as_bytes());
+    let mut pairs = parts.chunks(2);
+    pairs.any(|pair| matches!(pair, [name, mode] if is(name, "mode") && is(mode, "cluster")))
 }
 
 /// Takes the password out of what the server says: an error for an unknown command repeats its arguments.

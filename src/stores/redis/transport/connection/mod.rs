@@ -22,6 +22,7 @@ use crate::ground::error::Reason;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
+use crate::stores::idle::LastUsed;
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::call_error::CallError;
@@ -30,6 +31,7 @@ use crate::stores::redis::transport::room::InUse;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
+pub(crate) use handshake::CLUSTER_NODE;
 pub(crate) use writer::Writer;
 
 /// An answer that is one small number comes in one integer with the number of its request, because an array costs a
@@ -67,7 +69,7 @@ pub(crate) struct Connection {
     /// The number of the next request, which its answer repeats. Connections begin with random ones.
     next_number: i64,
     write_timeout: Option<Duration>,
-    last_used: Instant,
+    pub(crate) last_used: Instant,
     /// How far the server's clock is ahead, from the last reply that told the time.
     ahead: Offset,
     /// Whether the server is to be asked for a slot that it is about to get from another one.
@@ -92,6 +94,12 @@ pub(crate) struct Connection {
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
+}
+
+impl LastUsed for Connection {
+    fn last_used(&self) -> Instant {
+        self.last_used
+    }
 }
 
 impl Connection {
@@ -156,6 +164,12 @@ impl Connection {
             }
             self.is_spent = true;
         }
+    }
+
+    /// Whether the server answers.
+    pub(crate) fn answers(&mut self, deadline: Instant) -> bool {
+        let ping = redis::cmd("PING").get_packed_command();
+        self.ask(&ping, deadline).is_ok() && self.skip(deadline).is_ok()
     }
 
     /// Reads one reply that nobody needs.

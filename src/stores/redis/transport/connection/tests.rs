@@ -27,7 +27,7 @@ fn greeted(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().unwrap();
     let _ = stream.read(&mut [0; 1024]).unwrap();
     stream
-        .write_all(b"+OK\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n")
+        .write_all(b"+OK\r\n-ERR\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n")
         .unwrap();
     stream
 }

@@ -72,7 +72,7 @@ impl Pool {
             match turn {
                 Turn::Take => {
                     self.collect();
-                    if let Some(connection) = self.take() {
+                    if let Some(connection) = self.take(deadline) {
                         return Ok(connection);
                     }
                 }

@@ -53,7 +53,7 @@ impl Pool {
         let mut place = if self.room.look().1.is_some() {
             None
         } else {
-            self.take()
+            self.take(deadline)
         };
         let mut is_fresh = false;
         let mut run = |place: &mut Option<Connection>, is_fresh: &mut bool| {

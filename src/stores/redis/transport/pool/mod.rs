@@ -8,17 +8,20 @@ mod unread;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::{Mutex, mutant};
+use crate::ground::time;
 use crate::stores::connection_limit::{ConnectionLimit, NoPermit, Permit};
+use crate::stores::idle::IdleTimeout;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
 use crate::stores::redis::transport::room::Room;
+use crate::stores::redis::transport::share;
 use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
@@ -26,7 +29,10 @@ pub(crate) struct Pool {
     /// The permits of those who have waited for one, and check out next.
     reserved: Mutex<Vec<Permit>>,
     /// The sound connections not in use, the one used last on top. A permit holder uses one, or opens one.
-    idle: Mutex<Vec<Connection>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    idle_timeout: Arc<IdleTimeout>,
+    /// One that was idle for longer is asked whether it lives before it carries a request.
+    check_idle_after: Duration,
     /// The connections on which somebody did not wait for the answer.
     unread: Mutex<Vec<UnreadConnection>>,
     /// The requests whose connection was closed before they were answered, as long as they may still arrive.
@@ -60,15 +66,20 @@ impl Pool {
     pub(crate) fn new(
         connector: Arc<dyn Connector>,
         limit: ConnectionLimit,
+        (idle_timeout, check_idle_after): (&Arc<IdleTimeout>, Duration),
         is_sharded: bool,
     ) -> Pool {
+        let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
+        idle_timeout.add(Arc::downgrade(&idle) as _);
         Pool {
+            idle_timeout: Arc::clone(idle_timeout),
+            check_idle_after,
             is_sharded,
             resets_seen: AtomicU64::new(0),
             room: Arc::default(),
             limit,
             reserved: Mutex::default(),
-            idle: Mutex::default(),
+            idle,
             unread: Mutex::default(),
             lost: Mutex::default(),
             connector,
@@ -114,16 +125,21 @@ impl Pool {
     }
 
     /// Takes out the idle connection used last, if there is one that is still good.
-    pub(crate) fn take(&self) -> Option<Connection> {
-        self.take_rather(|_| true)
+    pub(crate) fn take(&self, deadline: Instant) -> Option<Connection> {
+        self.take_rather(|_| true, Some(deadline))
     }
 
-    /// Takes out the idle connection used last of those that `are_right`, else the one used last.
-    pub(crate) fn take_rather(&self, are_right: fn(&Connection) -> bool) -> Option<Connection> {
+    /// Takes out the idle connection used last of those that `are_right`, else the one used last. Without a deadline it asks
+    /// none whether it lives.
+    pub(crate) fn take_rather(
+        &self,
+        are_right: fn(&Connection) -> bool,
+        deadline: Option<Instant>,
+    ) -> Option<Connection> {
         let generation = self.connector.generation();
         let resets_seen = self.resets_seen.load(Ordering::Relaxed);
         loop {
-            let connection = {
+            let mut connection = {
                 let mut idle = self.idle.lock();
                 let mut connection = match idle.iter().rposition(are_right) {
                     Some(at) => idle.remove(at),
@@ -138,10 +154,28 @@ impl Pool {
                 || connection.is_stale()
                 || (connection.resets_seen != resets_seen && connection.is_reset());
             let is_of_another = connection.generation != generation;
-            if !is_stale && (!is_of_another || mutant("the master before is asked")) {
+            if !is_stale
+                && (!is_of_another || mutant("the master before is asked"))
+                && self.is_alive(&mut connection, deadline)
+            {
                 return Some(connection);
             }
         }
+    }
+
+    /// Whether a connection is not known to be dead. Something between the client and the server may have forgotten it in
+    /// silence, and mostly has then forgotten all that were idle for as long.
+    pub(crate) fn is_alive(&self, connection: &mut Connection, deadline: Option<Instant>) -> bool {
+        let is_recent =
+            |connection: &Connection| time::since(connection.last_used) < self.check_idle_after;
+        if is_recent(connection) {
+            return true;
+        }
+        let is_alive = deadline.is_some_and(|deadline| connection.answers(share(deadline, 4)));
+        if !is_alive {
+            self.idle.lock().retain(is_recent);
+        }
+        is_alive
     }
 
     /// Closes the connections that the server has cut. Returns whether there is another one to lend.
@@ -166,6 +200,7 @@ impl Pool {
         let mut idle = self.idle.lock();
         if self.keeps() {
             lay_down(&mut idle, connection);
+            self.idle_timeout.begin();
         }
     }
 
@@ -192,6 +227,7 @@ impl Pool {
     /// Closes what lies idle, and keeps no connection from now on. Requests go on working, each on one of its own.
     pub(crate) fn close(&self) {
         self.limit.close();
+        self.idle_timeout.close();
         // A quorum that is still at work says so again.
         self.serves_a_quorum.store(false, Ordering::Relaxed);
         for unread in self.unread.lock().drain(..) {
@@ -235,7 +271,7 @@ impl Pool {
         let not_after = self.lost_until(visitor);
         let (connection, replies_due, due_until) = match unread {
             Some(unread) => (unread.connection, unread.replies_due, unread.not_after),
-            None => match self.take_rather(are_right) {
+            None => match self.take_rather(are_right, None) {
                 Some(connection) => (connection, 0, None),
                 None => return Ok(None),
             },
@@ -290,8 +326,8 @@ fn lay_down(idle: &mut Vec<Connection>, mut connection: Connection) {
 fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
         Ok(_) | Err(CallError::NoVote(_)) => true,
-        // A server that turned into a replica stays one: the next connection may find the master.
-        Err(CallError::Server(text)) => !text.contains("READONLY"),
+        // The next connection may find the master.
+        Err(fault @ CallError::Server(_)) => !fault.is_of_no_master(),
         Err(
             CallError::NotSent(_)
             | CallError::NoReply { .. }
@@ -307,8 +343,8 @@ fn doubt_after<T>(
     connection: &Connection,
     connector: &dyn Connector,
 ) {
-    if let Err(CallError::Server(text)) = outcome
-        && text.contains("READONLY")
+    if let Err(fault) = outcome
+        && fault.is_of_no_master()
     {
         connector.suspect(connection.generation);
     }

@@ -59,6 +59,12 @@ impl Connector for Way {
     }
 }
 
+fn new_pool(connector: Arc<dyn Connector>, size: u32, is_sharded: bool) -> Pool {
+    let idle_timeout = IdleTimeout::new(Duration::from_secs(300));
+    let idle = (&idle_timeout, Duration::from_secs(30));
+    Pool::new(connector, ConnectionLimit::new(size), idle, is_sharded)
+}
+
 /// A pool of so many connections to a server.
 struct Scene {
     server: StubServer,
@@ -81,7 +87,7 @@ impl Scene {
             by: Mutex::default(),
         });
         let connector: Arc<dyn Connector> = Arc::<Way>::clone(&way);
-        let pool = Pool::new(connector, ConnectionLimit::new(size), false);
+        let pool = new_pool(connector, size, false);
         Scene { server, way, pool }
     }
 
@@ -148,22 +154,22 @@ fn what_was_found_out_about_a_node_stays_known() {
     assert!(scene.pool.uses_text());
     assert_eq!(scene.pool.connector().node(), scene.way.node());
     let connector: Arc<dyn Connector> = Arc::<Way>::clone(&scene.way);
-    assert!(Pool::new(connector, ConnectionLimit::new(1), true).is_sharded());
+    assert!(new_pool(connector, 1, true).is_sharded());
 }
 
 #[test]
 fn the_connection_used_last_is_lent_or_rather_one_that_is_right() {
     let scene = Scene::plain();
-    assert!(scene.pool.take().is_none() && scene.pool.take_rather(is_marked).is_none());
+    assert!(scene.pool.take(soon()).is_none() && scene.pool.take_rather(is_marked, None).is_none());
     scene.keep(&[false, true, false]);
     assert_eq!(scene.pool.idle(), 3);
-    let right = scene.pool.take_rather(is_marked).unwrap();
+    let right = scene.pool.take_rather(is_marked, None).unwrap();
     assert!(right.needs_text);
     assert_eq!(scene.pool.idle(), 2);
     // None of the others is, and so one of them is taken.
-    assert!(!scene.pool.take_rather(is_marked).unwrap().needs_text);
+    assert!(!scene.pool.take_rather(is_marked, None).unwrap().needs_text);
     scene.pool.keep(right);
-    assert!(scene.pool.take().unwrap().needs_text);
+    assert!(scene.pool.take(soon()).unwrap().needs_text);
     assert_eq!(scene.pool.idle(), 1);
 }
 
@@ -173,9 +179,9 @@ fn a_connection_that_was_cut_is_lent_until_one_of_them_was_found_so() {
     scene.keep(&[false, false]);
     scene.cut();
     // To look at each costs a call of the system.
-    assert!(scene.pool.take().is_some());
+    assert!(scene.pool.take(soon()).is_some());
     scene.fails(CallError::NotSent("cut".into()));
-    assert!(scene.pool.take().is_none());
+    assert!(scene.pool.take(soon()).is_none());
     assert_eq!(scene.pool.idle(), 0);
 }
 
@@ -184,7 +190,7 @@ fn a_connection_that_is_well_is_lent_although_another_one_was_cut() {
     let scene = Scene::plain();
     scene.keep(&[true]);
     scene.fails(no_reply(false));
-    assert!(scene.pool.take().is_some_and(|it| it.needs_text));
+    assert!(scene.pool.take(soon()).is_some_and(|it| it.needs_text));
 }
 
 #[test]
@@ -202,7 +208,7 @@ fn only_a_connection_that_broke_has_the_others_looked_at() {
         );
         scene.pool.note_reset::<()>(&Err(fault.clone()));
         scene.cut();
-        assert_eq!(scene.pool.take().is_none(), breaks, "{fault:?}");
+        assert_eq!(scene.pool.take(soon()).is_none(), breaks, "{fault:?}");
     }
 }
 
@@ -211,9 +217,9 @@ fn a_connection_to_the_master_before_is_not_lent() {
     let scene = Scene::plain();
     scene.keep(&[false, false]);
     scene.way.generation.store(1, Ordering::Relaxed);
-    assert!(scene.pool.take().is_none());
+    assert!(scene.pool.take(soon()).is_none());
     scene.keep(&[true]);
-    assert!(scene.pool.take().is_some_and(|it| it.needs_text));
+    assert!(scene.pool.take(soon()).is_some_and(|it| it.needs_text));
 }
 
 #[test]
@@ -229,7 +235,7 @@ fn a_connection_behind_whose_last_error_it_ended_is_not_lent() {
     while !connection.is_reset() {}
     scene.pool.keep(connection);
     assert_eq!(scene.pool.idle(), 1);
-    assert!(scene.pool.take().is_none());
+    assert!(scene.pool.take(soon()).is_none());
 }
 
 /// A connection on which more was said than was asked for.
@@ -251,7 +257,7 @@ fn a_connection_on_which_something_came_unasked_is_neither_kept_nor_lent() {
     scene.pool.keep(with_unread(&scene));
     assert_eq!(scene.pool.idle(), 0);
     scene.pool.idle.lock().push(with_unread(&scene));
-    assert!(scene.pool.take().is_none());
+    assert!(scene.pool.take(soon()).is_none());
 }
 
 #[test]
@@ -264,11 +270,11 @@ fn a_connection_is_kept_unless_it_is_spent_or_its_client_is_closed() {
     let fresh = scene.connection();
     assert!(fresh.is_new);
     scene.pool.keep(fresh);
-    let mut kept = scene.pool.take().unwrap();
+    let mut kept = scene.pool.take(soon()).unwrap();
     assert!(!kept.is_new);
     kept.resets_seen = 99;
     scene.pool.keep(kept);
-    assert_eq!(scene.pool.take().unwrap().resets_seen, 0);
+    assert_eq!(scene.pool.take(soon()).unwrap().resets_seen, 0);
     scene.pool.close();
     scene.keep(&[false]);
     assert_eq!(scene.pool.idle(), 0);

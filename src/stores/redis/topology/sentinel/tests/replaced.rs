@@ -13,18 +13,9 @@ use crate::support::{Proxy, RedisServer, ms};
 fn client_of(fakes: &[FakeSentinel]) -> Sentinels {
     let at = |url: &str| Address::parse(url, ms(1000), &TlsConfig::default()).unwrap();
     let settings = Settings {
-        connection_name: "redlatch".into(),
-        traffic: Arc::default(),
         command_timeout: ms(1000),
         connect_timeout: ms(1000),
-        pool_size: 8,
-        tls_config: TlsConfig::default(),
-        lease: ms(30_000),
-        credentials: None,
-        database: 0,
-        sharded: None,
-        replication: None,
-        patience: ms(300_000),
+        ..crate::stores::redis::stub::settings()
     };
     let addresses = fakes.iter().map(|fake| at(&fake.url())).collect();
     Sentinels::new("m", addresses, at("redis://127.0.0.1:1"), &settings)

@@ -29,17 +29,20 @@ fn a_connection_says_who_it_is_and_asks_for_the_time() {
     let server = StubServer::start(|_| None);
     let name = "CLIENT SETNAME redlatch";
     let plain = address_of(&server.url());
-    assert_eq!(greetings(&plain, &server), [name, "TIME"]);
+    assert_eq!(greetings(&plain, &server), [name, "HELLO", "TIME"]);
 
     let server = StubServer::start(|_| None);
     let url = |user: &str| format!("redis://{user}@{}/3", server.address());
     let of_user = address_of(&url("user:secret"));
-    let expected = ["AUTH user secret", "SELECT 3", name, "TIME"];
+    let expected = ["AUTH user secret", "SELECT 3", name, "HELLO", "TIME"];
     assert_eq!(greetings(&of_user, &server), expected);
 
     let server = StubServer::start(|_| None);
     let of_all = address_of(&format!("redis://:secret@{}", server.address()));
-    assert_eq!(greetings(&of_all, &server), ["AUTH secret", name, "TIME"]);
+    assert_eq!(
+        greetings(&of_all, &server),
+        ["AUTH secret", name, "HELLO", "TIME"]
+    );
 
     let server = StubServer::start(|_| None);
     let sentinel = address_of(&server.url()).of_sentinel();

@@ -47,7 +47,7 @@ fn a_connection_goes_back_to_the_others_once_its_late_answers_have_come() {
     assert_eq!((scene.pool.late(), scene.pool.idle()), (1, 0));
     until_late(&scene, 0);
     assert_eq!(scene.pool.idle(), 1);
-    let mut connection = scene.pool.take().unwrap();
+    let mut connection = scene.pool.take(soon()).unwrap();
     let pong = Value::SimpleString("PONG".into());
     assert_eq!(connection.call(PING, soon()), Ok(pong));
     assert_eq!(scene.pool.lost_until(Some(&visitor(1))), None);
@@ -65,7 +65,7 @@ fn a_late_error_is_an_answer_and_may_say_that_scripts_were_forgotten() {
         assert!(connection.has_script(script));
         leave(&scene, connection, 1, None, soon());
         until_late(&scene, 0);
-        let kept = scene.pool.take().unwrap();
+        let kept = scene.pool.take(soon()).unwrap();
         assert_eq!(kept.has_script(script), !is_forgotten, "{error}");
     }
 }

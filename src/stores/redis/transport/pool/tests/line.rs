@@ -11,7 +11,7 @@ fn a_request_may_try_behind_a_renewal_that_waits() {
     scene.keep(&[false]);
     let pool = &scene.pool;
     // It hangs.
-    let _in_use = pool.take().unwrap();
+    let _in_use = pool.take(soon()).unwrap();
     std::thread::scope(|threads| {
         let renewing = threads.spawn(|| pool.wait_for_room(true, (full(), None), soon()));
         waits(&scene, 1);
@@ -46,7 +46,7 @@ fn a_try_that_was_too_short_does_not_hide_why_there_is_no_room() {
     let scene = &Scene::plain();
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
-    let _in_use = scene.pool.take().unwrap();
+    let _in_use = scene.pool.take(soon()).unwrap();
     std::thread::scope(|threads| {
         let by = Instant::now() + Duration::from_millis(800);
         let waiting = threads.spawn(move || scene.pool.with(by, |_| Ok(())));
@@ -63,7 +63,7 @@ fn one_that_makes_a_connection_ready_leaves_the_others_its_permit() {
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
     let pool = &scene.pool;
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     std::thread::scope(|threads| {
         let ready = || pool.make_ready(soon(), |_| Ok(()));
         let ready = [threads.spawn(ready), threads.spawn(ready)];
@@ -92,6 +92,6 @@ fn one_who_looks_around_needs_no_permit_and_leaves_no_connection_too_many() {
         pool.beside(Instant::now() + Duration::from_secs(5), |_| Ok(()))
     });
     assert_eq!((worked, pool.idle()), (Ok(()), 1));
-    drop(pool.take());
+    drop(pool.take(soon()));
     assert_eq!((pool.beside(soon(), |_| Ok(())), pool.idle()), (Ok(()), 1));
 }

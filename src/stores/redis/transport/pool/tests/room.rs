@@ -79,7 +79,7 @@ fn where_none_is_in_use_there_is_nothing_to_wait_for() {
     let scene = Scene::plain();
     // One was in use.
     assert_eq!(scene.pool.with(soon(), |_| Ok(())), Ok(()));
-    drop(scene.pool.take());
+    drop(scene.pool.take(soon()));
     for fault in [no_file(), hung_up(std::io::ErrorKind::UnexpectedEof)] {
         *scene.way.fault.lock() = Some(fault.clone());
         let began = Instant::now();
@@ -103,7 +103,7 @@ fn those_who_wait_come_in_their_order_and_a_renewal_first() {
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(no_file());
     let (pool, (tell, told)) = (&scene.pool, mpsc::channel());
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     std::thread::scope(|scope| {
         for number in 1..=3 {
             let tell = tell.clone();
@@ -183,13 +183,13 @@ fn where_one_is_closed_there_is_room_for_another() {
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
     let pool = &scene.pool;
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     gets_one_once(&scene, || drop(in_use));
     // None else was in use, so that all of the time was for that.
     let by = scene.way.by.lock().unwrap();
     assert!(by > Instant::now() + Duration::from_secs(15));
     // Where a client is shut down all are closed.
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     *scene.way.fault.lock() = Some(full());
     pool.close();
     gets_one_once(&scene, || pool.keep(in_use));
@@ -200,7 +200,7 @@ fn room_that_others_have_made_is_found() {
     let scene = Scene::plain();
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
-    let _in_use = scene.pool.take().unwrap();
+    let _in_use = scene.pool.take(soon()).unwrap();
     gets_one_once(&scene, || ());
 }
 
@@ -211,7 +211,7 @@ fn a_connection_that_owes_an_answer_is_waited_for() {
     let scene = Scene::of(8, move |request| request.is("PING").then(|| late.clone()));
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
-    let mut owing = scene.pool.take().unwrap();
+    let mut owing = scene.pool.take(soon()).unwrap();
     owing.ask(PING, soon()).unwrap();
     scene.pool.check_in_unread(owing, 1, None, None, soon());
     assert_eq!(scene.pool.with(soon(), |_| Ok(())), Ok(()));
@@ -224,7 +224,7 @@ fn those_who_find_no_permit_beside_others_that_wait_for_room_are_told_of_that() 
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(no_file());
     let pool = &scene.pool;
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(pool.with(soon(), |_| Ok(())), Ok(())));
         waits(&scene, 1);
@@ -296,7 +296,7 @@ fn a_wait_costs_no_work() {
     let scene = Scene::plain();
     scene.keep(&[false]);
     *scene.way.fault.lock() = Some(full());
-    let _in_use = scene.pool.take().unwrap();
+    let _in_use = scene.pool.take(soon()).unwrap();
     let worked = || {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(
@@ -317,7 +317,7 @@ fn a_renewal_takes_what_comes_back_and_tries_nothing_unless_that_is_all() {
     let scene = Scene::plain();
     scene.keep(&[false]);
     let (pool, tries) = (&scene.pool, &scene.way.tries);
-    let in_use = pool.take().unwrap();
+    let in_use = pool.take(soon()).unwrap();
     let before = tries.load(Ordering::Relaxed);
     let renews = || pool.wait_for_room(true, (full(), None), soon()).unwrap();
     std::thread::scope(|threads| {

@@ -26,10 +26,10 @@ fn connect(
             }
         }
         let mut end = End { connection, stream };
-        // Its name and the question for the time.
+        // Its name, and the questions for the kind of server and the time.
         let name = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nredlatch\r\n";
-        end.hears(name.len() + PING.len());
-        end.say(b"+OK\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n");
+        end.hears(name.len() + b"*1\r\n$5\r\nHELLO\r\n".len() + PING.len());
+        end.say(b"+OK\r\n-ERR\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n");
         then(&mut end);
     });
     let address = Address::parse(&url, ms(5000), &trusting()).unwrap();

@@ -1,0 +1,111 @@
+//! Closes the connections that nobody has used for a while.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::ground::sync::{self, Condvar, Mutex};
+use crate::ground::time;
+
+/// Connections that lie idle.
+pub(crate) trait Idle: Send + Sync {
+    /// Closes those that were used last before `then`.
+    fn close_unused(&self, then: Instant);
+}
+
+/// When a connection was used last.
+pub(crate) trait LastUsed: Send {
+    fn last_used(&self) -> Instant;
+}
+
+impl<C: LastUsed> Idle for Mutex<Vec<C>> {
+    fn close_unused(&self, then: Instant) {
+        self.lock().retain(|it| it.last_used() >= then);
+    }
+}
+
+impl<C: LastUsed> Idle for Mutex<Option<C>> {
+    fn close_unused(&self, then: Instant) {
+        self.lock().take_if(|it| it.last_used() < then);
+    }
+}
+
+/// The thread that closes the idle connections of one client; it begins with the first one.
+pub(crate) struct IdleTimeout {
+    shared: Arc<Shared>,
+    has_begun: AtomicBool,
+    pid: u32,
+}
+
+struct Shared {
+    timeout: Duration,
+    state: Mutex<State>,
+    closed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    pools: Vec<Weak<dyn Idle>>,
+    is_closed: bool,
+}
+
+impl IdleTimeout {
+    pub(crate) fn new(timeout: Duration) -> Arc<IdleTimeout> {
+        Arc::new(IdleTimeout {
+            shared: Arc::new(Shared {
+                timeout,
+                state: Mutex::default(),
+                closed: Condvar::default(),
+            }),
+            has_begun: AtomicBool::new(false),
+            pid: std::process::id(),
+        })
+    }
+
+    /// Closes the connections of `pool`, too.
+    pub(crate) fn add(&self, pool: Weak<dyn Idle>) {
+        let mut state = self.shared.state.lock();
+        state.pools.retain(|pool| pool.strong_count() > 0);
+        state.pools.push(pool);
+    }
+
+    /// Begins, now that there is something to close later. Without a thread they stay open.
+    pub(crate) fn begin(&self) {
+        if !self.has_begun.load(Ordering::Relaxed) && !self.has_begun.swap(true, Ordering::Relaxed)
+        {
+            let shared = Arc::clone(&self.shared);
+            let begun = sync::spawn("redlatch-idle", move || shared.run());
+            self.has_begun.store(begun.is_ok(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.closed.notify_one();
+    }
+}
+
+impl Drop for IdleTimeout {
+    fn drop(&mut self) {
+        // In a forked child nobody may ever unlock the mutex.
+        if self.pid == std::process::id() {
+            self.close();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while !state.is_closed {
+            let next = time::now() + self.timeout / 4;
+            state = self.closed.wait(state, Some(next));
+            let Some(then) = time::now().checked_sub(self.timeout) else {
+                continue;
+            };
+            for pool in state.pools.iter().filter_map(Weak::upgrade) {
+                pool.close_unused(then);
+            }
+        }
+    }
+}

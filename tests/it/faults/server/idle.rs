@@ -1,0 +1,85 @@
+//! Connections that nobody uses: something on the way forgets them, or another client needs their room: F8, F24.
+
+use super::*;
+
+/// A client that has used several connections to a server behind `proxy`.
+fn warm(proxy: &Proxy, client: &Client) {
+    let rule = proxy.next(64, Some(sha(ACQUIRE).as_bytes()), Fault::DelayReply(ms(50)));
+    thread::scope(|scope| {
+        for thread in 0..6 {
+            let lock = client.lock(&format!("n{thread}"));
+            scope.spawn(move || lock.run(|_| ()).unwrap());
+        }
+    });
+    rule.lift();
+}
+
+#[test]
+fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxy = Proxy::to(server.addr());
+    let client = Client::builder()
+        .command_timeout(ms(2000))
+        .check_idle_after(ms(200))
+        .open(&proxy.url())
+        .unwrap();
+    let lock = client.lock("orders");
+    for _ in 0..2 {
+        warm(&proxy, &client);
+        thread::sleep(ms(300));
+        proxy.mute();
+        ends_within(ms(2000), || assert!(lock.try_lock().unwrap()));
+        warm(&proxy, &client);
+        thread::sleep(ms(300));
+        proxy.mute();
+        ends_within(ms(2000), || lock.unlock().unwrap());
+    }
+    is_empty(&server);
+}
+
+#[test]
+fn a_renewal_behind_a_balancer_that_forgets_idle_connections_succeeds() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let client = quick()
+        .watchdog_timeout(ms(6000))
+        .check_idle_after(ms(300))
+        .open(&proxy.url())
+        .unwrap();
+    let guard = client.lock("orders").guard().unwrap();
+    for _ in 0..4 {
+        thread::sleep(ms(3000));
+        proxy.mute();
+    }
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    is_empty(&server);
+}
+
+#[test]
+fn a_client_at_rest_gives_its_connections_back() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let open = || quick().idle_timeout(ms(800)).open(&proxy.url()).unwrap();
+    let client = open();
+    warm(&proxy, &client);
+    client.lock("held").guard().unwrap().unlock().unwrap();
+    assert!(proxy.counters().open >= 6);
+    eventually(ms(5000), "its connections are closed", || {
+        proxy.counters().open == 0
+    });
+    // It goes on working, and one that holds goes on holding.
+    let guard = client.lock("held").guard().unwrap();
+    thread::sleep(ms(1600));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    drop(client);
+    // A full server has room for another client.
+    let first = open();
+    warm(&proxy, &first);
+    let taken = server.info("connected_clients").unwrap();
+    server.cmd(&["CONFIG", "SET", "maxclients", &taken]);
+    let second = quick().open(&server.url()).unwrap();
+    second.lock("orders").run(|_| ()).unwrap();
+}

@@ -1,0 +1,93 @@
+//! A proxy that leads each request to one of two servers by its first key.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+
+use super::*;
+use crate::support::free_listener;
+
+/// Starts the proxy, whose threads end with their connections. Names that end with an odd digit are on the second server.
+fn route(servers: [SocketAddr; 2]) -> SocketAddr {
+    let listener: TcpListener = free_listener();
+    let addr = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            thread::spawn(move || pass(client, servers));
+        }
+    });
+    addr
+}
+
+/// Passes requests on one by one, until the client hangs up.
+fn pass(mut client: TcpStream, servers: [SocketAddr; 2]) -> Option<()> {
+    let mut servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
+    let mut buffer = vec![0; 1 << 16];
+    let mut bytes = Vec::new();
+    loop {
+        let read = client.read(&mut buffer).ok().filter(|read| *read > 0)?;
+        bytes.extend(&buffer[..read]);
+        while let Some((words, length)) = request(&bytes) {
+            let server = &mut servers[target(&words)];
+            server.write_all(&bytes[..length]).ok()?;
+            bytes.drain(..length);
+            let read = server.read(&mut buffer).ok().filter(|read| *read > 0)?;
+            client.write_all(&buffer[..read]).ok()?;
+        }
+    }
+}
+
+/// Reads one request, if all of it is there.
+fn request(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
+    let line = |from: usize| {
+        let end = bytes
+            .get(from..)?
+            .windows(2)
+            .position(|two| two == b"\r\n")?
+            + from;
+        let number = std::str::from_utf8(&bytes[from + 1..end]).ok()?;
+        Some((number.parse::<usize>().ok()?, end + 2))
+    };
+    let (count, mut at) = line(0)?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let (length, begin) = line(at)?;
+        words.push(String::from_utf8_lossy(bytes.get(begin..begin + length)?).into_owned());
+        at = begin + length + 2;
+    }
+    (bytes.len() >= at).then_some((words, at))
+}
+
+fn target(words: &[String]) -> usize {
+    let is_script = words[0].starts_with("EVAL") && words[2] != "0";
+    let key = words.get(3).filter(|_| is_script);
+    let digit = key.and_then(|key| key.chars().rev().find(char::is_ascii_digit));
+    digit.and_then(|digit| digit.to_digit(10)).unwrap_or(0) as usize % 2
+}
+
+#[test]
+fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let addr = route(servers.each_ref().map(RedisServer::addr));
+    let client = quick()
+        .watchdog_timeout(LEASE)
+        .open(&format!("redis://{addr}"))
+        .unwrap();
+    let locks: Vec<_> = (0..10).map(|n| client.lock(&format!("n{n}"))).collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.guard().unwrap()).collect();
+    let holds = servers.each_ref().map(|server| keys(server).len());
+    assert_eq!(holds, [5, 5]);
+    thread::sleep(LEASE * 2);
+    assert!(guards.iter().all(Guard::is_valid));
+    // One that is really gone is told all the same.
+    let lost = guards[3].lost();
+    servers[1].cmd(&["DEL", "n3"]);
+    assert!(matches!(told(&lost, LEASE).cause, LossCause::Gone));
+    thread::sleep(LEASE);
+    let valid = guards.iter().filter(|guard| guard.is_valid()).count();
+    assert_eq!(valid, 9);
+    // The server was found to answer for one name at a time.
+    let before = servers[1].eval_count();
+    thread::sleep(LEASE);
+    let more = servers[1].eval_count() - before;
+    assert!(more >= 4 * 2, "{more} renewals of four holds");
+}
