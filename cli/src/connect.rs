@@ -188,9 +188,11 @@ impl Args {
         let secrets = self.secrets()?;
         let title = mode.title(&urls);
         let is_database = urls.iter().any(|url| url.starts_with("mysql"));
+        let is_cluster = matches!(mode, Mode::Cluster);
         let one = |client| Source::One {
             client,
             is_database,
+            is_cluster,
         };
         let source = match mode {
             Mode::One => {

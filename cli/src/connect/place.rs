@@ -23,6 +23,8 @@ pub(super) enum Source {
         client: Client,
         /// Whether it is a database.
         is_database: bool,
+        /// Whether its locks are on several masters.
+        is_cluster: bool,
     },
     Quorum {
         redlock: Redlock,
@@ -82,6 +84,16 @@ impl Place {
     /// Whether several masters decide by majority.
     pub(crate) fn is_quorum(&self) -> bool {
         matches!(self.source, Source::Quorum { .. })
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(
+            self.source,
+            Source::One {
+                is_cluster: true,
+                ..
+            }
+        )
     }
 
     pub(crate) fn is_database(&self) -> bool {

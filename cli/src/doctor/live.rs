@@ -17,6 +17,8 @@ const CLOCK: Duration = Duration::from_secs(3);
 const LEASE: Duration = Duration::from_secs(30);
 /// How long a waiter is given to listen, and then to hear.
 const MESSAGE: Duration = Duration::from_secs(3);
+/// What stands in place of a node where a lock was taken at a majority of them.
+pub(super) const ALL_NODES: &str = "all nodes";
 /// So often a message may miss the waiter, which also asks by itself about once a second.
 const MESSAGES: usize = 3;
 
@@ -38,6 +40,11 @@ pub(super) fn look(
     before: &[Finding],
     is_read_only: bool,
 ) -> Vec<Finding> {
+    // Each look would end with the same refusal.
+    let is_off = |it: &Finding| it.code == "state" && it.severity == Severity::Danger;
+    if !place.is_quorum() && before.iter().any(is_off) {
+        return Vec::new();
+    }
     let others = match is_read_only || place.has_tokens() || place.is_database() {
         true => None,
         // The same arguments have just been used.
@@ -88,7 +95,7 @@ pub(super) fn look(
     if place.is_quorum() && has_majority && !is_read_only {
         let lock = place.lock(&format!("redlatch:doctor:{}:all", own_id(&clients)));
         let tried = dry_run(&lock, place.has_tokens());
-        found.push(dry_run_finding("all nodes", tried));
+        found.push(dry_run_finding(ALL_NODES, tried));
     }
     found
 }
@@ -133,7 +140,7 @@ impl Subject<'_> {
         }
         found.push(match clock_rate(&lock) {
             Ok(rate) => self.clock_finding(rate),
-            Err(error) => Finding::of_error(Some(self.node), "clock-rate", &error),
+            Err(error) => Finding::of_untaken(self.node, "clock-rate", &error),
         });
         if let Some(other) = self.other {
             let waiting = self.lock_of(other, &name);
@@ -150,7 +157,7 @@ impl Subject<'_> {
                     "give the user +subscribe, +publish and the channels (resetchannels &redisson_lock__channel:*), and let \
                      proxies pass messages",
                 ),
-                Err(error) => Finding::of_error(Some(self.node), "pubsub", &error),
+                Err(error) => Finding::of_untaken(self.node, "pubsub", &error),
             });
         }
         found

@@ -102,6 +102,16 @@ impl Finding {
         finding
     }
 
+    /// A look that failed after a lock was taken: one that the user may not take endangers no lock.
+    fn of_untaken(node: &str, code: &'static str, error: &Error) -> Finding {
+        let mut finding = Finding::of_error(Some(node), code, error);
+        if error.kind() == "permission" {
+            finding.severity = Severity::Note;
+            finding.seen = format!("{code} was not looked at: {}", finding.seen);
+        }
+        finding
+    }
+
     /// A look that failed; without `node` the look at the whole place.
     fn of_error(node: Option<&str>, code: &'static str, error: &Error) -> Finding {
         let (code, advice) = match error.kind() {

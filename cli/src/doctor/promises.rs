@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::connect::Place;
 use crate::doctor::Finding;
+use crate::doctor::live::ALL_NODES;
 use crate::output::span;
 
 /// A promise, and whether it holds here.
@@ -36,16 +37,29 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
     let mut promises = Vec::new();
 
     let title = "a lock can be had now";
-    let refusing = [
-        "reachable",
-        "rights",
-        "role",
-        "dry-run",
-        "cluster-state",
-        "redlock-nodes",
-    ];
-    promises.push(match (danger_in(&refusing), worst(&["dry-run"])) {
+    // What one node of a quorum refuses, the others may grant.
+    let refusing: &[&str] = match place.is_quorum() {
+        true => &["redlock-nodes"],
+        false => &[
+            "reachable",
+            "rights",
+            "state",
+            "role",
+            "dry-run",
+            "cluster-state",
+            "lock-table",
+        ],
+    };
+    let tried = findings.iter().rfind(|it| match place.is_quorum() {
+        true => it.node == ALL_NODES,
+        false => it.code == "dry-run",
+    });
+    // In a cluster one master was tried of several.
+    let is_decided = !place.is_cluster() && tried.is_some_and(|it| it.severity == Severity::Ok);
+    let refused = danger_in(refusing).filter(|_| !is_decided);
+    promises.push(match (refused, tried) {
         (Some(bad), _) => promise(title, "no", &bad.seen),
+        (None, Some(bad)) if bad.severity > Severity::Ok => promise(title, "no", &bad.seen),
         (None, Some(tried)) => promise(title, "yes", &tried.seen),
         (None, None) if is_read_only => {
             promise(title, "unknown", "not tried, because of --read-only")

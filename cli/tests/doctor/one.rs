@@ -163,7 +163,7 @@ fn missing_rights_are_named_and_no_secret_is_shown() {
     let named = stdout(&run(CANARY));
     assert!(named.contains("+hset"), "{named}");
     set(&["+hset", "-subscribe"]);
-    eventually_finds(&["pubsub danger", "rights danger"]);
+    eventually_finds(&["pubsub danger", "rights note"]);
     set(&["+subscribe", "-info", "-config"]);
     eventually_finds(&["rights note"]);
     set(&["+info", "+config"]);
@@ -178,6 +178,79 @@ fn missing_rights_are_named_and_no_secret_is_shown() {
         .unwrap();
     ends_with(&output, 1);
     assert!(stdout(&output).contains("--prefix"), "{}", stdout(&output));
+}
+
+/// A user who may do all of this but one thing, at this server.
+fn without(server: &RedisServer, right: &str) -> Value {
+    let secret = format!(">{CANARY}");
+    let denied = format!("-{right}");
+    let user = ["ACL", "SETUSER", "app", "reset", "on", &secret];
+    server.cmd(&[&user[..], &["~*", "&*", "+@all", &denied]].concat());
+    let mut command = doctor(&server.url(), &["--user", "app"]);
+    let command = command.env("REDLATCH_PASSWORD", CANARY);
+    report(&command.output().unwrap())
+}
+
+/// The findings of this code, each as severity and words.
+fn findings<'a>(said: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
+    let all = said["findings"].as_array().unwrap().iter();
+    let word = |it: &'a Value, field: &str| it[field].as_str().unwrap();
+    all.filter(|it| it["code"] == code)
+        .map(|it| (word(it, "severity"), word(it, "seen")))
+        .collect()
+}
+
+#[test]
+fn a_right_that_taking_a_lock_does_not_need_is_a_note() {
+    let server = quiet();
+    for (right, effect) in [
+        ("subscribe", "once a second"),
+        ("publish", "once a second"),
+        ("unsubscribe", "accumulate"),
+        ("hkeys", "somebody else holds"),
+        ("hlen", "slow"),
+    ] {
+        let said = without(&server, right);
+        assert_eq!(answer(&said, "a lock can be had now"), "yes", "{said}");
+        let rights = findings(&said, "rights");
+        assert!(rights.iter().all(|it| it.0 == "note"), "{rights:?}");
+        let named = format!("+{right}");
+        let is_told = |seen: &str| seen.contains(&*named) && seen.contains(effect);
+        assert!(rights.iter().any(|it| is_told(it.1)), "{rights:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_was_taken_can_be_had() {
+    let server = quiet();
+    // It knows the scripts, and would take no new one.
+    without(&server, "hlen");
+    let said = without(&server, "eval");
+    assert_eq!(findings(&said, "dry-run")[0].0, "ok", "{said}");
+    assert_eq!(findings(&said, "rights")[0].0, "danger", "{said}");
+    assert_eq!(answer(&said, "a lock can be had now"), "yes", "{said}");
+    // Holds are lost without it, at the first renewal.
+    let said = without(&server, "hexists");
+    assert_eq!(findings(&said, "rights")[0].0, "danger", "{said}");
+    assert_eq!(answer(&said, "a lock can be had now"), "yes", "{said}");
+    let said = without(&server, "hset");
+    assert_eq!(answer(&said, "a lock can be had now"), "no", "{said}");
+}
+
+#[test]
+fn a_server_without_eval_has_scripting_off() {
+    let renamed = "--appendonly yes --appendfsync always --rename-command EVAL";
+    let args: Vec<_> = renamed.split(' ').chain([""]).collect();
+    let server = RedisServer::with(&args);
+    for args in [&[][..], &["--read-only"]] {
+        let output = doctor(&server.url(), args).output().unwrap();
+        ends_with(&output, 1);
+        let said = report(&output);
+        assert_eq!(bad(&said), ["state danger"], "{said}");
+        assert!(said.to_string().contains("scripting is off"), "{said}");
+        assert!(!said.to_string().contains("+eval"), "{said}");
+        assert_eq!(answer(&said, "a lock can be had now"), "no", "{said}");
+    }
 }
 
 #[test]

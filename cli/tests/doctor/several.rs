@@ -78,6 +78,22 @@ fn the_nodes_of_a_redlock_are_counted() {
     eventually(LONG, "all have a vote again", || run(&three).is_empty());
 }
 
+/// The others grant it without that node.
+#[test]
+fn a_majority_that_grants_locks_is_told_so() {
+    let servers = [(); 3].map(|()| quiet());
+    servers[0].cmd(&["ACL", "SETUSER", "default", "-hset"]);
+    let mut command = doctor("", &["--redlock", "--max-lease", "2s", "--lease", "2s"]);
+    for server in &servers {
+        command.args(["--node", &server.url()]);
+    }
+    eventually(LONG, "all have a vote", || {
+        let said = report(&command.output().unwrap());
+        bad(&said).contains(&"rights danger".to_owned())
+            && answer(&said, "a lock can be had now") == "yes"
+    });
+}
+
 /// The arguments for a look at these nodes, which writes nothing.
 fn at_nodes<'a>(urls: &'a [String], mode: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["--read-only", "--command-timeout", "6s"];
@@ -142,6 +158,8 @@ fn a_database_is_looked_at() {
     // The servers of the tests are quick, and keep less.
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
     finds(&url, &["--read-only"], &["lock-table danger"]);
+    let said = report(&doctor(&url, &["--read-only"]).output().unwrap());
+    assert_eq!(answer(&said, "a lock can be had now"), "no", "{said}");
     // As the page has it.
     let page = include_str!("../../../docs/cli.md");
     let statement = page.split("```").find_map(|it| it.strip_prefix("sql\n"));

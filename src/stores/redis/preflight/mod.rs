@@ -23,7 +23,7 @@ use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, lacks, share};
 pub(super) use quorum::{changes_id, flushes};
-use rights::{Rights, Untried};
+use rights::{Rights, Untried, effect_of_lacking};
 use told::{Place, Settings};
 
 /// The name of a lock that nobody has, under which the rights are tried.
@@ -116,17 +116,33 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
 fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
     const CODE: &str = "rights";
     let mut found = Vec::new();
-    if !rights.missing.is_empty() {
+    let mut needed = rights.missing.clone();
+    needed.retain(|right| effect_of_lacking(right).is_none());
+    if !needed.is_empty() {
         found.push(HealthWarning::danger(
             node,
             CODE,
-            format!(
-                "the user lacks rights that locks need: {}",
-                rights.missing.join(" ")
-            ),
+            format!("the user lacks rights that locks need: {}", needed.join(" ")),
             "give them with ACL SETUSER, and rename none of these commands; docs/rights.md says which lock needs which",
         ));
-    } else if rights.untried.is_none() && rights.untried_outside.is_none() {
+    }
+    for right in &rights.missing {
+        found.extend(effect_of_lacking(right).map(|effect| {
+            let message = format!("the user lacks {right}: {effect}");
+            let advice = "give it with ACL SETUSER, and do not rename the command; locks can be taken without it";
+            HealthWarning::note(node, CODE, message, advice)
+        }));
+    }
+    if rights.scripting_is_off {
+        found.push(HealthWarning::danger(
+            node,
+            "state",
+            "scripting is off: the server knows no EVAL, so no lock can be had",
+            "let EVAL have its name (rename-command), or keep locks on a server that runs scripts",
+        ));
+    }
+    let is_tried = rights.untried.is_none() && rights.untried_outside.is_none();
+    if is_tried && found.is_empty() {
         let message = "all commands of Client::lock are allowed";
         found.push(HealthWarning::ok(node, CODE, message));
     }

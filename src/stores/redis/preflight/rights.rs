@@ -13,14 +13,28 @@ use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, 
 
 /// The rights that a user lacks, as far as they could be tried.
 pub(super) struct Rights {
-    /// The rights to commands that `Client::lock` needs and the user lacks.
+    /// The rights to commands of `Client::lock` that the user lacks.
     pub(super) missing: Vec<String>,
+    /// Whether the server knows no `EVAL`, which was renamed or disabled.
+    pub(super) scripting_is_off: bool,
     /// Whether scripts cannot be called by their hash, which is a matter of speed.
     pub(super) sends_texts: bool,
     /// Why the rights inside scripts could not be tried.
     pub(super) untried: Option<CallError>,
     /// Why those outside could not.
     pub(super) untried_outside: Option<Untried>,
+}
+
+/// The effect of lacking a right without which a lock can be taken, renewed and released; `None` for other rights.
+pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
+    Some(match right {
+        "+subscribe" | "+ssubscribe" => "no message wakes its waiters, which ask once a second",
+        "+publish" | "+spublish" => "its unlock wakes no other process, which asks once a second",
+        "+unsubscribe" | "+sunsubscribe" => "its subscriptions accumulate",
+        "+hkeys" => "an attempt at a lock that somebody else holds is an error",
+        "+hlen" => "a refusal by a large hash that is no lock is slow",
+        _ => return None,
+    })
 }
 
 /// Why the rights outside of scripts could not be tried, on a connection of their own.
@@ -38,7 +52,8 @@ pub(super) fn tried(
     deadline: Instant,
 ) -> Result<Rights, CallError> {
     // It may have been allowed since.
-    if node.pool.uses_text() && is_known(connection, &["EVALSHA", NO_SCRIPT, "0"], deadline)? {
+    let by_hash = ["EVALSHA", NO_SCRIPT, "0"];
+    if node.pool.uses_text() && refused(connection, &by_hash, deadline)?.is_none() {
         node.pool.note_evalsha(true);
     }
     // Which node has the slot of its key does not matter: rights are looked at first.
@@ -52,23 +67,25 @@ pub(super) fn tried(
     };
     let fault = tried.as_ref().err().cloned();
     let mut missing = missing_in(tried, lock, CHANNEL);
-    if matches!(&fault, Some(CallError::Server(text)) if lacks_eval(text)) {
-        // One that was renamed says so in words of its own.
-        missing = vec!["+eval".to_owned()];
-    }
-    let untried = fault.filter(|_| missing.is_empty());
+    let eval = match &fault {
+        Some(CallError::Server(text)) if lacks_eval(text) => Some(text.clone()),
+        Some(_) if missing.is_empty() => None,
+        // A script that the server knows already may be allowed where a new one is not.
+        _ => refused(connection, &["EVAL", "return 1", "0"], deadline)?,
+    };
+    let untried = fault.filter(|_| missing.is_empty() && eval.is_none());
     // Which keys and channels the user may use, only the names of its locks can tell.
-    missing.retain(|right| right.starts_with('+'));
-    // A script that the server knows already may be allowed where a new one is not.
-    if untried.is_none()
-        && !missing.iter().any(|right| right == "+eval")
-        && !is_known(connection, &["EVAL", "return 1", "0"], deadline)?
-    {
-        missing.push("+eval".to_owned());
-    }
+    missing.retain(|right| right.starts_with('+') && right != "+eval");
+    let is_right = |text: &String| text.starts_with("NOPERM");
+    missing.extend(
+        eval.as_ref()
+            .filter(|it| is_right(it))
+            .map(|_| "+eval".to_owned()),
+    );
     let outside = add_missing_outside_scripts(lock, node, &mut missing, deadline);
     Ok(Rights {
         missing,
+        scripting_is_off: eval.is_some_and(|it| !is_right(&it)),
         sends_texts: node.pool.uses_text(),
         untried,
         untried_outside: outside.err(),
@@ -78,17 +95,19 @@ pub(super) fn tried(
 /// The hash of no script.
 const NO_SCRIPT: &str = "ffffffffffffffffffffffffffffffffffffffff";
 
-/// Whether the user may call scripts this way.
-fn is_known(
+/// Returns the words by which the server refuses to call scripts this way.
+fn refused(
     connection: &mut Connection,
     words: &[&str; 3],
     deadline: Instant,
-) -> Result<bool, CallError> {
+) -> Result<Option<String>, CallError> {
     let packed = redis::cmd(words[0]).arg(&words[1..]).get_packed_command();
     match connection.call(&packed, deadline) {
-        Err(CallError::Server(text)) => Ok(!lacks_evalsha(&text) && !lacks_eval(&text)),
+        Err(CallError::Server(text)) => {
+            Ok(Some(text).filter(|text| lacks_evalsha(text) || lacks_eval(text)))
+        }
         Err(fault) => Err(fault),
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(None),
     }
 }
 

@@ -349,7 +349,8 @@ fn a_cluster_whose_messages_are_sharded_is_asked_for_those_rights() {
         }
     });
     let rights = found.last().unwrap();
-    assert!(rights.message.ends_with(": +sunsubscribe"), "{rights}");
+    let effect = "+sunsubscribe: its subscriptions accumulate";
+    assert!(rights.message.ends_with(effect), "{rights}");
     let asked = |word: &str| servers[0].asked().iter().any(|it| it.is(word));
     assert!(asked("SSUBSCRIBE") && !asked("SUBSCRIBE"));
 }
