@@ -71,6 +71,16 @@ impl Failure {
         }
     }
 
+    /// A question about all locks failed: the pattern of their names is no lock.
+    pub(crate) fn of_all(error: Error) -> Failure {
+        let text = sentence(&error);
+        Failure {
+            lock: None,
+            text,
+            ..Failure::from(error)
+        }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
@@ -128,5 +138,15 @@ impl From<Error> for Failure {
             },
             ..Failure::usage(error.to_string())
         }
+    }
+}
+
+/// What an error says, without the name that stands in front of it.
+pub(crate) fn sentence(error: &Error) -> String {
+    let name = format!("lock {:?}: ", error.lock_name().unwrap_or_default());
+    let text = Failure::from(error.clone()).text;
+    match text.strip_prefix(&name) {
+        Some(rest) => rest.to_owned(),
+        None => text,
     }
 }

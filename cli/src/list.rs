@@ -47,10 +47,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             }
             Ok(info) => found.push(info),
             // Of a quorum, other nodes may have something to say.
-            Err(error) => failure = Some(Failure::from(error)),
+            Err(error) => failure = Some(Failure::of_all(error)),
         }
     }
-    if !args.json {
+    if !args.json && !(found.is_empty() && failure.is_some()) {
         print(&place, &mut found)?;
     }
     if is_cut {

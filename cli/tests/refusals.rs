@@ -94,6 +94,39 @@ fn a_user_without_rights_ends_with_4() {
 }
 
 #[test]
+fn a_wrong_password_names_the_server_and_the_user() {
+    let server = RedisServer::start();
+    server.cmd(&["ACL", "SETUSER", "me", "on", ">right", "~*", "+@all"]);
+    let url = server.url();
+    let address = format!("127.0.0.1:{}", server.port());
+    for command in ["list", "watch", "inspect orders", "run --try orders"] {
+        let mut redlatch = redlatch();
+        redlatch.env("REDLATCH_PASSWORD", CANARY);
+        redlatch.args(command.split(' '));
+        redlatch.args(["--user", "me", "--url", &url]);
+        if command.starts_with("run") {
+            redlatch.args(["--", "true"]);
+        }
+        let output = redlatch.output().unwrap();
+        ends_with(&output, if command.starts_with("run") { 125 } else { 4 });
+        let said = stderr(&output);
+        assert!(said.contains(&address) && said.contains("\"me\""), "{said}");
+        assert!(!said.contains("lock \"*\""), "{said}");
+        assert!(!said.contains(CANARY), "{said}");
+        assert_eq!(stdout(&output), "");
+    }
+    let gone = format!("redis://127.0.0.1:{}", free_port());
+    let args = ["list", "orders:", "--json", "--url", &gone];
+    let told = stderr(&redlatch().args(args).output().unwrap());
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["error"]["lock"], serde_json::Value::Null, "{told}");
+    assert!(
+        !told["error"]["message"].to_string().contains('*'),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_password_is_refused_in_an_argument_and_taken_from_elsewhere() {
     let server = RedisServer::with(&["--requirepass", CANARY]);
     let bare = format!("redis://127.0.0.1:{}", server.port());

@@ -9,7 +9,7 @@ use redlatch::{Error, HealthWarning, Severity};
 use serde::Serialize;
 
 use crate::connect::Place;
-use crate::errors::{Failure, NO};
+use crate::errors::{Failure, NO, sentence};
 use crate::output::{json, note, table, text};
 use crate::words::{SCHEMA, visible};
 use promises::Promise;
@@ -149,10 +149,8 @@ impl Finding {
             _ => (code, "correct what the message says, and look again"),
         };
         let node = node.or(error.node()).unwrap_or("the server");
-        let said = error.to_string();
         // The lock is one of ours, and its name says nothing.
-        let lock = format!("lock {:?}: ", error.lock_name().unwrap_or_default());
-        let said = said.strip_prefix(&*lock).unwrap_or(&said);
+        let said = sentence(error);
         Finding::danger(node, code, said, advice)
     }
 }

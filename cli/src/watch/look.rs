@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use redlatch::LockInfo;
 
 use crate::connect::Place;
-use crate::errors::Failure;
+use crate::errors::{Failure, sentence};
 
 /// More locks are no table for people.
 const MOST: usize = 10_000;
@@ -83,11 +83,11 @@ pub(super) fn look(place: &Place, beginning: &str) -> Result<Look, Failure> {
                 info.name = place.short(&info.name).into();
                 locks.push(info);
             }
-            Err(error) if is_lasting(error.kind()) => return Err(error.into()),
+            Err(error) if is_lasting(error.kind()) => return Err(Failure::of_all(error)),
             Err(error) => {
                 let node = error.node().unwrap_or(place.title()).to_owned();
                 silent.insert(node, sentence(&error));
-                failure = Some(error.into());
+                failure = Some(Failure::of_all(error));
             }
         }
     }
@@ -111,16 +111,6 @@ fn is_lasting(kind: &str) -> bool {
         kind,
         "permission" | "untrusted" | "invalid_name" | "invalid_config" | "unsupported" | "forked"
     )
-}
-
-/// What an error says, without the name that stands in front of it.
-fn sentence(error: &redlatch::Error) -> String {
-    let text = error.to_string();
-    let name = error.lock_name().unwrap_or_default();
-    match text.strip_prefix(&format!("lock {name:?}: ")) {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    }
 }
 
 /// How long the cheapest question takes, which is for a lock that nobody has.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisConnectionInfo, Value};
 use smallvec::SmallVec;
 
 use super::{Connection, NUMBERS};
@@ -161,7 +161,7 @@ impl Connection {
         for (_, is_needed) in &commands {
             let reply = self
                 .receive(deadline)
-                .map_err(|fault| discreet(fault, settings.password()));
+                .map_err(|fault| discreet(fault, settings));
             last = match reply {
                 Err(CallError::Server(text))
                     if !is_needed && !text.contains("max number of clients") =>
@@ -200,12 +200,21 @@ fn is_in_cluster(reply: &Value) -> bool {
     pairs.any(|pair| matches!(pair, [name, mode] if is(name, "mode") && is(mode, "cluster")))
 }
 
-/// Takes the password out of what the server says: an error for an unknown command repeats its arguments.
-fn discreet(fault: CallError, password: Option<&str>) -> CallError {
-    match (fault, password) {
+/// Adds the user whom the server does not let in, and takes the password out of what it says: an error for an unknown command
+/// repeats its arguments.
+fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
+    match (fault, settings.password()) {
         (CallError::Server(text), Some(password)) => {
             // They may be cut short, so that the password does not stand there as a whole.
-            let said = text.split(", with args").next().unwrap_or_default();
+            let mut said = text
+                .split(", with args")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            if said.contains("password") {
+                let user = settings.username().unwrap_or("default");
+                said = format!("{said} (user {user:?})");
+            }
             CallError::Server(said.replace(password, "…"))
         }
         (fault, _) => fault,
