@@ -15,6 +15,7 @@ pub(crate) const NO: u8 = 1;
 const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 const FORBIDDEN: u8 = 4;
+const UNWRITTEN: u8 = 5;
 
 /// The form of what is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,13 +62,22 @@ impl Failure {
         }
     }
 
-    /// The output could not be written; a reader that has gone, such as `head`, needs no message.
+    /// The output could not be written. A reader that has gone, such as `head`, has read all that it wanted.
     pub(crate) fn output(error: &io::Error) -> Failure {
+        let is_silent = error.kind() == io::ErrorKind::BrokenPipe;
         Failure {
             kind: "output",
-            is_silent: error.kind() == io::ErrorKind::BrokenPipe,
-            code: UNREACHABLE,
+            is_silent,
+            code: if is_silent { 0 } else { UNWRITTEN },
             ..Failure::usage(format!("the output could not be written: {error}"))
+        }
+    }
+
+    /// The code of an answer that was printed, or that nobody wanted to read.
+    pub(crate) fn answered(printed: Result<(), Failure>, code: u8) -> Result<ExitCode, Failure> {
+        match printed {
+            Err(failure) if !failure.is_silent => Err(failure),
+            _ => Ok(ExitCode::from(code)),
         }
     }
 

@@ -23,18 +23,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let place = args.place.open()?;
     let (_, info) = place.describe(&args.name)?;
-    match args.json {
-        true => json(&LockObject::of(&args.name, &info))?,
-        false => {
-            for line in lines(&args.name, &info) {
-                text(&line)?;
-            }
-        }
-    }
-    match info.holders.is_empty() {
-        true => Ok(ExitCode::from(NO)),
-        false => Ok(ExitCode::SUCCESS),
-    }
+    let printed = match args.json {
+        true => json(&LockObject::of(&args.name, &info)),
+        false => lines(&args.name, &info).iter().try_for_each(|it| text(it)),
+    };
+    let code = if info.holders.is_empty() { NO } else { 0 };
+    Failure::answered(printed, code)
 }
 
 /// A lock as people read it.

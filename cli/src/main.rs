@@ -37,7 +37,7 @@ struct Cli {
 
 const AFTER: &str = "The locks are found by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES; passwords \
                      only by REDLATCH_PASSWORD or a file.\nExit codes: 0 done, 1 the answer is no, 2 usage, \
-                     3 unreachable or outcome unknown, 4 not permitted or not trusted.";
+                     3 unreachable or outcome unknown, 4 not permitted or not trusted, 5 the output could not be written.";
 
 const RUN: &str = "A TIME is 500ms, 30s, 5m, 2h or 1d.\n\nFor cron, on every machine; one of them runs it:\n  \
                    redlatch run --once-per 24h nightly -- ./backup.sh\nTo let it run again before it is due:\n  \
@@ -116,9 +116,9 @@ impl Command {
 }
 
 fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
-    io::stdout()
-        .write_all(bytes)
-        .map_err(|error| Failure::output(&error))?;
+    let mut stdout = io::stdout();
+    let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    printed.map_err(|error| Failure::output(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 

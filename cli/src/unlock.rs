@@ -133,7 +133,7 @@ fn is_confirmed(args: &Args, info: &LockInfo) -> Result<bool, Failure> {
         )?;
         shown.flush()
     })
-    .map_err(|error| Failure::output(&error))?;
+    .map_err(|error| Failure::usage(format!("the question could not be asked: {error}")))?;
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);
     read.map_err(|error| Failure::usage(format!("the answer could not be read: {error}")))?;
@@ -146,17 +146,14 @@ fn answer(
     freed: bool,
     words: &str,
 ) -> Result<ExitCode, Failure> {
-    match args.json {
+    let printed = match args.json {
         true => json(&Unlocked {
             schema: SCHEMA,
             name: &args.name,
             visitor,
             freed,
-        })?,
-        false => text(&format!("{}: {words}", visible(&args.name)))?,
-    }
-    match freed {
-        true => Ok(ExitCode::SUCCESS),
-        false => Ok(ExitCode::from(NO)),
-    }
+        }),
+        false => text(&format!("{}: {words}", visible(&args.name))),
+    };
+    Failure::answered(printed, if freed { 0 } else { NO })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{RedisServer, free_port};
-use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
+use crate::{client_of, ends_with, redlatch, stderr, stdout};
 
 const CANARY: &str = "canary-9d1e";
 
@@ -201,6 +201,22 @@ fn completions_and_the_manual_are_printed() {
     assert!(stdout(&help).contains("--holder"), "{}", stdout(&help));
 }
 
+/// Commands that print, each with its code for a reader that reads all; the lock `orders:0` is held.
+const PRINTING: [(&str, i32); 12] = [
+    ("list", 0),
+    ("list --json", 0),
+    ("inspect orders:0", 0),
+    ("inspect free", 1),
+    ("unlock free --force --yes", 1),
+    ("unlock orders:1 --force --yes", 0),
+    ("doctor --read-only --strict", 1),
+    ("bench --seconds 1", 0),
+    ("man", 0),
+    ("completions zsh", 0),
+    ("--help", 0),
+    ("--version", 0),
+];
+
 #[test]
 fn a_closed_pipe_is_no_news() {
     let server = RedisServer::start();
@@ -208,15 +224,36 @@ fn a_closed_pipe_is_no_news() {
     for at in 0..50 {
         client.lock(&format!("orders:{at}")).lock().unwrap();
     }
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let mut command = redlatch();
-    command
-        .env("REDLATCH_URL", server.url())
-        .args(["list", "--json"])
-        .stdout(writer);
-    let output = command.output().unwrap();
-    assert_eq!(stderr(&output), "");
-    assert_ne!(output.status.code(), Some(101));
-    ends_with(&at(&server, &["list"]), 0);
+    // It ends as well, though it would go on for ever.
+    for (args, code) in PRINTING.into_iter().chain([("watch --json", 0)]) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", server.url());
+        let output = command.args(args.split(' ')).stdout(writer).output();
+        let output = output.unwrap();
+        assert_eq!(stderr(&output), "", "{args}");
+        assert_eq!(output.status.code(), Some(code), "{args}");
+    }
+    assert!(!client.lock("orders:1").is_locked().unwrap());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_ends_with_5() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    client.lock("orders:0").lock().unwrap();
+    client.lock("orders:1").lock().unwrap();
+    for (args, _) in PRINTING.into_iter().chain([("watch", 0)]) {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", server.url());
+        let output = command.args(args.split(' ')).stdout(full).output();
+        let output = output.unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(5), "{args}: {said}");
+        assert!(said.contains("could not be written"), "{args}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args}: {said}");
+    }
 }

@@ -178,27 +178,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // The worst first: at night only those are read.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let severity = findings.first().map_or(Severity::Ok, |it| it.severity);
-    match args.json {
+    let printed = match args.json {
         true => json(&Report {
             schema: SCHEMA,
             severity,
             findings: &findings,
             promises: &promises,
-        })?,
-        false => print(&findings, &promises)?,
-    }
-    if args.read_only && code.is_none() && !args.json {
+        }),
+        false => print(&findings, &promises),
+    };
+    if args.read_only && code.is_none() && !args.json && printed.is_ok() {
         note("the clock, the messages and a lock were not tried, because of --read-only");
     }
     let limit = match args.strict {
         true => Severity::Note,
         false => Severity::Danger,
     };
-    Ok(ExitCode::from(match code {
-        Some(code) => code,
-        None if severity >= limit => NO,
-        None => 0,
-    }))
+    let verdict = if severity >= limit { NO } else { 0 };
+    Failure::answered(printed, code.unwrap_or(verdict))
 }
 
 /// A name that leaves room on the line: a group may have the names of all its servers.
