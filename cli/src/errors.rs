@@ -136,18 +136,22 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let kind = error.kind();
-        Failure {
+        let mut failure = Failure {
             kind,
             lock: error.lock_name().map(str::to_owned),
             node: error.node().map(str::to_owned),
             code: match kind {
                 "permission" | "untrusted" => FORBIDDEN,
                 "invalid_name" | "invalid_config" | "invalid_lease" | "invalid_wait"
-                | "unsupported" | "wrong_type" => USAGE,
+                | "unsupported" | "wrong_type" | "schema" => USAGE,
                 _ => UNREACHABLE,
             },
             ..Failure::usage(error.to_string())
+        };
+        if kind == "schema" {
+            failure.text += "; `redlatch create-tables` makes those that are missing";
         }
+        failure
     }
 }
 

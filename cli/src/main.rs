@@ -63,13 +63,19 @@ enum Command {
     Bench(bench::Args),
     /// Look for what endangers locks here; ends with 1 on a danger
     Doctor(doctor::Args),
+    /// Create the tables of the locks in a database, unless they are there
+    #[cfg(feature = "mysql")]
+    CreateTables(connect::Args),
     /// Print the completions for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page, such as `redlatch man run | man -l -`
+    Man {
+        /// The command that it is about; that of redlatch itself without it
+        command: Option<String>,
+    },
 }
 
 impl Command {
@@ -81,7 +87,7 @@ impl Command {
             Command::Watch(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Doctor(args) => args.json,
-            Command::Run(_) | Command::Completions { .. } | Command::Man => false,
+            _ => false,
         };
         match is_json {
             true => Format::Json,
@@ -98,21 +104,39 @@ impl Command {
             Command::Watch(args) => watch::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Doctor(args) => doctor::run(&args),
+            #[cfg(feature = "mysql")]
+            Command::CreateTables(place) => {
+                place.open()?.create_tables()?;
+                let printed = output::text("the tables redlatch and redlatch_rows are there");
+                Failure::answered(printed, 0)
+            }
             Command::Completions { shell } => {
                 let mut command = Cli::command();
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut command, "redlatch", &mut script);
                 print(&script)
             }
-            Command::Man => {
-                let mut page = Vec::new();
-                clap_mangen::Man::new(Cli::command())
-                    .render(&mut page)
-                    .map_err(|error| Failure::output(&error))?;
-                print(&page)
-            }
+            Command::Man { command } => print(&page(command.as_deref())?),
         }
     }
+}
+
+/// The manual page of redlatch, or of one of its commands.
+fn page(name: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    if let Some(name) = name {
+        let found = command.find_subcommand(name).cloned();
+        command = found.ok_or_else(|| {
+            Failure::usage(format!(
+                "{name:?} is no command; `redlatch --help` lists them"
+            ))
+        })?;
+    }
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(command).render(&mut page);
+    rendered.map_err(|error| Failure::output(&error))?;
+    Ok(page)
 }
 
 fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {

@@ -339,3 +339,50 @@ fn a_lock_in_a_database_is_shown_and_ended() {
     assert!(!lock.is_locked().unwrap());
     ends_with(&run(&["inspect", "orders"]), 1);
 }
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_database_without_tables_is_a_wrong_set_up_and_gets_them() {
+    let database = crate::support::MariaDb::shared().database();
+    let run = |args: &[&str]| {
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", database.url()).args(args);
+        command.output().unwrap()
+    };
+    for (args, code) in [
+        (&["list"][..], 2),
+        (&["watch"], 2),
+        (&["inspect", "orders"], 2),
+        (&["unlock", "orders", "--force", "--yes"], 2),
+        (&["bench", "--seconds", "1"], 2),
+        (&["doctor", "--read-only"], 1),
+        (&["run", "--try", "orders", "--", "true"], 125),
+    ] {
+        let output = run(args);
+        ends_with(&output, code);
+        let said = stdout(&output) + &stderr(&output);
+        assert!(said.contains("redlatch create-tables"), "{args:?}: {said}");
+    }
+    let output = run(&["inspect", "orders", "--json"]);
+    let told: Value = serde_json::from_str(&stderr(&output)).unwrap();
+    assert_eq!(told["error"]["kind"], "schema", "{told}");
+    for _ in 0..2 {
+        let made = run(&["create-tables"]);
+        ends_with(&made, 0);
+        assert_eq!(stderr(&made), "");
+    }
+    ends_with(&run(&["list"]), 0);
+    ends_with(&run(&["run", "--try", "orders", "--", "true"]), 0);
+    // A table that is there is left as it is, and told of.
+    database.run("ALTER TABLE redlatch DROP PRIMARY KEY");
+    let wrong = run(&["create-tables"]);
+    ends_with(&wrong, 2);
+    let said = stderr(&wrong);
+    assert!(said.contains("primary key"), "{said}");
+
+    let server = RedisServer::start();
+    let output = at(&server, &["create-tables"]);
+    ends_with(&output, 2);
+    let said = stderr(&output);
+    assert!(said.contains("mysql://"), "{said}");
+}

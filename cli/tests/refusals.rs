@@ -194,6 +194,34 @@ fn completions_and_the_manual_are_printed() {
         "{}",
         stdout(&output)
     );
+    let page = |name: &str| {
+        let output = redlatch().args(["man", name]).output().unwrap();
+        ends_with(&output, 0);
+        stdout(&output)
+    };
+    // Each page that is named can be printed.
+    let mut named = 0;
+    for line in stdout(&output).lines() {
+        let line = line.replace('\\', "");
+        let Some(name) = line.strip_prefix("redlatch-") else {
+            continue;
+        };
+        let (name, _) = name.split_once("(1)").unwrap();
+        let page = page(name);
+        let title = format!(".TH redlatch-{name} 1").replace('-', "\\-");
+        let plain = title.replace('\\', "");
+        assert!(page.contains(&title) || page.contains(&plain), "{page}");
+        assert!(
+            page.replace('\\', "").contains(&format!("redlatch {name}")),
+            "{page}"
+        );
+        named += 1;
+    }
+    assert!(named >= 9, "{named}");
+    assert!(page("run").replace('\\', "").contains("--max-run"));
+    let unknown = redlatch().args(["man", "nothing"]).output().unwrap();
+    ends_with(&unknown, 2);
+    assert!(stderr(&unknown).contains("--help"), "{}", stderr(&unknown));
     let output = redlatch().arg("--version").output().unwrap();
     ends_with(&output, 0);
     let help = redlatch().args(["unlock", "--help"]).output().unwrap();

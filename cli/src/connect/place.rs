@@ -106,6 +106,21 @@ impl Place {
         )
     }
 
+    /// Creates the tables of the locks, unless they are there.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn create_tables(&self) -> Result<(), Failure> {
+        match &self.source {
+            Source::One {
+                client,
+                is_database: true,
+                ..
+            } => Ok(client.create_tables()?),
+            _ => Err(Failure::usage(
+                "only a database has tables; name it by its URL, such as mysql://user@host/database",
+            )),
+        }
+    }
+
     /// Whether its locks are tokens.
     pub(crate) fn has_tokens(&self) -> bool {
         self.are_tokens

@@ -41,7 +41,8 @@ pub(super) fn look(
     is_read_only: bool,
 ) -> Vec<Finding> {
     // Each look would end with the same refusal.
-    let is_off = |it: &Finding| it.code == "state" && it.severity == Severity::Danger;
+    let is_off =
+        |it: &Finding| matches!(it.code, "state" | "lock-table") && it.severity == Severity::Danger;
     if !place.is_quorum() && before.iter().any(is_off) {
         return Vec::new();
     }

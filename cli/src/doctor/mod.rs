@@ -142,10 +142,8 @@ impl Finding {
             ),
             "not_replicated" => (code, "bring the replicas back, or lower --wait-replicas"),
             "no_quorum" => (code, "bring back the nodes that gave no usable answer"),
-            "schema" => (
-                "lock-table",
-                "make the table, by the statement in docs/cli.md or by Client::create_tables",
-            ),
+            // What it says ends with the advice.
+            "schema" => ("lock-table", "correct the table, or make it"),
             _ => (code, "correct what the message says, and look again"),
         };
         let node = node.or(error.node()).unwrap_or("the server");

@@ -266,7 +266,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
                 node,
                 "lock-table",
                 reason,
-                "mend the table, or let Client::create_tables make it",
+                "mend the table, or let Client::create_tables make it (redlatch create-tables)",
             ))
         }
         Err(error) => return Err(error),
