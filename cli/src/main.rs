@@ -196,8 +196,13 @@ fn refused(arguments: &[OsString], error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command was given",
         _ => said,
     };
-    let failure = Failure::usage(format!("{said}; {help}"));
+    let mut failure = Failure::usage(format!("{said}; {help}"));
     if command == Some("run") {
+        if !arguments.iter().any(|argument| argument == "--") {
+            failure = Failure::usage(format!(
+                "{said}; there is no -- before the command: redlatch run NAME -- COMMAND"
+            ));
+        }
         failure.say();
         return ExitCode::from(run::FAILED);
     }

@@ -42,6 +42,27 @@ fn bad_input_gets_one_line_and_2() {
 }
 
 #[test]
+fn a_command_without_dashes_before_it_is_told_what_is_missing() {
+    for (args, missing) in [
+        (&["job", "echo", "hi"][..], true),
+        (&["job"], true),
+        (&["--try", "job", "echo", "-n", "hi"], true),
+        (&["job", "echo", "--help-me"], true),
+        (&["--nonsense", "job", "--", "echo"], false),
+        (&["job", "--"], false),
+    ] {
+        let mut command = redlatch();
+        command.arg("run").args(args);
+        let output = command.output().unwrap();
+        ends_with(&output, 125);
+        let said = stderr(&output);
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        let is_told = said.contains("redlatch run NAME -- COMMAND");
+        assert_eq!(is_told, missing, "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_server_that_is_gone_ends_with_3_also_as_json() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     for command in [
