@@ -27,7 +27,7 @@ impl Signals {
     /// Takes them over; those that this process was started to ignore stay ignored, as behind nohup.
     pub(crate) fn take_over() -> Result<Signals, Failure> {
         let failed = |error| Failure::usage(format!("the signals cannot be taken over: {error}"));
-        let ignored = ignored();
+        let ignored = ignored("self");
         let ours = ENDING.into_iter().chain(OTHERS);
         let ours = ours.filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let mut taken = iterator::Signals::new(ours).map_err(failed)?;
@@ -79,9 +79,9 @@ impl Signals {
     }
 }
 
-/// The signals that are ignored, a bit for each; elsewhere than on Linux nobody tells.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// The signals that a process ignores, a bit for each; elsewhere than on Linux nobody tells.
+pub(crate) fn ignored(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or_default()

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -22,7 +23,7 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
-use super::target::{Target, itself};
+use super::target::Target;
 use crate::child::{signal_of, word_of};
 use crate::errors::Failure;
 use crate::output::note;
@@ -72,8 +73,13 @@ pub(super) struct Switch {
 
 impl Switch {
     /// Starts the process. It is there before the command, so that no command runs without it.
-    pub(super) fn start(orphan: Option<Signal>, leads: bool, title: &str) -> io::Result<Switch> {
-        let mut child = Command::new(itself()?)
+    pub(super) fn start(
+        itself: &Path,
+        orphan: Option<Signal>,
+        leads: bool,
+        title: &str,
+    ) -> io::Result<Switch> {
+        let mut child = Command::new(itself)
             .args([
                 SWITCH,
                 &word_of(orphan),

@@ -60,6 +60,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     args.check()?;
+    // Before anything is locked that could not be used.
+    target::itself()?;
     stderr::detach()
         .map_err(|error| Failure::usage(format!("no thread could be started: {error}")))?;
     // Before anything is asked, so that no signal is missed.

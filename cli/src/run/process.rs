@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use redlatch::Guard;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
-use signal_hook::consts::SIGCHLD;
+use signal_hook::consts::{SIGCHLD, SIGINT};
 use signal_hook::flag;
 
 use super::arguments::Args;
@@ -24,6 +24,7 @@ use crate::child::{CHILD, word_of};
 use crate::connect::secret_variables;
 use crate::errors::Failure;
 use crate::gate::Gate;
+use crate::signals::ignored;
 
 /// How a command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +60,8 @@ impl Process {
         [until, valid_until]: [Duration; 2],
     ) -> Result<Process, Failure> {
         let failed = |what: &str, error: io::Error| Failure::usage(format!("{what}: {error}"));
-        let itself = itself().map_err(|error| failed("redlatch does not find itself", error))?;
-        let mut command = Command::new(itself);
+        let itself = itself()?;
+        let mut command = Command::new(&itself);
         // KILL comes from the kernel and from the switch; TERM, which may be counted, from the switch alone.
         let from_kernel = args.orphan_signal().filter(|it| *it == Signal::KILL);
         command.args([CHILD, &word_of(from_kernel)]);
@@ -91,7 +92,7 @@ impl Process {
         flag::register(SIGCHLD, Arc::default())
             .map_err(|error| failed("the end of the command could not be noticed", error))?;
         adopt().map_err(|error| failed("what the command leaves cannot be adopted", error))?;
-        let switch = Switch::start(args.orphan_signal(), leads, &args.title())
+        let switch = Switch::start(&itself, args.orphan_signal(), leads, &args.title())
             .map_err(|error| failed("the watch over the command could not be started", error))?;
         let (gate, stdin) =
             Gate::close().map_err(|error| failed("no socket could be made", error))?;
@@ -183,6 +184,12 @@ impl Process {
     /// Whether it became the command before it ended.
     pub(super) fn was_the_command(&self) -> bool {
         self.gate.was_passed()
+    }
+
+    /// Whether the command ignores INT; elsewhere than on Linux nobody tells.
+    pub(super) fn ignores_int(&self) -> bool {
+        let pid = self.target.pid.as_raw_nonzero();
+        ignored(&pid.to_string()) & (1 << (SIGINT - 1)) != 0
     }
 
     /// Whether the terminal tells the command of its signals by itself.

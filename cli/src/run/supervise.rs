@@ -20,6 +20,11 @@ const LOOKS: Duration = Duration::from_secs(1);
 /// The cause of a loss is told within this time after the validity has ended.
 const TOLD: Duration = Duration::from_millis(100);
 
+/// A command that goes on for so long after INT gets TERM, as it does at once after a second INT. One that follows within the
+/// shorter time is the first one once more: timeout(1) sends it to a process and then to its group.
+const FOLLOWS_INT: Duration = Duration::from_secs(10);
+const SAME_INT: Duration = Duration::from_millis(50);
+
 /// What got KILL is waited for so long at most before its lock is given back.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -98,6 +103,8 @@ struct Watch<'a> {
     kill_at: Option<Instant>,
     /// How long the group may take to follow a signal that asks it to end.
     asked_until: Option<Instant>,
+    /// When an INT came that the command may go on after.
+    int_at: Option<Instant>,
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
@@ -125,6 +132,7 @@ pub(super) fn watch(
         limits,
         kill_at: None,
         asked_until: None,
+        int_at: None,
         is_killed: false,
         is_late: false,
         is_warned: false,
@@ -211,7 +219,7 @@ impl Watch<'_> {
                 Some(rest) if !rest.is_zero() => {}
                 _ => {
                     self.is_late = true;
-                    self.end_within(limits.kill_after);
+                    self.end_after(&format!("has run for {most:?} (--max-run)"));
                 }
             }
         }
@@ -236,8 +244,15 @@ impl Watch<'_> {
                 limits.title
             ));
         }
+        if self.int_at.is_some_and(|at| now - at >= FOLLOWS_INT) {
+            self.end_after_int();
+        }
         if self.kill_at.is_some_and(|at| at <= now) && !self.is_killed {
             self.kill();
+            let title = &limits.title;
+            note(&format!(
+                "{title}: the command has not ended, and gets KILL"
+            ));
         }
         let mut pause = LOOKS;
         if left > limits.grace {
@@ -245,6 +260,9 @@ impl Watch<'_> {
         }
         if let Some(at) = self.kill_at.filter(|_| !self.is_killed) {
             pause = pause.min(at.saturating_duration_since(now));
+        }
+        if let Some(at) = self.int_at {
+            pause = pause.min(FOLLOWS_INT.saturating_sub(now - at));
         }
         if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
             pause = pause.min(most.saturating_sub(self.process.begun.elapsed()));
@@ -292,6 +310,13 @@ impl Watch<'_> {
         if matches!(number, SIGTERM | SIGHUP | SIGINT | SIGQUIT) {
             self.asked_until = Some(Instant::now() + self.limits.kill_after);
         }
+        if number == SIGINT {
+            match self.int_at {
+                Some(at) if at.elapsed() < SAME_INT => {}
+                Some(_) => self.end_after_int(),
+                None => self.int_at = Some(Instant::now()),
+            }
+        }
         if number == SIGTERM {
             self.kill_within(self.limits.kill_after);
         }
@@ -308,6 +333,27 @@ impl Watch<'_> {
     /// Whether nothing of the command is waited for any more, once it has ended itself.
     fn is_over(&self) -> bool {
         self.is_killed || self.kill_at.is_none() || self.process.rest_is_gone()
+    }
+
+    /// Ends a command that goes on after INT, as TERM does. At a terminal that key is a word to programs such as shells and
+    /// databases, which catch it: only one that ignores it is ended.
+    fn end_after_int(&mut self) {
+        self.int_at = None;
+        if !self.process.shares_terminal() || self.process.ignores_int() {
+            self.asked_until = Some(Instant::now() + self.limits.kill_after);
+            self.end_after("has not followed INT");
+        }
+    }
+
+    /// Says why the command is ended, and does so.
+    fn end_after(&mut self, why: &str) {
+        let Limits {
+            title, kill_after, ..
+        } = self.limits;
+        note(&format!(
+            "{title}: the command {why}, so it gets TERM, and KILL {kill_after:?} later"
+        ));
+        self.end_within(*kill_after);
     }
 
     fn end_within(&mut self, time: Duration) {

@@ -1,7 +1,7 @@
 //! What the run and its dead man's switch both act on: the processes of the command, and this program.
 
 use std::env;
-use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
+
+use crate::errors::Failure;
 
 /// The processes that signals go to.
 pub(super) struct Target {
@@ -37,9 +39,16 @@ impl Target {
 }
 
 /// This program, also if its file was replaced meanwhile.
-pub(super) fn itself() -> io::Result<PathBuf> {
-    match cfg!(target_os = "linux") {
-        true => Ok(PathBuf::from(OsString::from("/proc/self/exe"))),
-        false => env::current_exe(),
+pub(super) fn itself() -> Result<PathBuf, Failure> {
+    let lost = |error: io::Error| Failure::usage(format!("redlatch does not find itself: {error}"));
+    if !cfg!(target_os = "linux") {
+        return env::current_exe().map_err(lost);
+    }
+    let path = PathBuf::from("/proc/self/exe");
+    match fs::read_link(&path) {
+        Ok(_) => Ok(path),
+        Err(error) => Err(Failure::usage(format!(
+            "redlatch starts itself from /proc/self/exe, which cannot be read: {error}; mount /proc"
+        ))),
     }
 }

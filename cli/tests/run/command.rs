@@ -163,3 +163,30 @@ fn a_report_waits_for_no_reader() {
     let output = shell.args(["-c", both]).output().unwrap();
     assert!(stdout(&output).contains("\"obtained\":true"), "{output:?}");
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn without_proc_the_error_names_it_and_nothing_is_locked() {
+    let server = RedisServer::start();
+    let hidden = "mount -t tmpfs none /proc && exec \"$@\"";
+    let hide = ["--mount", "sh", "-c", hidden, "sh"];
+    let mut unshare = Command::new("unshare");
+    let is_permitted = unshare.args(hide).arg("true").output();
+    if !is_permitted.is_ok_and(|output| output.status.success()) {
+        let mut stderr = std::io::stderr().lock();
+        let said = "left out: no file systems can be mounted here (unshare --mount)";
+        let _ = std::io::Write::write_all(&mut stderr, said.as_bytes());
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(hide).arg(env!("CARGO_BIN_EXE_redlatch"));
+    command.args(["run", "--once-per", "1h", "demo", "--", "true"]);
+    let output = command.env("REDLATCH_URL", server.url()).output().unwrap();
+    ends_with(&output, 125);
+    let said = stderr(&output);
+    assert!(
+        said.contains("/proc/self/exe") && said.contains("mount"),
+        "{said}"
+    );
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}

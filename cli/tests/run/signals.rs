@@ -47,5 +47,54 @@ fn a_command_that_ignores_term_is_killed_in_time() {
     let begun = Instant::now();
     let output = at(&server, &[&["run"], &args[..]].concat());
     ends_with(&output, 124);
+    let said = stderr(&output);
+    for word in ["--max-run", "300ms", "TERM", "KILL"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
     assert!(begun.elapsed() >= ms(600) && begun.elapsed() < ms(600) + SLACK);
+}
+
+/// A command that ignores INT, and TERM as well, as it says; sleeps are short, so that nothing is left.
+fn ignoring(signals: &str) -> String {
+    format!("trap '' {signals}; echo $$; while :; do sleep 0.05; done")
+}
+
+#[test]
+fn a_second_int_ends_what_ignores_the_first() {
+    let server = RedisServer::start();
+    let script = ignoring("INT");
+    let mut child = spawn(&server, &["demo", "--", "sh", "-c", &script]);
+    let command = command_pid(&mut child);
+    let begun = Instant::now();
+    kill_process(pid_of(&child), Signal::INT).unwrap();
+    thread::sleep(ms(300));
+    assert!(is_alive(command));
+    kill_process(pid_of(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    // TERM comes with the second one.
+    assert!(begun.elapsed() < ms(9_000), "{:?}", begun.elapsed());
+    ends_with(&output, 128 + 15);
+    let said = stderr(&output);
+    assert!(said.contains("INT") && said.contains("TERM"), "{said}");
+}
+
+#[test]
+fn an_int_that_is_ignored_for_ten_seconds_ends_the_command() {
+    let server = RedisServer::start();
+    let script = ignoring("INT TERM");
+    let args = ["--kill-after", "300ms", "demo", "--", "sh", "-c", &script];
+    let mut child = spawn(&server, &args);
+    command_pid(&mut child);
+    let begun = Instant::now();
+    kill_process(pid_of(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(begun.elapsed() >= ms(10_000), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < ms(10_300) + SLACK,
+        "{:?}",
+        begun.elapsed()
+    );
+    ends_with(&output, 128 + 9);
+    let said = stderr(&output);
+    assert!(said.contains("TERM") && said.contains("KILL"), "{said}");
 }

@@ -162,6 +162,36 @@ fn an_interrupt_ends_the_command_and_the_wait() {
 }
 
 #[test]
+fn a_second_interrupt_ends_what_ignores_them_and_nothing_that_catches_them() {
+    let server = RedisServer::start();
+    let mut terminal = Terminal::open(&server);
+    let script = "trap \"\" INT; echo in; while :; do sleep 0.05; done";
+    terminal.types(&format!(
+        "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
+    ));
+    terminal.shows("in");
+    terminal.types("\x03");
+    thread::sleep(ms(300));
+    terminal.types("\x03");
+    terminal.shows("gets TERM");
+    terminal.shows("code=143");
+    // As a shell or a database does, which takes the next line then.
+    let script = "trap \"echo caught\" INT; echo in; until read go; do :; done; echo done";
+    terminal.types(&format!(
+        "$REDLATCH run --kill-after 100ms demo -- sh -c '{script}'; echo code=$?\n"
+    ));
+    terminal.shows("in");
+    for _ in 0..2 {
+        terminal.types("\x03");
+        terminal.shows("caught");
+        thread::sleep(ms(300));
+    }
+    terminal.types("go\n");
+    terminal.shows("done");
+    terminal.shows("code=0");
+}
+
+#[test]
 fn a_stopped_command_goes_on_in_the_foreground() {
     let server = RedisServer::start();
     let mut terminal = Terminal::open(&server);
