@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use redlatch::Error;
+use redlatch::{Error, LockInfo, LockKind};
 use serde::Serialize;
 
 use crate::stderr;
@@ -88,6 +88,25 @@ impl Failure {
             lock: None,
             text,
             ..Failure::from(error)
+        }
+    }
+
+    /// What stands under a name has no hold that could be ended.
+    pub(crate) fn no_lock(name: &str, info: &LockInfo) -> Failure {
+        let advice = match info.kind {
+            LockKind::Counter => {
+                "a latch or a semaphore without owners; count it down, add permits, or delete the key in the server"
+            }
+            _ => {
+                "whose permits come back by themselves when the lease of a dead owner ends; Semaphore::add_permits adds \
+                 those that were forgotten"
+            }
+        };
+        Failure {
+            kind: "wrong_type",
+            lock: Some(name.to_owned()),
+            node: Some(info.node.to_string()),
+            ..Failure::usage(format!("{name} is no lock but a {}, {advice}", info.kind))
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redlatch::LockInfo;
+use redlatch::{LockInfo, LockKind};
 
 use crate::errors::{Failure, NO};
 use crate::output::{LockObject, holder, json, span, text};
@@ -27,7 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         true => json(&LockObject::of(&args.name, &info)),
         false => lines(&args.name, &info).iter().try_for_each(|it| text(it)),
     };
-    let code = if info.holders.is_empty() { NO } else { 0 };
+    let is_free = info.holders.is_empty() && info.available.is_none();
+    let code = if is_free { NO } else { 0 };
     Failure::answered(printed, code)
 }
 
@@ -37,8 +38,11 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
     let mut line = |title: &str, value: String| lines.push(format!("  {title:<10} {value}"));
     line("kind", info.kind.to_string());
     line("server", visible(&info.node));
-    if info.holders.is_empty() {
-        line("holder", "nobody".to_owned());
+    match info.available {
+        Some(number) if info.kind == LockKind::Counter => line("count", number.to_string()),
+        Some(number) => line("free", format!("{number} permits")),
+        None if info.holders.is_empty() => line("holder", "nobody".to_owned()),
+        None => {}
     }
     for it in &info.holders {
         let times = if it.count == 1 { "once" } else { "times" };

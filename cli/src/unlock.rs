@@ -44,6 +44,9 @@ struct Unlocked<'a> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let place = args.place.open()?;
     let (lock, info) = place.describe(&args.name)?;
+    if info.available.is_some() {
+        return Err(Failure::no_lock(&args.name, &info));
+    }
     if let Some(visitor) = &args.holder
         && !place.has_tokens()
         && !could_be_a_visitor(visitor)

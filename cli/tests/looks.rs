@@ -113,6 +113,58 @@ fn an_inspected_lock_is_told_of_and_a_free_one_ends_with_1() {
 }
 
 #[test]
+fn a_count_is_inspected_as_it_is_listed_and_not_unlocked() {
+    let server = RedisServer::start();
+    let client = crate::patient()
+        .key_prefix("shop:")
+        .open(&server.url())
+        .unwrap();
+    let semaphore = client.semaphore("pool");
+    semaphore.try_set(3).unwrap();
+    let permits = semaphore.acquire(1).unwrap();
+    client.permit_semaphore("slots").try_set(5).unwrap();
+    let slot = client.permit_semaphore("slots").acquire(1).unwrap();
+    client.latch("done").try_set(7).unwrap();
+    client.lock("pool:lock").lock().unwrap();
+    let run = |args: &[&str]| at(&server, &[args, &["--prefix", "shop:"]].concat());
+    let listed = objects(&stdout(&run(&["list", "--json", "--all-kinds"])));
+    assert_eq!(listed.len(), 4, "{listed:?}");
+    for (name, kind, number) in [
+        ("pool", "semaphore", 2),
+        ("slots", "permit_semaphore", 4),
+        ("done", "counter", 7),
+    ] {
+        let output = run(&["inspect", name, "--json"]);
+        ends_with(&output, 0);
+        let shown = &objects(&stdout(&output))[0];
+        crate::schema::holds("lock", shown);
+        assert!(listed.contains(shown), "{shown} of {listed:?}");
+        assert_eq!(shown["kind"], kind, "{shown}");
+        assert_eq!(shown["available"], number, "{shown}");
+        let output = run(&["inspect", name]);
+        ends_with(&output, 0);
+        let text = stdout(&output);
+        assert!(text.contains(kind), "{text}");
+        assert!(text.contains(&number.to_string()), "{text}");
+        assert!(!text.contains("nobody"), "{text}");
+        let output = run(&["unlock", name, "--force", "--yes", "--json"]);
+        ends_with(&output, 2);
+        let told: Value = serde_json::from_str(&stderr(&output)).unwrap();
+        let error = &told["error"];
+        assert_eq!(
+            (&error["kind"], &error["lock"]),
+            (&"wrong_type".into(), &name.into())
+        );
+        let said = error["message"].as_str().unwrap();
+        assert!(said.contains(kind) && !said.contains("WRONGTYPE"), "{said}");
+    }
+    assert_eq!(semaphore.available().unwrap(), 2);
+    drop((permits, slot));
+    server.cmd(&["SET", "shop:text", "hello"]);
+    ends_with(&run(&["inspect", "text"]), 2);
+}
+
+#[test]
 fn a_hold_is_ended_and_no_later_one() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("orders");

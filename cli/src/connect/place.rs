@@ -167,7 +167,15 @@ impl Place {
         name.strip_prefix(&*self.prefix).unwrap_or(name)
     }
 
-    /// The lock of this name, of the kind that is found there, and its state.
+    /// The semaphore or latch of this name: what a list has of it, as nothing else tells its kind.
+    fn counter(&self, client: &Client, name: &str) -> Option<LockInfo> {
+        // What is no number is looked for in no list.
+        client.semaphore(name).available().ok()?;
+        let mut all = self.locks(name).with_counters().filter_map(Result::ok);
+        all.find(|info| self.short(&info.name) == name && info.available.is_some())
+    }
+
+    /// The lock of this name, of the kind that is found there, and its state; also of a semaphore or a latch.
     pub(crate) fn describe(&self, name: &str) -> Result<(Lock, LockInfo), Failure> {
         let client = match &self.source {
             Source::Quorum { redlock, .. } => {
@@ -188,7 +196,10 @@ impl Place {
             Err(error) if error.kind() == "wrong_type" => {
                 let sides = client.read_write_lock(name);
                 // The first error says more.
-                let info = sides.read().describe().map_err(|_| error)?;
+                let info = match sides.read().describe() {
+                    Ok(info) => info,
+                    Err(_) => return Ok((lock, self.counter(client, name).ok_or(error)?)),
+                };
                 let lock = match info.kind {
                     LockKind::Write => sides.write(),
                     _ => sides.read(),
