@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use redlatch::{LockInfo, LockKind};
 
 use crate::errors::{Failure, NO};
-use crate::output::{LockObject, holder, json, span, text};
+use crate::output::{LockObject, holder, json, marked_job, span, text};
 use crate::words::visible;
 
 /// The arguments of `redlatch inspect`.
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// A lock as people read it.
 pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
+    let job = marked_job(name, info).map(visible);
     let mut lines = vec![visible(name)];
     let mut line = |title: &str, value: String| lines.push(format!("  {title:<10} {value}"));
     line("kind", info.kind.to_string());
@@ -45,15 +46,10 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
         None => {}
     }
     for it in &info.holders {
-        let times = if it.count == 1 { "once" } else { "times" };
-        let count = if it.count == 1 {
-            String::new()
-        } else {
-            format!("{} ", it.count)
-        };
+        let count = it.count;
         line(
             "holder",
-            format!("{}, {count}{times}, by {}", holder(it), it.by),
+            format!("{}, count {count}, by {}", holder(it), it.by),
         );
         line("  visitor", visible(&it.visitor));
         if let Some(address) = &it.address {
@@ -61,6 +57,19 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
         }
     }
     match info.expires {
+        Some(left) if let Some(job) = job => {
+            line(
+                "mark of",
+                format!("--once-per: {job} has run in this period"),
+            );
+            line(
+                "runs again",
+                format!(
+                    "in {} at the earliest, or once this is unlocked",
+                    span(left)
+                ),
+            );
+        }
         Some(left) => line(
             "expires",
             format!("in {}, unless it is renewed", span(left)),

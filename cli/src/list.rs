@@ -6,7 +6,7 @@ use redlatch::LockInfo;
 
 use crate::connect::Place;
 use crate::errors::Failure;
-use crate::output::{LockObject, holder, json, note, span, table, text};
+use crate::output::{LockObject, holder, json, mark, marked_job, note, span, table, text};
 use crate::words::visible;
 
 /// The arguments of `redlatch list`.
@@ -102,6 +102,9 @@ fn rows_of(name: &str, info: &LockInfo) -> Vec<Vec<String>> {
     };
     if let Some(number) = info.available {
         return vec![row("-".to_owned(), number.to_string())];
+    }
+    if marked_job(name, info).is_some() {
+        return vec![row(mark(info.expires), "1".to_owned())];
     }
     let holders = info.holders.iter();
     holders

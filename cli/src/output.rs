@@ -23,6 +23,7 @@ pub(crate) struct LockObject<'a> {
     fence: Option<u64>,
     available: Option<i64>,
     nodes: Option<NodesObject>,
+    mark_of: Option<&'a str>,
 }
 
 /// A hold as JSON, inside of other objects.
@@ -59,6 +60,7 @@ impl<'a> LockObject<'a> {
             fence: info.fence,
             available: info.available,
             nodes: info.nodes.map(|(held, of)| NodesObject { held, of }),
+            mark_of: marked_job(name, info),
         }
     }
 }
@@ -136,6 +138,24 @@ pub(crate) fn holder(holder: &Holder) -> String {
         _ => holder.visitor.clone(),
     };
     visible(&words)
+}
+
+/// The job of which a lock is the mark of `run --once-per`: such a lock is called `JOB:once` or `JOB:once:KEY`, entered once, and
+/// never renewed.
+pub(crate) fn marked_job<'a>(name: &'a str, info: &LockInfo) -> Option<&'a str> {
+    let is_mark = matches!(&info.holders[..], [it] if it.count == 1 && it.by != "Redisson");
+    let mut parts = name
+        .match_indices(":once")
+        .filter(|_| is_mark && info.expires.is_some());
+    parts.find_map(|(at, part)| {
+        let (job, rest) = (name.get(..at)?, name.get(at + part.len()..)?);
+        (rest.is_empty() || rest.starts_with(':')).then_some(job)
+    })
+}
+
+/// What stands in the place of the holder of a mark.
+pub(crate) fn mark(left: Option<Duration>) -> String {
+    format!("mark, may run again in {}", span(left.unwrap_or_default()))
 }
 
 /// Lines of cells, each column as wide as its widest cell.

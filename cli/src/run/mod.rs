@@ -110,9 +110,11 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     if !may_run {
         report.skipped = true;
         if !args.quiet {
+            let again = mark.as_ref().map(once::Mark::runs_again);
             note(&format!(
-                "{}: it has run in this period, so the command was not started",
-                args.title()
+                "{}: it has run in this period, so the command was not started{}",
+                args.title(),
+                again.unwrap_or_default()
             ));
         }
         drop(release(guard));

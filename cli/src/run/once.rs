@@ -8,7 +8,7 @@ use redlatch::{Guard, Lock};
 use super::arguments::{Args, When};
 use crate::connect::Place;
 use crate::errors::Failure;
-use crate::output::note;
+use crate::output::{note, span};
 
 /// How long a mark in doubt is waited for, and how often it is looked at.
 const CLEARED_WITHIN: Duration = Duration::from_secs(10);
@@ -43,6 +43,14 @@ impl Mark {
             When::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
             When::Success => Ok(!self.lock.is_locked()?),
         }
+    }
+
+    /// When it may run again, in words; nothing if the server does not tell.
+    pub(super) fn runs_again(&self) -> String {
+        let left = self.lock.remaining_lease().ok().flatten();
+        left.map_or(String::new(), |left| {
+            format!("; it may run again in {}", span(left))
+        })
     }
 
     /// Forgets that the command was about to start, which it was not. What cannot be taken back counts as a run.

@@ -10,7 +10,7 @@ use super::paint::Paint;
 use super::rows::Row;
 use super::state::State;
 use super::view::Sort;
-use crate::output::holder;
+use crate::output::{holder, mark};
 use crate::words::visible;
 
 /// One column.
@@ -151,6 +151,7 @@ impl Columns {
         match column {
             Name => visible(row.name),
             Kind => info.kind.to_string(),
+            Holder if row.is_mark() => mark(row.lock.left(self.now)),
             Holder => {
                 let mut of = row.hold.holder.clone();
                 if width < 64 {
@@ -180,7 +181,7 @@ impl Columns {
                 .nodes
                 .map_or(String::new(), |(held, of)| format!("{held}/{of}")),
             Note if self.is_old(row) => "no news".to_owned(),
-            Note if row.hold.is_disconnected() => "disconnected".to_owned(),
+            Note if row.hold.is_disconnected() && !row.is_mark() => "disconnected".to_owned(),
             Note => String::new(),
         }
     }
@@ -188,6 +189,7 @@ impl Columns {
     /// Colours for what somebody may have to see to.
     fn style(&self, column: Column, row: &Row<'_>, paint: Paint) -> Style {
         match column {
+            Expires(_) if row.is_mark() => Style::new(),
             Expires(_) => {
                 let full = row.hold.full;
                 match row.lock.left(self.now) {

@@ -56,10 +56,11 @@ pub(super) struct EventObject<'a> {
 impl Event {
     /// Whether somebody may have to do something.
     pub(super) fn is_bad(&self) -> bool {
-        matches!(
-            self.what,
-            What::Expired | What::Forced | What::Disconnected | What::NodeLost
-        )
+        match self.what {
+            // That of a mark is the end of its period.
+            What::Expired => self.message.is_none(),
+            what => matches!(what, What::Forced | What::Disconnected | What::NodeLost),
+        }
     }
 
     /// The event in words, without its time.
@@ -68,13 +69,17 @@ impl Event {
         let who = |it: &Option<Holder>| it.as_ref().map(holder).unwrap_or_default();
         let (from, to) = (who(&self.from), who(&self.to));
         let lasted = self.lasted.map(brief).unwrap_or_default();
+        // What is said of a lock, and not of a server.
+        let message = self.message.as_ref().filter(|_| self.name.is_some());
+        let note = message.map_or(String::new(), |it| format!(": {}", visible(it)));
         match self.what {
-            What::Held => format!("{name} is held by {to}"),
-            What::Acquired => format!("{name} taken by {to}"),
-            What::HandedOver => format!("{name} {from} -> {to}"),
-            What::Ended => format!("{name} free, {from} held it ≥ {lasted}"),
+            What::Held => format!("{name} is held by {to}{note}"),
+            What::Acquired => format!("{name} taken by {to}{note}"),
+            What::HandedOver => format!("{name} {from} -> {to}{note}"),
+            What::Ended => format!("{name} free, {from} held it ≥ {lasted}{note}"),
+            What::Expired if message.is_some() => format!("{name} expired{note}"),
             What::Expired => format!("{name} expired, {from} did not renew it"),
-            What::Forced => format!("{name} ended by force, {from} held it ≥ {lasted}"),
+            What::Forced => format!("{name} ended by force, {from} held it ≥ {lasted}{note}"),
             What::Disconnected => format!("{name}: {from} holds it and has no connection left"),
             What::NodeLost => {
                 let message = visible(self.message.as_deref().unwrap_or_default());

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::state::{Hold, State, Watched};
 use super::view::{Chosen, Sort};
-use crate::output::holder;
+use crate::output::{holder, marked_job};
 use crate::words::visible;
 
 /// A line of the table.
@@ -18,6 +18,11 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// Whether it is the mark of `run --once-per`.
+    pub(super) fn is_mark(&self) -> bool {
+        marked_job(self.name, &self.lock.info).is_some()
+    }
+
     pub(super) fn chosen(&self) -> Chosen {
         Chosen {
             name: Arc::clone(self.name),

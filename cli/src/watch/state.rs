@@ -9,6 +9,7 @@ use redlatch::{Holder, LockInfo};
 use super::event::{Event, What};
 use super::look::Look;
 use super::view::View;
+use crate::output::{marked_job, span};
 
 /// So many events are kept.
 const EVENTS: usize = 200;
@@ -175,7 +176,8 @@ impl State {
             match known {
                 Some(known) => {
                     let hold = still(known, holder, left);
-                    if hold.is_disconnected() && !known.is_disconnected() {
+                    let is_mark = marked_job(&info.name, info).is_some();
+                    if hold.is_disconnected() && !known.is_disconnected() && !is_mark {
                         news.tell(What::Disconnected, info, Some(&hold), None, news.look);
                     }
                     holds.push(hold);
@@ -290,6 +292,11 @@ impl News<'_> {
         to: Option<&Hold>,
         look: &Look,
     ) {
+        let message = marked_job(&info.name, info).map(|job| {
+            let left = info.expires.filter(|_| to.is_some());
+            let when = left.map_or(String::new(), |left| format!(" in {}", span(left)));
+            format!("the mark of --once-per, {job} may run again{when}")
+        });
         self.events.push(Event {
             clock: look.clock,
             what,
@@ -298,7 +305,7 @@ impl News<'_> {
             from: from.map(|it| it.holder.clone()),
             to: to.map(|it| it.holder.clone()),
             lasted: from.map(|it| look.at.saturating_duration_since(it.since)),
-            message: None,
+            message,
         });
     }
 

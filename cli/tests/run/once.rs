@@ -83,3 +83,59 @@ fn a_period_that_no_lock_can_have_is_refused_at_once() {
         assert_eq!(stdout(&output), "");
     }
 }
+
+/// A mark is no lock that is stuck: all who show it say what it is, and when the job runs again.
+#[test]
+fn a_mark_is_named_where_locks_are_shown() {
+    let server = RedisServer::start();
+    let run = |args: &[&str]| {
+        let before = ["run", "--once-per", "2h", "--slack", "1h"];
+        at(&server, &[&before[..], args, &["--", "true"]].concat())
+    };
+    ends_with(&run(&["job"]), 0);
+    ends_with(&run(&["--once-key", "today", "other"]), 0);
+    client_of(&server.url()).lock("plain").lock().unwrap();
+    let again = run(&["job"]);
+    ends_with(&again, 120);
+    assert!(
+        stderr(&again).contains("again in 59m"),
+        "{}",
+        stderr(&again)
+    );
+
+    let listed = stdout(&at(&server, &["list"]));
+    let line = |name: &str| {
+        let mut lines = listed.lines();
+        lines.find(|it| it.starts_with(name)).unwrap().to_owned()
+    };
+    for mark in ["job:once", "other:once:today"] {
+        let line = line(mark);
+        assert!(
+            line.contains("mark") && line.contains("again in 59m"),
+            "{line}"
+        );
+    }
+    assert!(!line("plain").contains("mark"), "{listed}");
+    for (name, job) in [
+        ("job:once", Some("job")),
+        ("other:once:today", Some("other")),
+        ("plain", None),
+    ] {
+        let told = stdout(&at(&server, &["inspect", name, "--json"]));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        crate::schema::holds("lock", &told);
+        assert_eq!(told["mark_of"].as_str(), job, "{told}");
+        let text = stdout(&at(&server, &["inspect", name]));
+        // It would read as a count.
+        assert!(!text.contains(" once,"), "{text}");
+        assert!(text.contains("count 1"), "{text}");
+        assert_eq!(text.contains("again"), job.is_some(), "{text}");
+        if job.is_some() {
+            assert!(
+                text.contains("--once-per") && text.contains("59m"),
+                "{text}"
+            );
+            assert!(!text.contains("renewed"), "{text}");
+        }
+    }
+}

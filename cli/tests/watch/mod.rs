@@ -237,3 +237,25 @@ fn a_watch_that_cannot_look_fails_in_one_line() {
         assert_eq!(error["error"]["kind"], kind);
     }
 }
+
+#[test]
+fn a_mark_of_once_per_is_named_in_its_events() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    let mark = client.lock("job:once");
+    mark.with_lease_time(ms(7_200_000)).lock().unwrap();
+    let watch = Watch::start(&server.url(), &["--json"]);
+    let told = watch.next("held", "job:once");
+    let said = told["message"].as_str().unwrap();
+    assert!(
+        said.contains("--once-per") && said.contains("again in 1h 59m"),
+        "{said}"
+    );
+    drop(watch);
+    let watch = Watch::start(&server.url(), &[]);
+    let line = watch.line();
+    assert!(
+        line.contains("--once-per") && line.contains("again in 1h 59m"),
+        "{line}"
+    );
+}

@@ -190,7 +190,7 @@ fn a_watch_ends_with_its_terminal() {
     reader.join().unwrap();
     drop(controller);
     eventually(PATIENCE, "it ends", || child.try_wait().unwrap().is_some());
-    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert_eq!(child.wait().unwrap().code(), Some(5));
 }
 
 #[test]

@@ -137,6 +137,33 @@ fn a_holder_without_a_connection_is_told_of_once_and_stays_known() {
     assert_eq!(watch.take(8, &other()), []);
 }
 
+/// The run whose mark it is has ended long ago, and nobody renews it.
+#[test]
+fn a_mark_of_once_per_alarms_nobody() {
+    let mut watch = Watch::new();
+    let mark = |left| held("job:once", 7, left);
+    assert_eq!(watch.take(0, &[]), []);
+    let look = watch.look(1, &[mark(7_200)], &[]);
+    let taken = watch.state.take(look);
+    assert_eq!(
+        taken[0].words(),
+        "job:once taken by web-3/812 thread 7: the mark of --once-per, job may run again in 2h 00m"
+    );
+    for second in 2..6 {
+        let gone = disconnected(mark(7_201 - second));
+        assert_eq!(watch.take(second, &[gone]), []);
+    }
+    watch.take(7_199, &[disconnected(mark(2))]);
+    let look = watch.look(7_202, &[], &[]);
+    let over = watch.state.take(look);
+    assert_eq!((over.len(), over[0].what), (1, Expired));
+    assert!(!over[0].is_bad());
+    assert_eq!(
+        over[0].words(),
+        "job:once expired: the mark of --once-per, job may run again"
+    );
+}
+
 #[test]
 fn a_server_that_is_silent_has_freed_nothing() {
     let mut watch = Watch::new();

@@ -80,6 +80,17 @@ fn a_screen_fits_its_width() {
 }
 
 #[test]
+fn a_mark_of_once_per_is_named_with_its_end() {
+    let mut watch = Watch::new();
+    watch.take(0, &[held("job:once", 7, 7_200)]);
+    watch.take(1, &[disconnected(held("job:once", 7, 7_199))]);
+    watch.take(2, &[disconnected(held("job:once", 7, 7_198))]);
+    let shown = text(&drawn(&watch, 5, 100, 16));
+    assert!(shown.contains("may run again in 1h 59m"), "{shown}");
+    assert!(!shown.contains("disconnected"), "{shown}");
+}
+
+#[test]
 fn a_small_screen_shows_what_fits() {
     let watch = busy();
     for (width, height) in [(10, 3), (24, 6)] {
