@@ -50,7 +50,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(error) => failure = Some(Failure::of_all(error)),
         }
     }
-    if !args.json && !(found.is_empty() && failure.is_some()) {
+    let has_nothing = found.is_empty() && failure.is_some();
+    if !args.json && !has_nothing {
         print(&place, &mut found)?;
     }
     if is_cut {

@@ -129,7 +129,8 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
     for right in &rights.missing {
         found.extend(effect_of_lacking(right).map(|effect| {
             let message = format!("the user lacks {right}: {effect}");
-            let advice = "give it with ACL SETUSER, and do not rename the command; locks can be taken without it";
+            let advice =
+                "give it with ACL SETUSER, and do not rename it; locks can be taken without it";
             HealthWarning::note(node, CODE, message, advice)
         }));
     }
@@ -141,8 +142,7 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
             "let EVAL have its name (rename-command), or keep locks on a server that runs scripts",
         ));
     }
-    let is_tried = rights.untried.is_none() && rights.untried_outside.is_none();
-    if is_tried && found.is_empty() {
+    if found.is_empty() && rights.untried.is_none() && rights.untried_outside.is_none() {
         let message = "all commands of Client::lock are allowed";
         found.push(HealthWarning::ok(node, CODE, message));
     }

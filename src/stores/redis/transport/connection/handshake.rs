@@ -206,16 +206,12 @@ fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     match (fault, settings.password()) {
         (CallError::Server(text), Some(password)) => {
             // They may be cut short, so that the password does not stand there as a whole.
-            let mut said = text
-                .split(", with args")
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            if said.contains("password") {
-                let user = settings.username().unwrap_or("default");
-                said = format!("{said} (user {user:?})");
-            }
-            CallError::Server(said.replace(password, "…"))
+            let said = text.split(", with args").next().unwrap_or_default();
+            let user = settings.username().unwrap_or("default");
+            let user = user.replace(password, "…");
+            let who = said.contains("password");
+            let who = who.then(|| format!(" (user {user:?})"));
+            CallError::Server(said.replace(password, "…") + &who.unwrap_or_default())
         }
         (fault, _) => fault,
     }
