@@ -199,6 +199,8 @@ fn refused(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let mut failure = Failure::usage(format!("{said}; {help}"));
     if command == Some("run") {
         if !arguments.iter().any(|argument| argument == "--") {
+            // The tip would put one argument behind it.
+            let said = said.split(" tip:").next().unwrap_or_default();
             failure = Failure::usage(format!(
                 "{said}; there is no -- before the command: redlatch run NAME -- COMMAND"
             ));

@@ -59,6 +59,7 @@ fn a_command_without_dashes_before_it_is_told_what_is_missing() {
         assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
         let is_told = said.contains("redlatch run NAME -- COMMAND");
         assert_eq!(is_told, missing, "{args:?}: {said}");
+        assert!(!(missing && said.contains("tip:")), "{args:?}: {said}");
     }
 }
 
