@@ -12,7 +12,7 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
 
-.PHONY: help test command demo bench interop topologies sim mutants nightly ci tools
+.PHONY: help test command demo bench interop servers topologies sim mutants nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
@@ -20,6 +20,7 @@ help:
 	@echo "make demo        shows in four acts what the locks are good for"
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
+	@echo "make servers     tests on Redis 6.2, 7.0 and 8.0, Valkey 8.1 and 9.1; QUICK=1 for a part of the tests"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
 	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
 	@echo "make mutants     changes the source in some thousand ways, and says which changes no test sees"
@@ -47,6 +48,9 @@ interop: tools
 	@.ci/install javac mvn python3 go
 	@CARGO="$(CARGO)" JVM_OPTIONS="$(JVM_OPTIONS)" tests/interop/run $(REDISSON)
 
+servers: tools
+	@CARGO="$(CARGO)" RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} tests/servers $(if $(QUICK),quick)
+
 topologies: tools
 	@CARGO="$(CARGO)" tests/topologies/run
 
@@ -70,7 +74,8 @@ nightly: tools
 	REDLATCH_LONG=1 $(MAKE) topologies
 	$(MAKE) sim LONG=1 FIRST=$$(date +%s)
 	$(MAKE) mutants SHARD=$$(expr $$(date +%j) % 60)/60
-	tests/newer-servers $(CARGO) test --all-features --test it
+	$(MAKE) servers
+	CARGO="$(CARGO)" tests/servers topologies
 
 ci:
 	.ci/run

@@ -330,9 +330,10 @@ pub(crate) const PREFIX: &str = "orders:";
 
 pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     let password = format!(">{PASSWORD}");
-    let mut words: Vec<String> = ["ACL", "SETUSER", "locks", "reset", "on", &password]
-        .map(str::to_owned)
-        .into();
+    // Before Redis 7 a new user may use every channel.
+    let start = ["ACL", "SETUSER", "locks", "reset", "resetchannels"];
+    let mut words: Vec<String> = start.map(str::to_owned).into();
+    words.extend(["on".to_owned(), password]);
     words.push(format!("~{PREFIX}*"));
     words.push(format!("~redlatch_once:{{{PREFIX}*"));
     words.push(format!("~redlatch_sc:{{{PREFIX}*"));

@@ -10,7 +10,9 @@ use crate::invariants::{
     Class, GUARDED, SLACK, TIMEOUT, ends_within, fails, leaves_nothing, quick, sha, teach, told,
 };
 use crate::laws::until_queued;
-use crate::support::{End, Fault, Monitor, Proxy, RedisServer, Rule, elsewhere, eventually, ms};
+use crate::support::{
+    End, Fault, Monitor, Proxy, RedisServer, Rule, elsewhere, eventually, ms, product,
+};
 
 /// A client behind a proxy.
 struct Scene {
@@ -312,8 +314,11 @@ fn replies_that_do_not_fit_are_told_as_such() {
             "{script}: {outcome:?}"
         );
     }
-    let number = guard.eval("return {big_number = '17'}", &[], &[]).unwrap();
-    assert_eq!(number.as_str(), Some("17"));
+    // Redis 6 has no such type in scripts.
+    if !product().is_before_7() {
+        let number = guard.eval("return {big_number = '17'}", &[], &[]).unwrap();
+        assert_eq!(number.as_str(), Some("17"));
+    }
     // The connection is good for the next one.
     let one = guard
         .write(|batch| {

@@ -25,6 +25,7 @@ pub mod keeper;
 #[cfg(feature = "mysql")]
 pub mod mariadb;
 pub mod monitor;
+pub mod program;
 pub mod proxy;
 pub mod server;
 pub mod shop;
@@ -46,6 +47,7 @@ pub use history::Recorder;
 #[cfg(feature = "mysql")]
 pub use mariadb::{Database, MariaDb};
 pub use monitor::Monitor;
+pub use program::product;
 pub use proxy::{End, Fault, Proxy, Rule};
 pub use server::RedisServer;
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +15,7 @@ use redis::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::program::{product, program};
 use super::{free_port, keeper, ms};
 
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -335,6 +335,19 @@ impl Drop for RedisServer {
     }
 }
 
+/// The arguments that enable debug commands and protected settings, which a server before Redis 7 does not ask for.
+fn unlocking() -> &'static [&'static str] {
+    match product().is_before_7() {
+        true => &[],
+        false => &[
+            "--enable-debug-command",
+            "yes",
+            "--enable-protected-configs",
+            "yes",
+        ],
+    }
+}
+
 /// Starts one process and waits until it, and not a stranger on the same port, answers.
 fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
     let log = File::options()
@@ -342,8 +355,7 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
         .append(true)
         .open(dir.join("log"))
         .expect("a log file");
-    let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    let spawned = Command::new(program)
+    let spawned = Command::new(program())
         .args([
             "--bind",
             "127.0.0.1",
@@ -354,15 +366,8 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
             "--loglevel",
             "warning",
         ])
-        .args([
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--enable-debug-command",
-            "yes",
-        ])
-        .args(["--enable-protected-configs", "yes"])
+        .args(["--save", "", "--appendonly", "no"])
+        .args(unlocking())
         .args([
             Path::new("--dir"),
             dir,
@@ -377,9 +382,6 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
         .spawn();
     let mut process = match spawned {
         Ok(process) => process,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("redis-server is not in the PATH; `make test` installs it")
-        }
         Err(error) => panic!("redis-server cannot be started: {error}"),
     };
     keeper::keep(&process);

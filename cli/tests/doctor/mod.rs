@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(120);
 
 /// A server without any finding.
 fn quiet() -> RedisServer {
-    let args = "--appendonly yes --appendfsync always --enable-protected-configs yes";
+    let args = "--appendonly yes --appendfsync always";
     let args: Vec<_> = args.split(' ').collect();
     RedisServer::with(&args)
 }

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Certificates, Node, at_once};
+use crate::support::program::program;
 use crate::support::{eventually, free_port, keeper};
 
 /// The name under which the sentinels know the master.
@@ -353,8 +354,7 @@ impl Sentinel {
             .append(true)
             .open(self.dir.path().join("log"))
             .expect("a log file");
-        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-        let process = Command::new(program)
+        let process = Command::new(program())
             .arg(self.config())
             .arg("--sentinel")
             .stdin(Stdio::null())

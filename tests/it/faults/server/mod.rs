@@ -4,6 +4,7 @@
 
 mod addresses;
 mod data_loss;
+mod fields;
 mod foreign_keys;
 mod idle;
 mod moved;
@@ -21,14 +22,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Guard, Lock, LossCause};
+use redlatch::{Client, Error, Guard, HealthWarning, Lock, LossCause};
 
 use crate::invariants::{
     ACQUIRE, CANARY, Class, INSPECT, Log, RELEASE, SLACK, TIMEOUT, connections, counts,
     ends_within, every_key_expires, fails, is_empty, keys, leaves_nothing, no_connection_is_left,
     no_secret, not_heard_of, quick, sha, somebody_waits, teach, told, written,
 };
-use crate::support::{Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms};
+use crate::support::{Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms, product};
 
 /// A lease that is long enough to be kept on a busy machine.
 const LEASE: Duration = ms(1500);

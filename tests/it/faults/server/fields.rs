@@ -1,0 +1,156 @@
+//! What the client reads in `INFO` and in other replies is there on the server that runs, under the names that it knows: F31.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::support::product;
+use crate::tidy;
+
+/// The fields of `INFO` that the source reads; of the names in one row each server has one.
+const FIELDS: [&[&str]; 19] = [
+    &["aof_enabled"],
+    &["aof_last_write_status"],
+    &["aof_rewrite_in_progress"],
+    &["aof_rewrite_scheduled"],
+    &["cluster_enabled"],
+    &["connected_slaves"],
+    &["master_replid"],
+    &["master_replid2"],
+    &["maxmemory"],
+    &["maxmemory_policy"],
+    &["min_slaves_good_slaves"],
+    &["rdb_last_bgsave_status"],
+    &["redis_mode", "server_mode"],
+    &["redis_version"],
+    &["repl_backlog_active"],
+    &["role"],
+    &["run_id"],
+    &["uptime_in_seconds"],
+    &["used_memory"],
+];
+
+/// The fields of `CLUSTER INFO`.
+const OF_CLUSTERS: [&str; 3] = ["cluster_slots_ok", "cluster_slots_pfail", "cluster_state"];
+
+/// The fields by which other products are known.
+const OF_PRODUCTS: [&str; 3] = ["dragonfly_version", "garnet_version", "valkey_version"];
+
+/// The names that the source gives to the functions which look for a field.
+fn read_by_source() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in tidy::sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let code: Vec<_> = tidy::code(&text).map(|(_, line)| line).collect();
+        let code = code.join("\n");
+        for call in ["info.field(\"", "info.number(\"", "info.is(\"", "says(\""] {
+            for (at, _) in code.match_indices(call) {
+                let rest = &code[at + call.len()..];
+                found.extend(rest.split('"').next().map(str::to_owned));
+            }
+        }
+        for (at, _) in code.match_indices("info_field(&") {
+            let call = code[at..].split(')').next().unwrap();
+            found.extend(call.split('"').nth(1).map(str::to_owned));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_field_that_is_read_is_known_to_these_tests() {
+    let read = read_by_source();
+    let known: BTreeSet<&str> = FIELDS.iter().copied().flatten().copied().collect();
+    let others = OF_CLUSTERS.iter().chain(&OF_PRODUCTS).copied();
+    let all: BTreeSet<&str> = known.iter().copied().chain(others).collect();
+    for field in &read {
+        assert!(all.contains(&**field), "{field} is read");
+    }
+    // These are read in a list of names, or as a whole line.
+    let apart = [
+        "dragonfly_version",
+        "garnet_version",
+        "redis_mode",
+        "repl_backlog_active",
+        "server_mode",
+    ];
+    for field in all.iter().filter(|field| !apart.contains(field)) {
+        assert!(read.contains(*field), "nothing reads {field}");
+    }
+}
+
+#[test]
+fn the_server_has_every_field_and_word_that_is_read() {
+    let master = RedisServer::with(&[
+        "--appendonly",
+        "yes",
+        "--min-replicas-to-write",
+        "1",
+        "--repl-diskless-sync-delay",
+        "0",
+    ]);
+    let port = master.port().to_string();
+    let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
+    eventually(ms(10_000), "the replica is online", || {
+        let line = master.info("slave0").unwrap_or_default();
+        line.contains("state=online") && line.contains("lag=")
+    });
+    for names in FIELDS {
+        let found = names.iter().find_map(|name| master.info(name));
+        assert!(found.is_some(), "{names:?}");
+    }
+    let mode = |server: &RedisServer| {
+        let modes = ["redis_mode", "server_mode"];
+        modes.iter().find_map(|name| server.info(name)).unwrap()
+    };
+    for (field, value) in [
+        ("aof_last_write_status", "ok"),
+        ("cluster_enabled", "0"),
+        ("connected_slaves", "1"),
+        ("master_replid2", &"0".repeat(40)),
+        ("maxmemory_policy", "noeviction"),
+        ("min_slaves_good_slaves", "1"),
+        ("rdb_last_bgsave_status", "ok"),
+        ("repl_backlog_active", "1"),
+        ("role", "master"),
+    ] {
+        assert_eq!(master.info(field).as_deref(), Some(value), "{field}");
+    }
+    assert_eq!(mode(&master), "standalone");
+    assert_eq!(replica.info("role").as_deref(), Some("slave"));
+    let replication = "return redis.call('INFO', 'replication')";
+    let replication = master.text(&["EVAL", replication, "0"]).unwrap();
+    for word in ["role:master", "master_replid:"] {
+        assert!(replication.contains(word), "{replication}");
+    }
+    let settings: Vec<String> =
+        redis::from_redis_value(master.cmd(&["CONFIG", "GET", "*appendfsync*"])).unwrap();
+    for name in ["appendfsync", "no-appendfsync-on-rewrite"] {
+        assert!(settings.iter().any(|it| it == name), "{settings:?}");
+    }
+
+    let node = RedisServer::with(&["--cluster-enabled", "yes"]);
+    assert_eq!(mode(&node), "cluster");
+    assert_eq!(node.info("cluster_enabled").as_deref(), Some("1"));
+    let info = node.text(&["CLUSTER", "INFO"]).unwrap();
+    for field in OF_CLUSTERS {
+        assert!(info.contains(&format!("{field}:")), "{field}: {info}");
+    }
+}
+
+#[test]
+fn an_examination_names_the_product_and_leaves_nothing_untold() {
+    let server = RedisServer::start();
+    let findings = client(&server).examine().unwrap();
+    let product = product();
+    let name = match product.is_valkey {
+        true => "Valkey",
+        false => "Redis",
+    };
+    let (major, minor) = product.version;
+    let version = format!("{name} {major}.{minor}.");
+    let is_named = |it: &HealthWarning| it.code == "version" && it.message.starts_with(&version);
+    assert!(findings.iter().any(is_named), "{version} {findings:?}");
+    for it in &findings {
+        assert!(!it.message.contains("not tell"), "{it}");
+    }
+}
