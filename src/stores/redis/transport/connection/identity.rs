@@ -108,7 +108,10 @@ pub(super) fn identity_in(
             .into(),
         has_followed: id_before.bytes().any(|digit| digit != b'0'),
         follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
-        is_in_cluster: info_field(&server, "redis_mode") == Some("cluster"),
+        // Valkey has a name of its own for it.
+        is_in_cluster: ["redis_mode", "server_mode"]
+            .iter()
+            .any(|field| info_field(&server, field) == Some("cluster")),
         // Both ends of that time are whole seconds, so it may be one less.
         age: Some(Duration::from_secs(up.saturating_sub(1))),
         remembers,

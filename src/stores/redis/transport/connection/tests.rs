@@ -203,8 +203,13 @@ fn a_server_says_who_it_is_and_whether_it_remembers() {
     assert!(of(server, aof, &followed, &always).unwrap().has_followed);
     let follows = master.replace("role:master", "role:slave");
     assert!(of(server, aof, &follows, &always).unwrap().follows);
-    let cluster = server.replace("standalone", "cluster");
-    assert!(of(&cluster, aof, master, &always).unwrap().is_in_cluster);
+    // Redis and Valkey have two names for the field.
+    for name in ["redis_mode", "server_mode"] {
+        let alone = server.replace("redis_mode", name);
+        assert!(!of(&alone, aof, master, &always).unwrap().is_in_cluster);
+        let cluster = alone.replace("standalone", "cluster");
+        assert!(of(&cluster, aof, master, &always).unwrap().is_in_cluster);
+    }
     let young = server.replace("seconds:90", "seconds:-5");
     let young = of(&young, aof, master, &always).unwrap();
     assert_eq!(young.age, Some(Duration::ZERO));
