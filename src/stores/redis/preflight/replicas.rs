@@ -28,8 +28,9 @@ pub(super) fn findings(
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
     let least: Option<u64> = least.and_then(|least| least.parse().ok());
+    let is_ignored = info.version().is_some_and(|version| version < (7, 0));
     // Where it does not tell how many it wants, that is one at least.
-    if let Some(good) = good.filter(|good| *good < least.unwrap_or(1)) {
+    if let Some(good) = good.filter(|good| *good < least.unwrap_or(1) && !is_ignored) {
         let least = least.map_or_else(|| "set".to_owned(), |least| least.to_string());
         danger(
             format!(
@@ -44,8 +45,15 @@ pub(super) fn findings(
             "bring the replicas back, or lower wait_replicas",
         );
     }
-    let is_unbound = count > 0 && good.is_none();
+    let is_unbound = match is_ignored {
+        true => count > 0 || good.is_some(),
+        false => count > 0 && good.is_none(),
+    };
     let (unbound, binding) = match least {
+        _ if is_ignored => (
+            "min-replicas-to-write does not hold for scripts before Redis 7",
+            "install Redis 7 or later",
+        ),
         // The one switches the other off.
         Some(1..) => ("min-replicas-max-lag is 0", "set min-replicas-max-lag 10"),
         Some(0) => ("min-replicas-to-write is 0", "set min-replicas-to-write 1"),
@@ -57,8 +65,7 @@ pub(super) fn findings(
     if is_unbound && !place.is_cluster {
         danger(
             format!(
-                "it has replicas but {unbound}: a master that is cut off goes on granting locks which a failover has \
-                 given to others"
+                "{unbound}: a master that is cut off goes on granting locks which a failover has given to others"
             ),
             binding,
         );

@@ -6,8 +6,8 @@ use super::replicas;
 use super::told::{Info, Place, Settings};
 use crate::store::HealthWarning;
 
-/// Of the servers before this, some have no TIME in scripts that write.
-const OLDEST_MAJOR: u32 = 5;
+/// The oldest version of Redis on which the tests run.
+const OLDEST: (u32, u32) = (6, 2);
 
 const SLOTS: u32 = 16_384;
 
@@ -54,18 +54,14 @@ fn version(node: &Arc<str>, info: &Info<'_>) -> HealthWarning {
             node,
             CODE,
             "it does not tell its version",
-            format!(
-                "make sure that it is Redis {OLDEST_MAJOR} or later, and no proxy that splits keys"
-            ),
+            "make sure that it is Redis 6.2 or later, and no proxy that splits keys",
         );
     };
-    let major = version.split('.').next();
-    let major = major.and_then(|major| major.parse::<u32>().ok());
-    match major {
-        Some(major) if major < OLDEST_MAJOR => HealthWarning::danger(
+    match info.version() {
+        Some(number) if number < OLDEST => HealthWarning::danger(
             node,
             CODE,
-            format!("its version is {version}; locks need Redis {OLDEST_MAJOR} or later"),
+            format!("its version is {version}; locks need Redis 6.2 or later"),
             "install a newer one",
         ),
         _ => HealthWarning::ok(node, CODE, format!("Redis {version}")),

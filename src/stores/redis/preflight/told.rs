@@ -67,6 +67,14 @@ impl<'a> Info<'a> {
         self.field(name)?.parse().ok()
     }
 
+    /// The first two numbers of the version of Redis; Valkey names the one from which it comes.
+    pub(super) fn version(&self) -> Option<(u32, u32)> {
+        let mut numbers = self.field("redis_version")?.split('.');
+        let major = numbers.next()?.parse().ok()?;
+        let minor = numbers.next().and_then(|minor| minor.parse().ok());
+        Some((major, minor.unwrap_or_default()))
+    }
+
     pub(super) fn is(&self, name: &str, value: &str) -> bool {
         self.field(name) == Some(value)
     }

@@ -50,9 +50,12 @@ fn only_the_settings_that_matter_are_asked_for() {
 #[test]
 fn the_oldest_version_will_do() {
     let of = |info: &str| said("version", info, &[], ALONE);
-    assert_eq!(of("redis_version:5.0.0\r\n"), ["ok: Redis 5.0.0"]);
-    let old = "danger: its version is 4.9.9; locks need Redis 5 or later";
-    assert_eq!(of("redis_version:4.9.9\r\n"), [old]);
+    assert_eq!(of("redis_version:6.2.0\r\n"), ["ok: Redis 6.2.0"]);
+    assert_eq!(of("redis_version:10.0.0\r\n"), ["ok: Redis 10.0.0"]);
+    for version in ["6.0.20", "5.0.0", "4.9.9"] {
+        let old = format!("danger: its version is {version}; locks need Redis 6.2 or later");
+        assert_eq!(of(&format!("redis_version:{version}\r\n")), [old]);
+    }
     assert_eq!(of("redis_version:x\r\n"), ["ok: Redis x"]);
     assert_eq!(
         of("valkey_version:8\r\nredis_version:4\r\n"),
@@ -123,6 +126,33 @@ fn what_a_restart_loses_is_told() {
     let failed = format!("{off}aof_last_write_status:err\r\n");
     assert_eq!(of(&failed, &[]).len(), 1);
     assert_eq!(of("rdb_last_bgsave_status:ok\r\n", &[]).len(), 1);
+}
+
+#[test]
+fn scripts_of_redis_6_ignore_min_replicas_to_write() {
+    let of = |version: &str, info: &str, least| {
+        let info = format!("redis_version:{version}\r\n{info}");
+        said(
+            "replicas",
+            &info,
+            &[("min-replicas-to-write", least)],
+            ALONE,
+        )
+    };
+    let unbound = "danger: min-replicas-to-write does not hold for scripts before Redis 7: a master that is cut off goes on \
+                   granting locks which a failover has given to others";
+    // Set, although it has no replica.
+    let lonely = "connected_slaves:0\r\nmin_slaves_good_slaves:0\r\n";
+    assert_eq!(of("6.2.5", lonely, "1"), [unbound]);
+    assert!(of("7.0.0", lonely, "1")[0].contains("grants no locks"));
+    // Set and fulfilled, and not set.
+    for replicas in [
+        "connected_slaves:1\r\nmin_slaves_good_slaves:1\r\n",
+        "connected_slaves:1\r\n",
+    ] {
+        assert_eq!(of("6.2.5", replicas, "1")[0], unbound);
+    }
+    assert!(!of("6.2.5", "connected_slaves:0\r\n", "0")[0].contains("min-replicas"));
 }
 
 #[test]
