@@ -35,8 +35,16 @@ pub(in crate::stores::redis) fn flushes(store: &Redis, deadline: Instant) -> Opt
             let is_let = match &user {
                 Some(user) => match call(redis::cmd("ACL").arg("DRYRUN").arg(user).arg(command)) {
                     Ok(answer) => answer == Value::Okay || text_of(&answer) == "OK",
-                    // Some have no rehearsal, and some users may not ask for one.
-                    Err(CallError::Server(text)) => !text.starts_with("NOPERM"),
+                    // Some users may not ask.
+                    Err(CallError::Server(text)) if text.starts_with("NOPERM") => false,
+                    // Before Redis 7 nothing can be rehearsed, but the rules of the user can be read.
+                    Err(CallError::Server(_)) => {
+                        match call(redis::cmd("ACL").arg("GETUSER").arg(user)) {
+                            Ok(Value::Array(fields)) => allow_flush(&fields, command),
+                            Ok(_) | Err(CallError::Server(_)) => true,
+                            Err(fault) => return Err(fault),
+                        }
+                    }
                     Err(fault) => return Err(fault),
                 },
                 None => true,
@@ -56,6 +64,27 @@ pub(in crate::stores::redis) fn flushes(store: &Redis, deadline: Instant) -> Opt
         ),
         "deny it, or rename the command, for all users",
     ))
+}
+
+/// Whether the rules in a reply of `ACL GETUSER` permit a command that flushes: the last rule about it counts.
+fn allow_flush(fields: &[Value], command: &str) -> bool {
+    let about = [
+        command,
+        "@all",
+        "@dangerous",
+        "@keyspace",
+        "@slow",
+        "@write",
+    ];
+    let is_about = |rule: &str| about.iter().any(|it| it.eq_ignore_ascii_case(rule));
+    // These rules begin with all commands or with none.
+    let rules = fields.iter().map(text_of).find(|it| it.contains("@all"));
+    let last = rules.as_deref().and_then(|rules| {
+        rules
+            .split(' ')
+            .rfind(|rule| rule.get(1..).is_some_and(is_about))
+    });
+    last.is_none_or(|rule| rule.starts_with('+'))
 }
 
 /// Whether the server takes a new replication id when its replicas are away for long.

@@ -70,6 +70,34 @@ fn a_user_that_may_throw_all_keys_away_is_told() {
 }
 
 #[test]
+fn before_redis_7_the_rules_of_a_user_say_what_it_may_do() {
+    let told = |rules: &str| {
+        let fields = ["flags", "on", "commands", rules, "keys", "*"].map(bulk);
+        let unknown =
+            Says::Error("ERR Unknown subcommand or wrong number of arguments for 'DRYRUN'".into());
+        let mut others = with(
+            [true, true],
+            Says::Reply(bulk("worker")),
+            [unknown.clone(), unknown],
+        );
+        flushing(move |request| match request.is("ACL GETUSER worker") {
+            true => Some(Says::Reply(Value::Array(fields.to_vec()))),
+            false => others(request),
+        })
+    };
+    for (rules, permitted) in [
+        ("+@all", Some("FLUSHALL")),
+        ("+@all -@dangerous +info +acl", None),
+        ("+@all -flushall", Some("FLUSHDB")),
+        ("+@all -@dangerous +flushdb", Some("FLUSHDB")),
+        ("-@all +get", None),
+        ("-@all +@write -@slow +@keyspace", Some("FLUSHALL")),
+    ] {
+        assert_eq!(told(rules).as_deref(), permitted, "{rules}");
+    }
+}
+
+#[test]
 fn before_there_were_users_everybody_may_do_everything() {
     let asked = |user: Says| flushing(with([true, true], user, [Says::Cut, Says::Cut]));
     let old = Says::Error("ERR unknown command `ACL`".into());
