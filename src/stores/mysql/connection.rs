@@ -204,6 +204,11 @@ impl Connection {
         set.is_ok()
     }
 
+    /// Returns the connection if its time-outs fit `deadline` now.
+    pub(super) fn timed(mut self, deadline: Instant) -> Option<Connection> {
+        self.set_timeouts(deadline).then_some(self)
+    }
+
     /// Returns whether an idle connection was closed by the server, or received data that nothing asked for.
     pub(super) fn is_stale(&self) -> bool {
         if time::since(self.last_used) < STALE_AFTER {

@@ -47,7 +47,6 @@ use crate::store::{
 use address::Address;
 pub(crate) use address::Settings;
 use call_error::CallError;
-use connection::Connection;
 pub(crate) use driver_values::{from_driver, params_to_driver, rows_from_driver, to_driver};
 pub(crate) use keys::{Ident, KeyedTable};
 use lock_table::{Change, RowChange, millis, row_locked_reason};
@@ -71,8 +70,6 @@ const LATEST_EFFECT: Duration = Duration::from_secs(4);
 /// The store of one client.
 pub(crate) struct MySql {
     pools: Pools,
-    /// The watchdog's own connection: renewals never queue behind other requests.
-    renewals: Mutex<Option<Connection>>,
     statements: Statements,
     /// The lock table and the table of the named rows.
     tables: schema::Tables,
@@ -92,7 +89,6 @@ impl MySql {
         let area = format!("{}/{}", pools.place(), tables.locks.quoted());
         Ok(MySql {
             pools,
-            renewals: Mutex::default(),
             statements: Statements::new(&tables.locks.quoted()),
             tables,
             known: schema::SchemaCache::default(),
@@ -372,13 +368,11 @@ impl Store for MySql {
     }
 
     fn connections(&self) -> ConnectionStats {
-        let renewing = usize::from(self.renewals.lock().is_some());
-        let idle = self.pools.idle() + renewing;
+        let idle = self.pools.idle();
         self.pools.address().traffic.read(idle, 0, false)
     }
 
     fn close(&self) {
-        *self.renewals.lock() = None;
         self.pools.close();
     }
 

@@ -5,18 +5,22 @@
 //! check-out costs two round trips. `r2d2_mysql` is not used either, because it leaks open transactions to the next user.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
-use crate::ground::sync::Mutex;
+use crate::ground::sync::{self, Mutex};
 use crate::ground::time;
 use crate::stores::connection_limit::{ConnectionLimit, Permit};
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
+
+/// The pause between two looks for an idle connection where none can be opened.
+const SPARE_POLL: Duration = Duration::from_millis(2);
 
 /// A bounded number of connections for one purpose.
 pub(super) struct Pool {
@@ -106,6 +110,10 @@ pub(super) struct Pools {
     /// For transactions. A transaction keeps its connection for as long as the user likes, so these are counted apart:
     /// locks can be released however many transactions are open.
     transactions: Arc<Pool>,
+    /// For renewals, which never queue behind other requests: the watchdog's own connection.
+    renewals: Arc<Pool>,
+    /// How many connections single statements and renewals use now.
+    in_use: AtomicUsize,
     address: Arc<Address>,
 }
 
@@ -115,6 +123,8 @@ impl Pools {
         Pools {
             statements: Pool::new(size),
             transactions: Pool::new(size),
+            renewals: Pool::new(1),
+            in_use: AtomicUsize::new(0),
             address,
         }
     }
@@ -123,11 +133,15 @@ impl Pools {
     pub(super) fn close(&self) {
         self.statements.close();
         self.transactions.close();
+        self.renewals.close();
     }
 
     /// How many connections lie idle.
     pub(super) fn idle(&self) -> usize {
-        self.statements.idle.lock().len() + self.transactions.idle.lock().len()
+        [&self.statements, &self.transactions, &self.renewals]
+            .map(|pool| pool.idle.lock().len())
+            .iter()
+            .sum()
     }
 
     pub(super) fn node(&self) -> &Arc<str> {
@@ -150,44 +164,107 @@ impl Pools {
     pub(super) fn with_retry<T>(
         &self,
         deadline: Instant,
-        mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
+        call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _permit = self.statements.permit(deadline)?;
-        let mut connection = self.statements.take_idle(Connection::is_stale);
-        let is_fresh = connection.is_none();
-        let outcome = match on_connection(&mut connection, &self.address, deadline, &mut call) {
-            Err(
-                CallError::NotSent(_)
-                | CallError::NoReply {
-                    timed_out: false, ..
-                },
-            ) if !is_fresh && time::now() < deadline => {
-                on_connection(&mut connection, &self.address, deadline, &mut call)
-            }
-            outcome => outcome,
+        let repeats = |error: &CallError| match error {
+            CallError::NotSent(_) => true,
+            CallError::NoReply { timed_out, .. } => !timed_out,
+            _ => false,
         };
-        self.statements.check_in(connection);
-        outcome
+        self.on_statements(deadline, Connection::is_stale, repeats, call)
     }
 
     /// Runs `call` on a connection, and repeats it only if nothing of it was sent.
     pub(super) fn once<T>(
         &self,
         deadline: Instant,
+        call: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let repeats = |error: &CallError| matches!(error, CallError::NotSent(_));
+        // The call cannot be repeated, so the connection is checked even if it was used a moment ago.
+        self.on_statements(deadline, Connection::is_disconnected, repeats, call)
+    }
+
+    /// Runs `call` for renewals, without a permit.
+    pub(super) fn renewing<T>(
+        &self,
+        deadline: Instant,
+        mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let idle = self.renewals.take_idle(Connection::is_stale);
+        self.run(&self.renewals, idle, deadline, &mut call)
+    }
+
+    fn on_statements<T>(
+        &self,
+        deadline: Instant,
+        unfit: fn(&Connection) -> bool,
+        repeats: fn(&CallError) -> bool,
         mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let _permit = self.statements.permit(deadline)?;
-        // The call cannot be repeated, so the connection is checked even if it was used a moment ago.
-        let mut connection = self.statements.take_idle(Connection::is_disconnected);
-        let is_fresh = connection.is_none();
-        let outcome = match on_connection(&mut connection, &self.address, deadline, &mut call) {
-            Err(CallError::NotSent(_)) if !is_fresh && time::now() < deadline => {
-                on_connection(&mut connection, &self.address, deadline, &mut call)
+        let idle = self.statements.take_idle(unfit);
+        let is_fresh = idle.is_none();
+        match self.run(&self.statements, idle, deadline, &mut call) {
+            Err(error) if repeats(&error) && !is_fresh && time::now() < deadline => {
+                self.run(&self.statements, None, deadline, &mut call)
             }
             outcome => outcome,
+        }
+    }
+
+    /// Runs `call` on the connection given if its time-outs can be set for this deadline, else on a new one, which `pool`
+    /// keeps; if none can be opened, on another connection of this client.
+    fn run<T>(
+        &self,
+        pool: &Pool,
+        idle: Option<Connection>,
+        deadline: Instant,
+        call: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let idle = idle.and_then(|connection| connection.timed(deadline));
+        let (mut connection, pool) = match idle {
+            Some(connection) => (connection, pool),
+            None => {
+                let has_others = self.idle() > 0 || self.in_use.load(Ordering::SeqCst) > 0;
+                let left = deadline.saturating_duration_since(time::now());
+                let connecting = if has_others { left / 2 } else { left };
+                let connecting = time::now() + connecting;
+                match Connection::connect(&self.address, connecting, Duration::ZERO) {
+                    Ok(connection) => (connection, pool),
+                    Err(error) => self.spare(deadline).ok_or(error)?,
+                }
+            }
         };
-        self.statements.check_in(connection);
+        self.in_use.fetch_add(1, Ordering::SeqCst);
+        let outcome = call(&mut connection);
+        if outcome
+            .as_ref()
+            .err()
+            .is_none_or(CallError::keeps_connection)
+        {
+            pool.check_in(Some(connection));
+        }
+        self.in_use.fetch_sub(1, Ordering::SeqCst);
         outcome
+    }
+
+    /// Takes an idle connection of any pool, for a request that could not open one. While single statements or renewals use
+    /// connections, waits until `deadline` for one of those.
+    fn spare(&self, deadline: Instant) -> Option<(Connection, &Pool)> {
+        loop {
+            // Read first: a connection is checked in before it no longer counts as used.
+            let is_used = self.in_use.load(Ordering::SeqCst) > 0;
+            let mut pools = [&self.statements, &self.transactions, &self.renewals].into_iter();
+            let spare = pools.find_map(|pool| {
+                let connection = pool.take_idle(Connection::is_disconnected)?;
+                Some((connection.timed(deadline)?, &**pool))
+            });
+            if spare.is_some() || !is_used || time::now() >= deadline {
+                return spare;
+            }
+            sync::sleep(SPARE_POLL);
+        }
     }
 
     /// Waits until `deadline` for the permit to use a connection for a transaction.
@@ -220,38 +297,4 @@ impl Pools {
             pid: std::process::id(),
         })
     }
-}
-
-/// Returns the connection given if its time-outs can be set for this deadline, else a new one.
-fn reuse_or_connect(
-    connection: Option<Connection>,
-    address: &Address,
-    deadline: Instant,
-) -> Result<Connection, CallError> {
-    if let Some(mut connection) = connection
-        && connection.set_timeouts(deadline)
-    {
-        return Ok(connection);
-    }
-    Connection::connect(address, deadline, Duration::ZERO)
-}
-
-/// Runs `call` on the connection in `cache`, which is opened if there is none, and emptied if its state is in doubt.
-pub(super) fn on_connection<T>(
-    cache: &mut Option<Connection>,
-    address: &Address,
-    deadline: Instant,
-    call: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
-) -> Result<T, CallError> {
-    let cached = cache.take().filter(|cached| !cached.is_stale());
-    let mut connection = reuse_or_connect(cached, address, deadline)?;
-    let outcome = call(&mut connection);
-    if outcome
-        .as_ref()
-        .err()
-        .is_none_or(CallError::keeps_connection)
-    {
-        *cache = Some(connection);
-    }
-    outcome
 }

@@ -6,7 +6,6 @@ use super::MySql;
 use super::call_error::CallError;
 use super::connection::Connection;
 use super::lock_table::{Change, RowChange, SentStatements, row_locked_reason};
-use super::pool::on_connection;
 use crate::ground::claim::Claim;
 use crate::store::Renewal;
 
@@ -16,38 +15,30 @@ impl MySql {
         if claims.is_empty() {
             return Vec::new();
         }
-        // Taken out while it is in use, so that no mutex is held across I/O.
-        let mut connection = self.renewals.lock().take();
         let mut outcomes: Vec<Option<Renewal>> = vec![None; claims.len()];
-        let outcome = on_connection(
-            &mut connection,
-            self.pools.address(),
-            deadline,
-            &mut |connection| {
-                // A row that a transaction has locked is tried twice, the second time after all others, without a wait:
-                // the transaction may last long, and the other holds must be renewed meanwhile. The watchdog tries again.
-                for is_last in [false, true] {
-                    for (claim, outcome) in claims.iter().zip(&mut outcomes) {
-                        if outcome.is_some() {
-                            continue;
-                        }
-                        *outcome = match self.renew_one(connection, claim, deadline) {
-                            Ok(RowChange::Done { .. }) => Some(Renewal::Renewed),
-                            Ok(RowChange::Gone(cause)) => Some(Renewal::Lost(cause)),
-                            Err(error) if error.is_busy() => {
-                                is_last.then(|| Renewal::Unknown(row_locked_reason(error)))
-                            }
-                            Err(error) if error.keeps_connection() => {
-                                Some(Renewal::Unknown(error.reason()))
-                            }
-                            Err(error) => return Err(error),
-                        };
+        let outcome = self.pools.renewing(deadline, |connection| {
+            // A row that a transaction has locked is tried twice, the second time after all others, without a wait:
+            // the transaction may last long, and the other holds must be renewed meanwhile. The watchdog tries again.
+            for is_last in [false, true] {
+                for (claim, outcome) in claims.iter().zip(&mut outcomes) {
+                    if outcome.is_some() {
+                        continue;
                     }
+                    *outcome = match self.renew_one(connection, claim, deadline) {
+                        Ok(RowChange::Done { .. }) => Some(Renewal::Renewed),
+                        Ok(RowChange::Gone(cause)) => Some(Renewal::Lost(cause)),
+                        Err(error) if error.is_busy() => {
+                            is_last.then(|| Renewal::Unknown(row_locked_reason(error)))
+                        }
+                        Err(error) if error.keeps_connection() => {
+                            Some(Renewal::Unknown(error.reason()))
+                        }
+                        Err(error) => return Err(error),
+                    };
                 }
-                Ok(())
-            },
-        );
-        *self.renewals.lock() = connection;
+            }
+            Ok(())
+        });
         let reason = match outcome {
             Ok(()) => String::new(),
             Err(error) => error.reason(),
