@@ -18,6 +18,9 @@ use crate::ground::time;
 /// thread takes longer than most requests.
 const GOES_FIRST_AFTER: Duration = Duration::from_millis(10);
 
+/// A wait for a permit leaves at least this much time for the reply, or half of what there is.
+const REPLY_TIME: Duration = Duration::from_millis(100);
+
 /// The most connections in use, as permits; without limit once it is closed: what is still unlocked then is not counted.
 pub(super) struct ConnectionLimit(Arc<Shared>);
 
@@ -59,7 +62,7 @@ pub(super) struct Permit {
 
 /// How long to wait for a connection where so much time is left: a request that is sent at the last moment is only in doubt.
 pub(super) fn patience(left: Duration) -> Duration {
-    left * 4 / 5
+    left - (left / 5).max(REPLY_TIME.min(left / 2))
 }
 
 /// None of so many permits became free in time.

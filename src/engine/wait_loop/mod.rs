@@ -23,7 +23,7 @@ use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
-use crate::engine::wait_loop::waiting::Waiting;
+use crate::engine::wait_loop::waiting::{Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
 #[cfg(feature = "test-util")]
 use crate::engine::wait_queue::Unqueued;
@@ -117,7 +117,18 @@ pub(crate) fn wait<V: Visit>(
                 false => Backoff::between(first, longest),
             },
         );
-    let outcome = wait.run(polls.unwrap_or_else(Backoff::of_polls), limit);
+    let began = time::now();
+    let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
+        // It could not ask, but others of this client have.
+        Err(error)
+            if is_exhausted(&error)
+                && limit.time().has_waited(began)
+                && inner.wait_queues.refusals.is_refused_since(lock, began) =>
+        {
+            Ok(None)
+        }
+        outcome => outcome,
+    };
     wait.leave(outcome)
 }
 
@@ -253,8 +264,11 @@ impl<V: Visit> Wait<'_, V> {
         answer
     }
 
-    /// Tells the others in the queue what an answer says of the lock.
+    /// Tells the others what an answer says of the lock.
     fn tell(&self, news: News) {
+        if matches!(news, News::Refused { is_usable: true }) {
+            self.inner.wait_queues.refusals.note(self.lock);
+        }
         match (news, &self.node) {
             (News::Refused { is_usable }, Some(node)) => node.note_refused(is_usable),
             (News::Trouble { is_undone }, Some(node)) => node.note_trouble(is_undone),
@@ -272,6 +286,9 @@ impl<V: Visit> Wait<'_, V> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;
         let node = self.node.take();
+        if has_the_lock && node.is_some() {
+            self.inner.wait_queues.refusals.note(self.lock);
+        }
         if !has_the_lock && node.as_ref().is_some_and(Node::is_let_in) {
             return Ok(self.visit.follow());
         }

@@ -34,6 +34,13 @@ pub(super) struct Time {
     pub(super) end: Option<Instant>,
 }
 
+impl Time {
+    /// Whether a wait that began then has a deadline that is over, and had some time until then.
+    pub(super) fn has_waited(self, began: Instant) -> bool {
+        self.end.is_some_and(|end| began < end && end <= self.now)
+    }
+}
+
 /// The view of a wait at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {

@@ -226,11 +226,6 @@ fn rows() -> Vec<Row> {
         ("a waiter that has not asked reports no outage", Forever, vec![
             (0, Behind(0), Sleeps(1000..=1100)), (1100, TimedOut, Sleeps(1300..=1300)),
             (1300, TimedOut, Attempts(2050..=2050)), (1310, Fails(unreachable), Does::Fails("Unreachable"))]),
-        ("the queue knows what a client without a free connection cannot ask", For(500), vec![
-            (0, Nothing, Attempts(680..=680)), (500, Fails(exhausted), Joins), (500, Behind(400), Does::Refused)]),
-        ("a queue in doubt does not know", For(500), vec![
-            (0, Nothing, Attempts(680..=680)), (500, Fails(exhausted), Joins),
-            (500, InDoubt(400), Does::Fails("Exhausted"))]),
         // Messages.
         ("nobody asks again and again at a quorum that cannot be had, as each attempt that is undone is told", Forever, vec![
             (0, Hears(Live, 0), Attempts(750..=750)), (9, Fails(|lock| Error::NoQuorum { lock, granted: 1, refused: 0,

@@ -42,14 +42,6 @@ enum Then {
     Rest(Duration),
 }
 
-/// The outcome of a wait that is over without the lock.
-#[derive(Debug)]
-struct Over {
-    outcome: Result<()>,
-    /// The others in the queue may know that the lock was refused just now.
-    asks_queue: bool,
-}
-
 /// A sleep that was begun.
 #[derive(Debug)]
 struct Sleep {
@@ -79,7 +71,8 @@ pub(super) struct Waiting<'a> {
     /// The error of an attempt that may have left something.
     in_doubt: Option<Error>,
     then: Then,
-    over: Option<Over>,
+    /// The outcome of a wait that is over without the lock.
+    over: Option<Result<()>>,
     /// It is to join the queue if it does not stand there.
     joins: bool,
     sleep: Option<Sleep>,
@@ -163,7 +156,7 @@ impl<'a> Waiting<'a> {
                 (then, Some(error))
             }
             Err(error) => {
-                self.ends(Err(error), false);
+                self.ends(Err(error));
                 return news;
             }
         };
@@ -174,15 +167,13 @@ impl<'a> Waiting<'a> {
         let is_outage = time.end.is_none() && trouble.is_some();
         let silence = time.now.saturating_duration_since(self.last_usable);
         if is_over || is_outage && silence >= self.outage_timeout {
-            // It could not ask; the others in the queue may know.
-            let asks_queue = trouble.as_ref().is_some_and(is_exhausted) && self.has_waited(time);
             let outcome = match trouble {
                 // What an attempt may have left is still in doubt, though the last one left nothing.
                 Some(error) if error.may_pass() => Err(self.in_doubt.take().unwrap_or(error)),
                 Some(error) => Err(error),
                 None => Ok(()),
             };
-            self.ends(outcome, asks_queue);
+            self.ends(outcome);
         }
         news
     }
@@ -217,12 +208,9 @@ impl<'a> Waiting<'a> {
         (!has_end).then(|| Error::NoTtl { lock: lock() })
     }
 
-    fn ends(&mut self, outcome: Result<()>, asks_queue: bool) {
-        self.joins = asks_queue;
-        self.over = Some(Over {
-            outcome,
-            asks_queue,
-        });
+    fn ends(&mut self, outcome: Result<()>) {
+        self.joins = false;
+        self.over = Some(outcome);
     }
 
     /// Notes the end of a sleep, and whether something woke it.
@@ -241,12 +229,8 @@ impl<'a> Waiting<'a> {
             let is_refused = self.is_refused;
             return Next::Join { is_refused };
         }
-        if let Some(over) = self.over.take() {
-            let knows = |queue| over.asks_queue && self.has_fresh_news(queue, time.now);
-            return Next::Return(match over.outcome {
-                Err(_) if seen.queue.is_some_and(knows) => Ok(()),
-                outcome => outcome,
-            });
+        if let Some(outcome) = self.over.take() {
+            return Next::Return(outcome);
         }
         if let Some(queue) = seen.queue
             && let Some(next) = self.stands_in_line(queue, slept, seen)
@@ -309,7 +293,7 @@ impl<'a> Waiting<'a> {
             && ends.is_some_and(|ends| ends <= time.now)
         {
             self.last_try_out_of_turn = true;
-            if is_behind && self.has_waited(time) && self.has_fresh_news(queue, time.now) {
+            if is_behind && time.has_waited(self.began) && self.has_fresh_news(queue, time.now) {
                 return Some(Next::Return(Ok(())));
             }
         }
@@ -373,12 +357,6 @@ impl<'a> Waiting<'a> {
         let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
         let is_fresh = |at| now.saturating_duration_since(at) < FRESH;
         news.is_some_and(is_fresh) && (queue.is_told || !self.opens)
-    }
-
-    /// Whether it has a deadline that is over, and had some time until then.
-    fn has_waited(&self, time: Time) -> bool {
-        time.end
-            .is_some_and(|end| self.began < end && end <= time.now)
     }
 }
 

@@ -144,11 +144,12 @@ impl<'a, T> FanOut<'a, T> {
                 by,
                 in_flight,
             }),
-            Pending::Busy => {
+            Pending::Busy(connections) => {
                 if tries < MOST_TRIES {
                     self.busy.push(Busy {
                         index,
                         tries,
+                        connections,
                         until: now + patience(by.saturating_duration_since(now)),
                     });
                 }

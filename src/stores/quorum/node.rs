@@ -118,8 +118,8 @@ pub(crate) enum Pending<'a, T> {
     Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent, because there is no connection for it: [`Node::connect`] makes one.
     NotConnected,
-    /// Nothing was sent, because others use as many connections as may be in use at once: [`Node::reserve`] waits for one.
-    Busy,
+    /// Nothing was sent, because others use as many connections as may be in use at once, this many: [`Node::reserve`] waits for one.
+    Busy(u32),
 }
 
 /// A request whose answer is still to be read.

@@ -141,7 +141,7 @@ impl Quorum {
             let error = self.no_quorum(&claim.name, said);
             return match leftover {
                 Some(in_doubt) => Ok(Outcome::unknown(in_doubt, error)),
-                None => Err(error),
+                None => Err(self.exhausted(claim, said).unwrap_or(error)),
             };
         }
         // When so many of the holds that are in the way have ended that the rest is no majority any more.
@@ -172,6 +172,29 @@ impl Quorum {
             memo: None,
             recheck_after: None,
         }))
+    }
+
+    /// The error of a question that a majority would have answered, had this client not used all connections to some nodes.
+    fn exhausted(&self, claim: &Claim, said: &[Option<Vote>]) -> Option<Error> {
+        let mut answered = 0;
+        let mut exhausted = None;
+        for said in said.iter().flatten() {
+            match said {
+                Vote::Granted | Vote::Refused(_) => answered += 1,
+                Vote::Failed(Error::Exhausted {
+                    node, connections, ..
+                }) => {
+                    answered += 1;
+                    exhausted.get_or_insert_with(|| Error::Exhausted {
+                        lock: Arc::clone(&claim.name),
+                        node: Arc::clone(node),
+                        connections: *connections,
+                    });
+                }
+                _ => {}
+            }
+        }
+        exhausted.filter(|_| answered >= self.needed)
     }
 
     /// Says why no majority did what it was asked.

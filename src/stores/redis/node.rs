@@ -40,14 +40,14 @@ type Voting = (CheckedOut, Option<Arc<Identity>>);
 pub(super) enum NoConnection {
     /// None is there on which the call can be sent without waiting for anything first.
     NotConnected,
-    /// Others use as many as may be in use at once.
-    Busy,
+    /// Others use as many as may be in use at once: this many.
+    Busy(u32),
     Failed(CallError),
 }
 
 impl From<NoPermit> for NoConnection {
-    fn from(_: NoPermit) -> NoConnection {
-        NoConnection::Busy
+    fn from(none: NoPermit) -> NoConnection {
+        NoConnection::Busy(none.of)
     }
 }
 

@@ -189,7 +189,7 @@ impl RedisNode {
                     self.transmit(checked_out, &call, voting.as_deref(), deadline)
                 }
                 Err(NoConnection::NotConnected) => Transmission::NotConnected,
-                Err(NoConnection::Busy) => return Pending::Busy,
+                Err(NoConnection::Busy(of)) => return Pending::Busy(of),
                 Err(NoConnection::Failed(fault)) => {
                     return Pending::Ready(Err(self.error_of(&call, fault, deadline)));
                 }

@@ -1,5 +1,6 @@
 //! The queue of the waiters inside a process, and the hand-off from one to the next.
 
+mod exhausted;
 mod hand_off;
 mod order;
 mod pollers;

@@ -19,6 +19,8 @@ pub(super) struct Connecting<'a> {
 pub(super) struct Busy {
     pub(super) index: usize,
     pub(super) tries: u32,
+    /// How many connections may be in use.
+    pub(super) connections: u32,
     /// When it is given up.
     pub(super) until: Instant,
 }
@@ -131,7 +133,11 @@ impl<T> FanOut<'_, T> {
 
     fn give_up(&mut self, busy: &Busy) {
         if let Some(node) = self.quorum.nodes.get(busy.index) {
-            let error = node.unreachable("all connections that it may have were in use");
+            let error = Error::Exhausted {
+                lock: "".into(),
+                node: node.name(),
+                connections: busy.connections,
+            };
             self.out_of_reach.push((busy.index, error));
         }
     }

@@ -17,7 +17,7 @@ fn beside_others<'a>(
         let is_read = !of_requests.read_by.borrow().is_empty();
         if node.index == 1 && (for_ever || !is_read) {
             counted.set(counted.get() + 1);
-            return Pending::Busy;
+            return Pending::Busy(4);
         }
         let (near, far) = UnixStream::pair().unwrap();
         let (index, log) = (node.index, Rc::clone(&of_requests));

@@ -1,0 +1,122 @@
+//! Waits whose time is over while other threads of their client use all of its connections.
+
+use redlatch::{MultiLock, Redlock, Result};
+
+use super::*;
+
+const WAIT: Duration = ms(1000);
+
+/// So many threads that those who got a connection in time are refused, and many get none.
+const THREADS: usize = 200;
+
+type Make = fn(&Client) -> Lock;
+
+/// A client whose replies take 40 ms, with four connections.
+fn slow(server: &RedisServer) -> (Proxy, Client) {
+    slow_with(server, ms(40), 4)
+}
+
+fn slow_with(server: &RedisServer, delay: Duration, connections: u32) -> (Proxy, Client) {
+    let proxy = Proxy::to(server.addr());
+    proxy.next(usize::MAX, None, Fault::DelayReply(delay));
+    let client = Client::builder().pool_size(connections);
+    let client = client.open(&proxy.url());
+    (proxy, client.unwrap())
+}
+
+/// Has all threads wait at the same time, and checks that each is refused.
+#[track_caller]
+fn all_are_refused(what: &str, wait: impl Fn() -> Result<bool> + Sync) {
+    let start = Barrier::new(THREADS);
+    let others = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                start.wait();
+                match wait() {
+                    Ok(false) => {}
+                    other => others.lock().unwrap().push(other),
+                }
+            });
+        }
+    });
+    let others = others.into_inner().unwrap();
+    assert!(
+        others.is_empty(),
+        "{what}: {} times, such as {:?}",
+        others.len(),
+        others.first()
+    );
+}
+
+#[test]
+fn locks_that_are_held_are_refused_with_a_busy_pool() {
+    let server = RedisServer::start();
+    let (_proxy, client) = slow(&server);
+    let other = Client::open(&server.url()).unwrap();
+    let kinds: [(&str, Make); 7] = [
+        ("lock", |client| client.lock("lock")),
+        ("token", |client| client.token_lock("token")),
+        ("fenced", |client| client.fenced_lock("fenced")),
+        ("fair", |client| client.fair_lock("fair")),
+        ("spin", |client| client.spin_lock("spin")),
+        ("write", |client| client.read_write_lock("rw").write()),
+        ("read", |client| {
+            client.read_write_lock("for-readers").read()
+        }),
+    ];
+    let held = other.read_write_lock("for-readers").write();
+    held.lock().unwrap();
+    for (kind, make) in kinds {
+        if kind != "read" {
+            make(&other).lock().unwrap();
+        }
+        all_are_refused(kind, || make(&client).try_lock_for(WAIT));
+    }
+}
+
+#[test]
+fn a_lock_of_several_parts_is_refused_with_a_busy_pool() {
+    let server = RedisServer::start();
+    // Each part has a share of the time.
+    let (_proxy, client) = slow_with(&server, ms(10), 1);
+    let other = Client::open(&server.url()).unwrap();
+    other.lock("held").lock().unwrap();
+    let parts = ["held", "part"].map(|name| client.lock(name));
+    let multi = MultiLock::of(&parts).unwrap();
+    all_are_refused("multi", || multi.try_lock_for(WAIT));
+}
+
+#[test]
+fn counts_are_refused_with_a_busy_pool() {
+    let server = RedisServer::start();
+    let (_proxy, client) = slow(&server);
+    let other = Client::open(&server.url()).unwrap();
+    assert!(other.latch("latch").try_set(1).unwrap());
+    let semaphore = client.semaphore("permits");
+    all_are_refused("semaphore", || {
+        Ok(semaphore.try_acquire_for(1, WAIT)?.is_some())
+    });
+    let semaphore = client.permit_semaphore("ids");
+    all_are_refused("permit semaphore", || {
+        Ok(semaphore.try_acquire_for(1, WAIT)?.is_some())
+    });
+    let latch = client.latch("latch");
+    all_are_refused("latch", || latch.wait_for(WAIT));
+}
+
+#[test]
+fn a_quorum_is_refused_with_busy_pools() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let redlock = |clients: Vec<Client>| {
+        let builder = Redlock::builder().nodes(clients).trust_new_nodes();
+        builder.node_timeout(ms(2000)).build().unwrap()
+    };
+    let slow: Vec<(Proxy, Client)> = servers.iter().map(slow).collect();
+    let clients = slow.iter().map(|(_, client)| client.clone()).collect();
+    let slow_redlock = redlock(clients);
+    let other = servers.iter().map(|it| Client::open(&it.url()).unwrap());
+    let other = redlock(other.collect());
+    other.lock("held").lock().unwrap();
+    all_are_refused("redlock", || slow_redlock.lock("held").try_lock_for(WAIT));
+}
