@@ -120,7 +120,7 @@ fn the_next_is_woken_only_behind_a_first_one_that_leaves_nothing() {
         let join = |parker| wait_queues.join(&lock(Kind::Reentrant), parker, ());
         let mut nodes: Vec<_> = parkers.iter().map(join).collect();
         nodes.remove(leaves).leave(leaves_with_the_lock, false);
-        let is_woken = |wake| matches!(wake, Wake::Permit);
+        let is_woken = |wake| matches!(wake, Wake::Look);
         parkers.map(|parker| is_woken(parker.park(Some(time::now()))))
     };
     assert_eq!(woken(false, 0), [false, true, false]);
@@ -169,7 +169,7 @@ fn the_first_in_the_queue_is_handed_the_lock_once_and_woken() {
     let chosen = queues.choose(&lock, None).unwrap();
     assert_eq!(chosen.grant(3, false), Ok(()));
     assert!(first.is_granted() && !second.is_granted() && !first.is_let_in());
-    assert_eq!(parkers[0].park(Some(time::now())), Wake::Permit);
+    assert_eq!(parkers[0].park(Some(time::now())), Wake::Look);
     assert_eq!(parkers[1].park(Some(time::now())), Wake::TimedOut);
     assert_eq!((first.take(), first.take()), (Some(3), None));
     assert_eq!(first.view().turn, Turn::HeldLocally);
@@ -222,7 +222,7 @@ fn the_first_in_the_queue_hears_that_the_lock_is_free() {
     let turns = (first.view().turn, second.view().turn);
     assert_eq!(turns, (Turn::Attempt, Turn::NotFirst));
     let woken = parkers.map(|parker| parker.park(Some(time::now())));
-    assert_eq!(woken, [Wake::TimedOut, Wake::Permit, Wake::TimedOut]);
+    assert_eq!(woken, [Wake::TimedOut, Wake::Look, Wake::TimedOut]);
 }
 
 #[test]

@@ -14,8 +14,10 @@ use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard, mutant};
 /// Why a parked thread goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// It was handed a permit.
+    /// It was handed a permit by a message.
     Permit,
+    /// It was handed a permit without a message: a thread of its client left, or messages may have been lost.
+    Look,
     /// Its time is over.
     TimedOut,
     Interrupted,
@@ -35,7 +37,8 @@ pub(crate) struct Parker {
 
 #[derive(Debug, Default)]
 struct Parked {
-    permit: bool,
+    /// The permit: [`Wake::Permit`] or [`Wake::Look`].
+    permit: Option<Wake>,
     /// From which sources there was word since the last permit, a bit each.
     heard: u64,
     /// The sources of which several make a permit. Word from any other one does.
@@ -64,9 +67,8 @@ impl Parker {
             if state.interrupted {
                 return Wake::Interrupted;
             }
-            if state.permit {
-                state.permit = false;
-                return Wake::Permit;
+            if let Some(wake) = state.permit.take() {
+                return wake;
             }
             if deadline.is_some_and(|deadline| Clock::look().has_passed(deadline)) {
                 return Wake::TimedOut;
@@ -87,11 +89,13 @@ impl Parker {
         state.quorums.push(Quorum { sources, needed });
     }
 
-    /// Notes word from a source, which may be let by. Returns whether it was news.
-    fn hear(&self, source: u32, may_be_let_by: bool) -> bool {
+    /// Notes word from a source, which may be let by and makes this permit. Returns whether it was news.
+    fn hear(&self, source: u32, may_be_let_by: bool, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
-        if (state.permit || state.heard & bit != 0) && !mutant("a second permit for one waiter") {
+        if (state.permit.is_some() || state.heard & bit != 0)
+            && !mutant("a second permit for one waiter")
+        {
             return false;
         }
         if may_be_let_by && state.lets_by > 0 {
@@ -105,17 +109,22 @@ impl Parker {
             .is_none_or(|quorum| (state.heard & quorum.sources).count_ones() >= quorum.needed);
         if is_enough {
             state.heard = 0;
-            state.permit = true;
+            state.permit = Some(permit);
             self.wake(state);
         }
         true
     }
 
+    /// Has the waiter look without a message.
+    pub(crate) fn give_permit(&self) {
+        self.pass(Wake::Look);
+    }
+
     /// Returns whether this waiter had none yet.
-    pub(crate) fn give_permit(&self) -> bool {
+    fn pass(&self, permit: Wake) -> bool {
         let mut state = self.state.lock();
-        let given = !state.permit || mutant("a second permit for one waiter");
-        state.permit = true;
+        let given = state.permit.is_none() || mutant("a second permit for one waiter");
+        state.permit.get_or_insert(permit);
         self.wake(state);
         given
     }
@@ -131,8 +140,8 @@ impl Parker {
         std::mem::replace(&mut self.state.lock().lets_by, messages)
     }
 
-    fn take_permit(&self) -> bool {
-        std::mem::take(&mut self.state.lock().permit)
+    fn take_permit(&self) -> Option<Wake> {
+        self.state.lock().permit.take()
     }
 
     pub(crate) fn interrupt(&self) {
@@ -216,18 +225,26 @@ impl Notifier {
             notifier: Arc::clone(self),
             channel: Arc::clone(channel),
             parker: Arc::clone(parker),
-            owes: false,
+            owes: None,
         }
     }
 
     /// Hands a permit each to the first `most` waiters of `channel` that have none: word, if they listen to several
-    /// sources. For all of them it is word that messages may have been lost, which nobody lets by. Returns for how many it was
-    /// news.
+    /// sources. Word for all of them nobody lets by. Returns for how many it was news.
     pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
+        self.hand_out(channel, most, Wake::Permit)
+    }
+
+    /// Has all waiters of `channel` look, as messages may have been lost.
+    pub(crate) fn have_look(&self, channel: &str) {
+        self.hand_out(channel, usize::MAX, Wake::Look);
+    }
+
+    fn hand_out(&self, channel: &str, most: usize, permit: Wake) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
         let is_one_turn = most < usize::MAX;
-        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, is_one_turn));
+        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, is_one_turn, permit));
         woken.take(most).count()
     }
 
@@ -269,14 +286,16 @@ pub(crate) struct Registration {
     channel: Arc<str>,
     parker: Arc<Parker>,
     /// A permit was taken and no attempt was answered since: it must not be lost if this waiter leaves.
-    owes: bool,
+    owes: Option<Wake>,
 }
 
 impl Registration {
     /// Sleeps as [`Parker::park`] does.
     pub(crate) fn park(&mut self, deadline: Option<Instant>) -> Wake {
         let wake = self.parker.park(deadline);
-        self.owes |= wake == Wake::Permit;
+        if matches!(wake, Wake::Permit | Wake::Look) {
+            self.owes = Some(wake);
+        }
         wake
     }
 
@@ -288,13 +307,15 @@ impl Registration {
         self.parker.let_by(messages);
         let wake = self.park(deadline);
         // Like a permit: if this waiter leaves, the next one is to hear of it.
-        self.owes |= self.parker.let_by(0) < messages;
+        if self.parker.let_by(0) < messages {
+            self.owes.get_or_insert(Wake::Permit);
+        }
         wake
     }
 
     /// Notes that the store has answered an attempt, so the permit that led to it is spent.
     pub(crate) fn spend(&mut self) {
-        self.owes = false;
+        self.owes = None;
     }
 }
 
@@ -304,9 +325,11 @@ impl Drop for Registration {
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
             // Taken under the same lock that givers hold: nobody can hand us another one behind this line.
-            let is_unspent = self.parker.take_permit() || self.owes;
-            if is_unspent && !mutant("a leaving waiter keeps its permit") {
-                queue.iter().any(|waiter| waiter.parker.give_permit());
+            let unspent = self.parker.take_permit().or(self.owes);
+            if let Some(permit) = unspent
+                && !mutant("a leaving waiter keeps its permit")
+            {
+                queue.iter().any(|waiter| waiter.parker.pass(permit));
             }
             if queue.is_empty() {
                 inner.queues.remove(&self.channel);
@@ -325,8 +348,8 @@ mod tests {
     fn one_node_of_a_quorum_among_others_wakes_nobody() {
         let parker = Parker::default();
         let has_word_of = |source| {
-            parker.hear(source, false);
-            parker.take_permit()
+            parker.hear(source, false, Wake::Permit);
+            parker.take_permit().is_some()
         };
         // A lock, and a quorum of three nodes.
         parker.need(2, 3, 2);
@@ -356,7 +379,7 @@ mod tests {
             for left in [1, 0] {
                 notifier.release(&name, 1);
                 assert_eq!(parkers[0].state.lock().lets_by, left);
-                assert!(!parkers[0].state.lock().permit);
+                assert_eq!(parkers[0].state.lock().permit, None);
             }
             notifier.release(&name, 1);
             woken.join()
@@ -369,11 +392,11 @@ mod tests {
             while parkers[0].state.lock().lets_by < 2 {
                 std::thread::yield_now();
             }
-            notifier.release(&name, usize::MAX);
+            notifier.have_look(&name);
             woken.join()
         });
-        assert_eq!(woken.ok(), Some(Wake::Permit));
-        assert_eq!(second.park(now), Wake::Permit);
+        assert_eq!(woken.ok(), Some(Wake::Look));
+        assert_eq!(second.park(now), Wake::Look);
         first.spend();
         second.spend();
         // Time was over before the turns were: who comes next hears of those that were let by.

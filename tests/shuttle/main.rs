@@ -136,7 +136,7 @@ impl Latch {
         }
         loop {
             match registration.park(deadline) {
-                Wake::Permit => {
+                Wake::Permit | Wake::Look => {
                     // It may leave with the permit in its hand: the deadline is looked at by the caller's clock too.
                     if deadline.is_some_and(|deadline| sync::Clock::look().has_passed(deadline)) {
                         return false;

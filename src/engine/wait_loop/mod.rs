@@ -30,7 +30,7 @@ use crate::engine::wait_queue::Unqueued;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::ground::notify::Parker;
+use crate::ground::notify::{Parker, Wake};
 use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::{Refusal, Store, Subscription};
@@ -186,12 +186,12 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Listen => self.listen(),
                 Next::Sleep(until) => {
                     let lets_by = seen.queue.map_or(0, |queue| queue.lets_by);
-                    let was_woken = self.sleeper.sleep(until, lets_by)?;
-                    self.woken_by = match was_woken {
-                        true => Via::Woken,
-                        false => Via::Polled,
+                    let wake = self.sleeper.sleep(until, lets_by)?;
+                    self.woken_by = match wake {
+                        Wake::Permit => Via::Woken,
+                        _ => Via::Polled,
                     };
-                    waiting.slept(was_woken);
+                    waiting.slept(wake != Wake::TimedOut);
                 }
                 Next::Rest(until) => self.rest(until)?,
             }
@@ -220,7 +220,9 @@ impl<V: Visit> Wait<'_, V> {
 
     /// Rests until then, whatever messages come, unless it is handed the lock.
     fn rest(&mut self, until: Instant) -> Result<()> {
-        while self.sleeper.rests_on(until)? && !self.node.as_ref().is_some_and(Node::is_granted) {}
+        while self.sleeper.rests_on(until)? != Wake::TimedOut
+            && !self.node.as_ref().is_some_and(Node::is_granted)
+        {}
         Ok(())
     }
 

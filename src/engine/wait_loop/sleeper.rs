@@ -89,9 +89,9 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Sleeps until it is woken, which is true, or until `deadline`. So many messages do not wake it. An interrupt and the
-    /// client's end are errors.
-    pub(super) fn sleep(&mut self, deadline: Instant, lets_by: u64) -> Result<bool> {
+    /// Sleeps until it is woken, or until `deadline`. So many messages do not wake it. An interrupt and the client's end are
+    /// errors.
+    pub(super) fn sleep(&mut self, deadline: Instant, lets_by: u64) -> Result<Wake> {
         let wake = match &mut self.subscription {
             Some(subscription) => {
                 let registration = &mut subscription.registration;
@@ -99,23 +99,22 @@ impl<'a> Sleeper<'a> {
             }
             None => self.parker().park(Some(deadline)),
         };
-        self.was_woken(wake)
+        self.woken(wake)
     }
 
-    /// Sleeps until `deadline`, or until something wakes it, which is true and leaves the messages that came. An interrupt and
-    /// the client's end are errors.
-    pub(super) fn rests_on(&mut self, deadline: Instant) -> Result<bool> {
+    /// Sleeps until `deadline`, or until something wakes it, and leaves the messages that came. An interrupt and the client's
+    /// end are errors.
+    pub(super) fn rests_on(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = self.parker().park(Some(deadline));
-        self.was_woken(wake)
+        self.woken(wake)
     }
 
-    fn was_woken(&self, wake: Wake) -> Result<bool> {
+    fn woken(&self, wake: Wake) -> Result<Wake> {
         let lock = || Arc::clone(&self.lock.name);
         match wake {
-            Wake::Permit => Ok(true),
-            Wake::TimedOut => Ok(false),
             Wake::Interrupted => Err(Error::Interrupted { lock: lock() }),
             Wake::Closed => Err(Error::Closed { lock: lock() }),
+            wake => Ok(wake),
         }
     }
 }

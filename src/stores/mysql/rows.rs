@@ -268,7 +268,7 @@ pub(crate) fn sleep_until(parker: &Parker, deadline: Instant, subject: &Arc<str>
     loop {
         let lock = Arc::clone(subject);
         match parker.park(Some(deadline)) {
-            Wake::Permit => {}
+            Wake::Permit | Wake::Look => {}
             Wake::TimedOut => return Ok(()),
             Wake::Interrupted => return Err(Error::Interrupted { lock }),
             Wake::Closed => return Err(Error::Closed { lock }),

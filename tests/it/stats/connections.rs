@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use redlatch::{Client, ConnectionStats, Lock, Redlock};
+use redlatch::{Client, ConnectionStats, Interrupt, Lock, Redlock};
 
 use super::observed::Notes;
 use super::{eventually, open};
@@ -149,4 +149,28 @@ fn another_master_is_counted() {
     eventually("the other one has it", || {
         client.lock("orders:1").run(|_| ()).is_ok() && of(&client).master_changes == 1
     });
+}
+
+#[test]
+fn a_waiter_whose_predecessor_left_was_woken_by_no_message() {
+    let server = RedisServer::start();
+    let client = open(&server);
+    let holder = open(&server).lock("orders");
+    holder.lock().unwrap();
+    let (lock, interrupt) = (client.lock("orders"), Interrupt::new());
+    thread::scope(|scope| {
+        scope.spawn(|| lock.lock_interruptibly(&interrupt));
+        until_queued(&lock, 1);
+        eventually("the head listens", || server.eval_count() >= 3);
+        let next = scope.spawn(|| lock.run(|_| ()).unwrap());
+        until_queued(&lock, 2);
+        // Gone without a message.
+        server.cmd(&["DEL", "orders"]);
+        interrupt.raise();
+        next.join().unwrap();
+    });
+    let stats = client.stats();
+    let ways = stats.classes[0].acquisitions;
+    assert_eq!((ways.woken, ways.polled), (0, 1), "{ways:?}");
+    assert_eq!(stats.connections.messages_woke, 0);
 }

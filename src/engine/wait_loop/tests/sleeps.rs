@@ -113,7 +113,11 @@ fn a_message_that_led_to_no_answer_goes_to_the_next_who_listens() {
             scene.listen(&mut sleeper, None);
             let mut next = scene.last();
             scene.tell();
-            assert!(sleeper.sleep(soon(), 0).is_ok_and(|was_woken| was_woken));
+            assert!(
+                sleeper
+                    .sleep(soon(), 0)
+                    .is_ok_and(|wake| wake == Wake::Permit)
+            );
             if is_spent {
                 sleeper.spend();
             }
@@ -134,8 +138,8 @@ fn a_sleep_ends_by_a_message_or_with_its_time() {
         for sleep in sleeps {
             sleeper.parker().give_permit();
             let began = time::now();
-            assert!(matches!(sleep(&mut sleeper), Ok(true)));
-            assert!(matches!(sleep(&mut sleeper), Ok(false)));
+            assert!(matches!(sleep(&mut sleeper), Ok(Wake::Look)));
+            assert!(matches!(sleep(&mut sleeper), Ok(Wake::TimedOut)));
             assert!(time::since(began) >= Duration::from_millis(20));
         }
         if !listens {

@@ -51,7 +51,7 @@ fn a_visitor_says_how_it_came_to_the_lock() {
         }
     });
     assert_eq!(wait(&client, &mut woken).unwrap(), Some(3));
-    assert_eq!(woken.came, [Via::Woken]);
+    assert_eq!(woken.came, [Via::Polled], "no message came");
 
     let mut handed = Scripted::of([]).before(|number| {
         if number == 2 {

@@ -42,7 +42,7 @@ impl Shared {
                     }
                 };
                 if is_live {
-                    self.notifier.release(&channel, usize::MAX);
+                    self.notifier.have_look(&channel);
                 }
             }
             _ => {}
@@ -102,7 +102,7 @@ impl Shared {
             (shards.on_move)();
         }
         for channel in channels {
-            self.notifier.release(channel, usize::MAX);
+            self.notifier.have_look(channel);
         }
     }
 
