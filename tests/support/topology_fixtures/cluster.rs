@@ -9,7 +9,7 @@ use redis::Value;
 use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Node, at_once};
-use crate::support::{eventually, free_port, ms};
+use crate::support::{eventually, free_port, ms, product};
 
 const SHARDS: usize = 3;
 const SLOTS: usize = 16_384;
@@ -41,8 +41,8 @@ impl Cluster {
     /// Starts three masters, with or without replicas, all with arguments added.
     pub fn with(has_replicas: bool, access: Access<'_>, args: &[&str]) -> Cluster {
         let count = if has_replicas { 2 * SHARDS } else { SHARDS };
-        // The bus would take a port 10,000 above otherwise, where the kernel gives them away.
-        let ports: Vec<_> = (0..count).map(|_| free_port().to_string()).collect();
+        // The bus would take a port 10,000 above otherwise, where the kernel gives them away, as it does before Redis 7.
+        let mut ports: Vec<_> = (0..count).map(|_| free_port().to_string()).collect();
         if let Some(certificates) = access.certificates {
             // Made before many need it at the same time.
             certificates.server();
@@ -55,14 +55,21 @@ impl Cluster {
                 NODE_TIMEOUT,
                 "--cluster-announce-ip",
                 "127.0.0.1",
-                "--cluster-port",
-                &ports[index],
                 // A replica stands for election however old its data is; the tests know what was replicated.
                 "--cluster-replica-validity-factor",
                 "0",
             ];
-            Node::start(&[&SWIFT[..], &own, args].concat(), access)
+            let bus = ["--cluster-port", &ports[index]];
+            let bus = match product().is_before_7() {
+                true => &[][..],
+                false => &bus[..],
+            };
+            Node::start(&[&SWIFT[..], &own, bus, args].concat(), access)
         });
+        if product().is_before_7() {
+            let above = nodes.iter().map(|node| node.port() + 10_000);
+            ports = above.map(|port| port.to_string()).collect();
+        }
         let ids = nodes
             .iter()
             .map(|node| node.ask(&["CLUSTER", "MYID"]))
@@ -78,8 +85,9 @@ impl Cluster {
             node.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
             if index < SHARDS {
                 let (first, end) = (index * SLOTS / SHARDS, (index + 1) * SLOTS / SHARDS);
-                let range = [first.to_string(), (end - 1).to_string()];
-                node.cmd(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+                let slots: Vec<_> = (first..end).map(|slot| slot.to_string()).collect();
+                let slots: Vec<_> = slots.iter().map(String::as_str).collect();
+                node.cmd(&[&["CLUSTER", "ADDSLOTS"][..], &slots].concat());
             }
         }
         // Everybody meets everybody, so that nothing waits for gossip. A node gives a handshake up that takes longer than

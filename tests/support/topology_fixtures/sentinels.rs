@@ -463,13 +463,18 @@ impl Sentinel {
                 .is_ok_and(|known| {
                     known
                         .iter()
-                        .all(|one| one.get("flags").is_some_and(|flags| flags == "sentinel"))
+                        .all(|one| one.get("flags").is_some_and(|flags| is_linked(flags)))
                 })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether these are the flags of another sentinel that is there; Valkey keeps what it once said of a master.
+fn is_linked(flags: &str) -> bool {
+    ["sentinel", "sentinel,master_down"].contains(&flags)
 }
 
 impl Drop for Sentinel {
