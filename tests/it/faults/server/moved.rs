@@ -136,7 +136,10 @@ fn waiters_and_renewals_move_with_the_name() {
 #[test]
 fn a_node_of_a_cluster_is_refused_at_the_first_contact() {
     let node = RedisServer::with(&["--cluster-enabled", "yes"]);
-    node.cmd(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let slots: Vec<String> = (0..16_384).map(|slot: u32| slot.to_string()).collect();
+    let mut words = vec!["CLUSTER", "ADDSLOTS"];
+    words.extend(slots.iter().map(String::as_str));
+    node.cmd(&words);
     eventually(ms(10_000), "the node serves", || {
         node.try_cmd(&["SET", "x", "y"]).is_ok()
     });
