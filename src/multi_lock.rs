@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::engine::client_inner::{ClientInner, Timeouts};
+use crate::engine::client_inner::{ClientInner, KeyPrefix, Timeouts};
 use crate::engine::counters::CountSettings;
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
@@ -116,7 +116,7 @@ impl MultiLock {
             crate::builder::new_id(),
             store,
             timeouts,
-            String::new(),
+            KeyPrefix::default(),
             None,
             CountSettings::default(),
         );

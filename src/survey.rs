@@ -35,7 +35,7 @@ impl Locks {
         Locks {
             inner: Arc::clone(inner),
             scope: Scope {
-                prefix: [&inner.key_prefix, prefix].concat().into(),
+                prefix: inner.key_prefix.before(prefix),
                 has_tokens: false,
                 has_counters: false,
             },

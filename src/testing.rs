@@ -99,7 +99,7 @@ impl Controls<'_> {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn expire(&self, name: &str) -> bool {
-        let full = format!("{}{name}", self.client.inner().key_prefix);
+        let full = self.client.inner().key_prefix.before(name);
         self.client
             .world()
             .is_some_and(|world| world.expire([&full, name]))

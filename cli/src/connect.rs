@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// The beginning of every name, which is not typed [REDLATCH_PREFIX]
     #[arg(long)]
     prefix: Option<String>,
+    /// The same, but a name that begins with it stays as it is [REDLATCH_PREFIX_ONCE]
+    #[arg(long, conflicts_with = "prefix")]
+    prefix_once: Option<String>,
     /// Plain token locks: SET name token NX PX lease
     #[arg(long)]
     token: bool,
@@ -181,7 +184,8 @@ impl Args {
                 ));
             }
         }
-        let prefix = self.prefix.clone().or_else(|| variable("REDLATCH_PREFIX"));
+        let prefix = self.prefix_once().or_else(|| self.prefix.clone());
+        let prefix = prefix.or_else(|| variable("REDLATCH_PREFIX"));
         let prefix = prefix.unwrap_or_default();
         let mode = self.mode()?;
         let urls = self.urls(&mode)?;
@@ -312,8 +316,16 @@ impl Args {
         number(self.wait_replicas, "REDLATCH_WAIT_REPLICAS")
     }
 
+    fn prefix_once(&self) -> Option<String> {
+        let in_variable = || variable("REDLATCH_PREFIX_ONCE").filter(|_| self.prefix.is_none());
+        self.prefix_once.clone().or_else(in_variable)
+    }
+
     fn builder(&self, prefix: &str) -> Result<Builder, Failure> {
-        let mut builder = Client::builder().key_prefix(prefix);
+        let mut builder = match self.prefix_once() {
+            Some(prefix) => Client::builder().key_prefix_once(prefix),
+            None => Client::builder().key_prefix(prefix),
+        };
         if let Some(lease) = self.lease()? {
             builder = builder.watchdog_timeout(lease);
         }

@@ -87,6 +87,14 @@ fn a_prefix_is_not_typed() {
     assert_eq!(objects(&stdout(&output))[0]["name"], "orders");
     ends_with(&at(&server, &["inspect", "orders", "--prefix", "shop:"]), 0);
     ends_with(&at(&server, &["inspect", "orders"]), 1);
+    for name in ["orders", "shop:orders"] {
+        let output = at(&server, &["inspect", name, "--prefix-once", "shop:"]);
+        ends_with(&output, 0);
+    }
+    ends_with(
+        &at(&server, &["inspect", "shop:orders", "--prefix", "shop:"]),
+        1,
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::client_inner::ClientInner;
+use crate::engine::client_inner::{ClientInner, KeyPrefix};
 use crate::engine::counters::CountSettings;
 use crate::engine::loss_notice::OnLost;
 use crate::ground::clock::SHORTEST_LEASE;
@@ -43,7 +43,7 @@ pub struct Builder {
     pool_size: u32,
     idle_timeout: Duration,
     check_idle_after: Duration,
-    key_prefix: String,
+    key_prefix: KeyPrefix,
     tls_config: TlsConfig,
     credentials: Option<Credentials>,
     database: Option<i64>,
@@ -67,7 +67,7 @@ impl Default for Builder {
             pool_size: 32,
             idle_timeout: Duration::from_secs(300),
             check_idle_after: Duration::from_secs(30),
-            key_prefix: String::new(),
+            key_prefix: KeyPrefix::default(),
             tls_config: TlsConfig::default(),
             credentials: None,
             database: None,
@@ -159,11 +159,21 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix of every name, as Redisson's `nameMapper` does.
+    /// Sets a prefix of every name, also of one that begins with it already.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
-        self.key_prefix = prefix.into();
+        let (text, is_once) = (prefix.into(), false);
+        self.key_prefix = KeyPrefix { text, is_once };
+        self
+    }
+
+    /// Sets a prefix of every name that does not begin with it, as the `PrefixNameMapper` of Redisson 4.8 does.
+    ///
+    /// Defaults to none.
+    pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
+        let (text, is_once) = (prefix.into(), true);
+        self.key_prefix = KeyPrefix { text, is_once };
         self
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct ClientInner {
     pub(crate) timeouts: Timeouts,
     /// The threads that wait, by lock.
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
-    pub(crate) key_prefix: String,
+    pub(crate) key_prefix: KeyPrefix,
     pid: u32,
     holds: AtomicU64,
     is_shut_down: AtomicBool,
@@ -39,6 +39,24 @@ pub(crate) struct ClientInner {
     has_ended: AtomicBool,
     /// The time that the last request took that told of it, µs.
     round_trip: AtomicU64,
+}
+
+/// The prefix of every name of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyPrefix {
+    pub(crate) text: String,
+    /// A name that begins with it stays as it is.
+    pub(crate) is_once: bool,
+}
+
+impl KeyPrefix {
+    /// Returns the whole name of a lock.
+    pub(crate) fn before(&self, name: &str) -> Arc<str> {
+        match self.is_once && name.starts_with(&self.text) {
+            true => name.into(),
+            false => [&self.text, name].concat().into(),
+        }
+    }
 }
 
 /// The times that a client is set to.
@@ -65,7 +83,7 @@ impl ClientInner {
         id: Arc<str>,
         store: Arc<dyn Store>,
         timeouts: Timeouts,
-        key_prefix: String,
+        key_prefix: KeyPrefix,
         on_lost: Option<OnLost>,
         count_settings: CountSettings,
     ) -> ClientInner {
@@ -104,7 +122,7 @@ impl ClientInner {
 
     /// The name of a lock as its user gave it.
     pub(crate) fn without_prefix<'a>(&self, name: &'a str) -> &'a str {
-        name.strip_prefix(&*self.key_prefix).unwrap_or(name)
+        name.strip_prefix(&*self.key_prefix.text).unwrap_or(name)
     }
 
     pub(crate) fn next_hold(&self) -> u64 {

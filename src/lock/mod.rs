@@ -72,7 +72,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 impl Lock {
     /// The lock of this name, which the key prefix of the client comes before.
     pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
-        let full: Arc<str> = [&inner.key_prefix, name].concat().into();
+        let full = inner.key_prefix.before(name);
         let refuses = inner.store.facts().refuses;
         let invalid = flaw(kind, name, &full).or_else(|| refuses(kind, &full));
         Lock::new(Arc::clone(inner), kind, full, invalid.map(Box::new))

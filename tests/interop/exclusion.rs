@@ -474,6 +474,22 @@ fn a_key_prefix_is_a_name_mapper() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
+fn a_key_prefix_once_is_a_prefix_name_mapper() {
+    if version() < (3, 16) {
+        return report("there is no NameMapper");
+    }
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let url = sides.server.url();
+    let prefixed = sides.another(Client::builder().key_prefix_once("shop:"), &url);
+    let mapped = Redisson::open_with_prefix(&Jvm::shared(), &url, LONG, "once=shop:").unwrap();
+    let channel = "redisson_lock__channel:{shop:orders}";
+    for (ours, its) in [("orders", "shop:orders"), ("shop:orders", "orders")] {
+        is_one_lock(&sides, &prefixed.lock(ours), &mapped.lock(its), channel);
+    }
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
 fn redisson_s_other_exclusive_locks_exclude_us() {
     let sides = BothSides::new();
     for (kind, since) in [("fair", (0, 0)), ("spin", (3, 15)), ("fenced", (3, 19))] {

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redlatch::{Client, Error, Lock, MultiLock, Redlock};
+use redlatch::{Builder, Client, Error, Lock, MultiLock, Redlock};
 
 #[cfg(feature = "mysql")]
 use crate::support::MariaDb;
@@ -249,4 +249,33 @@ fn a_database_says_why_it_has_no_other_kinds() {
     let both = MultiLock::of([&client.token_lock("d"), &client.lock("a")]).unwrap();
     is_unsupported(both.try_lock(), "other programs");
     assert!(!client.lock("a").is_locked().unwrap());
+}
+
+#[test]
+fn a_prefix_that_comes_once_leaves_names_with_it_as_they_are() {
+    let server = RedisServer::start();
+    let open = |builder: Builder| builder.open(&server.url()).unwrap();
+    let once = open(Client::builder().key_prefix_once("app:"));
+    let always = open(Client::builder().key_prefix("app:"));
+    once.lock("orders").lock().unwrap();
+    assert!(once.lock("app:orders").is_held_by_current_thread().unwrap());
+    assert!(always.lock("orders").is_locked().unwrap());
+    assert!(!always.lock("app:orders").is_locked().unwrap());
+    for prefix in ["", "ord", "app:ord"] {
+        let found: Vec<String> = once
+            .locks(prefix)
+            .map(|it| it.unwrap().name.to_string())
+            .collect();
+        assert_eq!(found, ["app:orders"], "{prefix:?}");
+    }
+    assert!(once.semaphore("permits").try_set(1).unwrap());
+    assert_eq!(once.semaphore("app:permits").available().unwrap(), 1);
+    // A quorum takes the rule over from its clients, which must agree.
+    let redlock = |client: &Client| {
+        let other = open(Client::builder().key_prefix("app:"));
+        Redlock::builder().nodes([client.clone(), other]).build()
+    };
+    let error = redlock(&once).unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+    assert!(error.to_string().contains("prefix"), "{error}");
 }

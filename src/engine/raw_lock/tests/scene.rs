@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::client_inner::{ClientInner, Timeouts};
+use crate::engine::client_inner::{ClientInner, KeyPrefix, Timeouts};
 use crate::engine::counters::CountSettings;
 use crate::engine::hold::Lease;
 use crate::engine::owner::LockKey;
@@ -226,7 +226,10 @@ impl Scene {
             "client".into(),
             Arc::<Answering>::clone(&store),
             timeouts,
-            "app:".to_owned(),
+            KeyPrefix {
+                text: "app:".to_owned(),
+                is_once: false,
+            },
             None,
             CountSettings::default(),
         );

@@ -39,7 +39,8 @@ import org.redisson.config.SingleServerConfig;
  *
  * <pre>
  * open   client mode urls watchdogMillis timeoutMillis prefix     makes a client, see
- *                                             {@link #servers}; the prefix may be empty; the mode {@code default} is a
+ *                                             {@link #servers}; the prefix may be empty, and with {@code once=} before it
+ *                                             it is put before names without it alone; the mode {@code default} is a
  *                                             client of one server with the defaults of Redisson but for these times
  * close  client
  * count  client lock other counter times      adds to a counter at another client that only the lock protects, by GET
@@ -352,12 +353,23 @@ public final class Driver {
                 throw new UnsupportedOperationException("no NameMapper");
             }
         }
+        boolean once = prefix.startsWith("once=");
+        String text = once ? prefix.substring("once=".length()) : prefix;
         Object prefixing = Proxy.newProxyInstance(Driver.class.getClassLoader(), new Class<?>[] {mapper},
                 (self, method, words) -> switch (method.getName()) {
-                    case "map" -> prefix + words[0];
-                    case "unmap" -> ((String) words[0]).substring(prefix.length());
+                    case "map" -> once && ((String) words[0]).startsWith(text) ? words[0] : text + words[0];
+                    case "unmap" -> ((String) words[0]).substring(text.length());
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
+        if (once) {
+            try {
+                Class<?> own = Class.forName("org.redisson.config.PrefixNameMapper");
+                prefixing = own.getConstructor().newInstance();
+                own.getMethod("setPrefix", String.class).invoke(prefixing, text);
+            } catch (ClassNotFoundException absent) {
+                // Before 4.8.0 its rule is written by the user.
+            }
+        }
         for (Object target : List.of(config, servers)) {
             for (Method method : target.getClass().getMethods()) {
                 if (method.getName().equals("setNameMapper")) {
