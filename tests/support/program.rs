@@ -17,6 +17,11 @@ impl Product {
     pub fn is_before_7(&self) -> bool {
         !self.is_valkey && self.version.0 < 7
     }
+
+    /// Whether messages in a cluster may be sharded.
+    pub fn has_sharded_messages(&self) -> bool {
+        !self.is_before_7()
+    }
 }
 
 /// The program that is started as a server, which `REDIS_SERVER` may name.
