@@ -230,6 +230,8 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
+            idle_timeout: IdleTimeout::new(self.idle_timeout),
+            check_idle_after: self.check_idle_after,
             table: self.lock_table.clone(),
             traffic: self.traffic(),
         };

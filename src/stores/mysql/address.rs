@@ -7,13 +7,16 @@ use ::mysql::Opts;
 
 use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
+use crate::stores::idle::IdleTimeout;
 
 /// The settings of a client that its store needs.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
+    pub(crate) idle_timeout: Arc<IdleTimeout>,
+    pub(crate) check_idle_after: Duration,
     pub(crate) table: String,
     /// Where connections are counted.
     pub(crate) traffic: Arc<Traffic>,
@@ -25,6 +28,7 @@ pub(super) struct Address {
     /// The name in messages, without user and password.
     pub(super) node: Arc<str>,
     pub(super) connect_timeout: Duration,
+    pub(super) check_idle_after: Duration,
     /// Where connections are counted.
     pub(super) traffic: Arc<Traffic>,
 }
@@ -70,6 +74,7 @@ impl Address {
             node: node.into(),
             opts,
             connect_timeout: settings.connect_timeout,
+            check_idle_after: settings.check_idle_after,
             traffic: Arc::clone(&settings.traffic),
         })
     }

@@ -18,6 +18,7 @@ use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::events;
 use crate::ground::time;
 use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
+use crate::stores::idle::LastUsed;
 
 /// A connection that was idle for this long is checked before use: the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -55,6 +56,7 @@ pub(super) struct Connection {
     socket: Option<OwnedFd>,
     timeout: Duration,
     last_used: Instant,
+    check_idle_after: Duration,
     /// The difference between the server's clock and ours.
     ahead: Offset,
     /// Whether the server refuses a locked row at once; `None` until it was asked to.
@@ -63,6 +65,12 @@ pub(super) struct Connection {
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
+}
+
+impl LastUsed for Connection {
+    fn last_used(&self) -> Instant {
+        self.last_used
+    }
 }
 
 impl Connection {
@@ -121,6 +129,7 @@ impl Connection {
             socket,
             timeout: reading,
             last_used: time::now(),
+            check_idle_after: address.check_idle_after,
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             has_nowait: None,
             pid: std::process::id(),
@@ -204,9 +213,22 @@ impl Connection {
         set.is_ok()
     }
 
-    /// Returns the connection if its time-outs fit `deadline` now.
-    pub(super) fn timed(mut self, deadline: Instant) -> Option<Connection> {
-        self.set_timeouts(deadline).then_some(self)
+    /// Returns the connection if it was used a short time ago, or answers in a quarter of the time left: something between the
+    /// client and the server may have forgotten it in silence.
+    pub(super) fn alive(mut self, deadline: Instant) -> Option<Connection> {
+        if time::since(self.last_used) < self.check_idle_after {
+            return Some(self);
+        }
+        let left = deadline.saturating_duration_since(time::now());
+        self.set_timeouts(time::now() + left / 4);
+        let answers = self.conn().is_ok_and(|conn| conn.ping().is_ok());
+        answers.then_some(self)
+    }
+
+    /// Returns the connection if it is alive and its time-outs fit `deadline` now.
+    pub(super) fn timed(self, deadline: Instant) -> Option<Connection> {
+        let mut connection = self.alive(deadline)?;
+        connection.set_timeouts(deadline).then_some(connection)
     }
 
     /// Returns whether an idle connection was closed by the server, or received data that nothing asked for.

@@ -85,7 +85,7 @@ impl MySql {
     pub(crate) fn open(url: &str, settings: Settings) -> Result<MySql> {
         let address = Arc::new(Address::parse(url, &settings)?);
         let tables = schema::Tables::named(&settings.table)?;
-        let pools = Pools::new(address, settings.pool_size);
+        let pools = Pools::new(address, &settings);
         let area = format!("{}/{}", pools.place(), tables.locks.quoted());
         Ok(MySql {
             pools,

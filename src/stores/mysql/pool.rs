@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::address::Address;
+use super::address::{Address, Settings};
 use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
 use crate::ground::sync::{self, Mutex};
 use crate::ground::time;
 use crate::stores::connection_limit::{ConnectionLimit, Permit};
+use crate::stores::idle::IdleTimeout;
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
@@ -26,14 +27,18 @@ const SPARE_POLL: Duration = Duration::from_millis(2);
 pub(super) struct Pool {
     limit: ConnectionLimit,
     /// The usable connections that nobody has, the one used last on top. A permit holder reuses one or opens one.
-    idle: Mutex<Vec<Connection>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    idle_timeout: Arc<IdleTimeout>,
 }
 
 impl Pool {
-    fn new(size: u32) -> Arc<Pool> {
+    fn new(size: u32, idle_timeout: &Arc<IdleTimeout>) -> Arc<Pool> {
+        let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
+        idle_timeout.add(Arc::downgrade(&idle) as _);
         Arc::new(Pool {
             limit: ConnectionLimit::new(size),
-            idle: Mutex::default(),
+            idle,
+            idle_timeout: Arc::clone(idle_timeout),
         })
     }
 
@@ -42,11 +47,13 @@ impl Pool {
         let mut idle = self.idle.lock();
         if !self.limit.is_closed() {
             idle.extend(connection);
+            self.idle_timeout.begin();
         }
     }
 
     fn close(&self) {
         self.limit.close();
+        self.idle_timeout.close();
         self.idle.lock().clear();
     }
 
@@ -119,11 +126,12 @@ pub(super) struct Pools {
 
 impl Pools {
     /// Makes the pools without a connection.
-    pub(super) fn new(address: Arc<Address>, size: u32) -> Pools {
+    pub(super) fn new(address: Arc<Address>, settings: &Settings) -> Pools {
+        let new = |size| Pool::new(size, &settings.idle_timeout);
         Pools {
-            statements: Pool::new(size),
-            transactions: Pool::new(size),
-            renewals: Pool::new(1),
+            statements: new(settings.pool_size),
+            transactions: new(settings.pool_size),
+            renewals: new(1),
             in_use: AtomicUsize::new(0),
             address,
         }
@@ -191,7 +199,7 @@ impl Pools {
         deadline: Instant,
         mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let idle = self.renewals.take_idle(Connection::is_stale);
+        let idle = self.take(&self.renewals, Connection::is_stale);
         self.run(&self.renewals, idle, deadline, &mut call)
     }
 
@@ -203,7 +211,7 @@ impl Pools {
         mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let _permit = self.statements.permit(deadline)?;
-        let idle = self.statements.take_idle(unfit);
+        let idle = self.take(&self.statements, unfit);
         let is_fresh = idle.is_none();
         match self.run(&self.statements, idle, deadline, &mut call) {
             Err(error) if repeats(&error) && !is_fresh && time::now() < deadline => {
@@ -211,6 +219,16 @@ impl Pools {
             }
             outcome => outcome,
         }
+    }
+
+    /// Takes an idle connection, which counts as in use from before it is gone from the idle ones.
+    fn take(&self, pool: &Pool, unfit: fn(&Connection) -> bool) -> Option<Connection> {
+        self.in_use.fetch_add(1, Ordering::SeqCst);
+        let connection = pool.take_idle(unfit);
+        if connection.is_none() {
+            self.in_use.fetch_sub(1, Ordering::SeqCst);
+        }
+        connection
     }
 
     /// Runs `call` on the connection given if its time-outs can be set for this deadline, else on a new one, which `pool`
@@ -222,7 +240,11 @@ impl Pools {
         deadline: Instant,
         call: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
+        let is_taken = idle.is_some();
         let idle = idle.and_then(|connection| connection.timed(deadline));
+        if is_taken && idle.is_none() {
+            self.in_use.fetch_sub(1, Ordering::SeqCst);
+        }
         let (mut connection, pool) = match idle {
             Some(connection) => (connection, pool),
             None => {
@@ -231,12 +253,14 @@ impl Pools {
                 let connecting = if has_others { left / 2 } else { left };
                 let connecting = time::now() + connecting;
                 match Connection::connect(&self.address, connecting, Duration::ZERO) {
-                    Ok(connection) => (connection, pool),
+                    Ok(connection) => {
+                        self.in_use.fetch_add(1, Ordering::SeqCst);
+                        (connection, pool)
+                    }
                     Err(error) => self.spare(deadline).ok_or(error)?,
                 }
             }
         };
-        self.in_use.fetch_add(1, Ordering::SeqCst);
         let outcome = call(&mut connection);
         if outcome
             .as_ref()
@@ -253,15 +277,19 @@ impl Pools {
     /// connections, waits until `deadline` for one of those.
     fn spare(&self, deadline: Instant) -> Option<(Connection, &Pool)> {
         loop {
-            // Read first: a connection is checked in before it no longer counts as used.
-            let is_used = self.in_use.load(Ordering::SeqCst) > 0;
-            let mut pools = [&self.statements, &self.transactions, &self.renewals].into_iter();
-            let spare = pools.find_map(|pool| {
-                let connection = pool.take_idle(Connection::is_disconnected)?;
-                Some((connection.timed(deadline)?, &**pool))
-            });
-            if spare.is_some() || !is_used || time::now() >= deadline {
-                return spare;
+            // It changes from one to the other at any moment, so it is read before and behind.
+            let was_used = self.in_use.load(Ordering::SeqCst) > 0;
+            for pool in [&self.statements, &self.transactions, &self.renewals] {
+                if let Some(connection) = self.take(pool, Connection::is_disconnected) {
+                    match connection.timed(deadline) {
+                        Some(connection) => return Some((connection, pool)),
+                        None => self.in_use.fetch_sub(1, Ordering::SeqCst),
+                    };
+                }
+            }
+            let is_used = was_used || self.in_use.load(Ordering::SeqCst) > 0;
+            if !is_used || time::now() >= deadline {
+                return None;
             }
             sync::sleep(SPARE_POLL);
         }
@@ -279,6 +307,7 @@ impl Pools {
         deadline: Instant,
     ) -> Result<CheckedOut, CallError> {
         let mut idle = self.transactions.take_idle(Connection::is_disconnected);
+        idle = idle.and_then(|connection| connection.alive(deadline));
         if idle
             .as_mut()
             .is_some_and(|connection| !connection.set_timeouts(deadline))

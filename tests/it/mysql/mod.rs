@@ -6,6 +6,7 @@
 
 mod errors;
 mod fork;
+mod idle;
 mod no_room;
 mod rows;
 mod statements;
