@@ -47,6 +47,7 @@ impl Server {
             ("ping", []) if self.listens(connection) => array!["pong", ""],
             ("ping", []) => Reply::Status("PONG"),
             ("client", _) => Reply::OK,
+            ("hello", []) => array!["server", "redis", "mode", self.mode()],
             ("eval", args) => self.eval(now, connection, args),
             ("evalsha", args) => self.evalsha(now, connection, args),
             ("publish", [channel, text]) => self.publish(channel, text, false).into(),
@@ -110,7 +111,7 @@ impl Server {
         if self.is_loading
             && !matches!(
                 name,
-                "auth" | "select" | "client" | "time" | "info" | "config"
+                "auth" | "select" | "client" | "hello" | "time" | "info" | "config"
             )
         {
             return Some(error("LOADING Redis is loading the dataset in memory"));
@@ -206,6 +207,7 @@ const LEAST: &[(&str, usize)] = &[
     ("config", 2),
     ("eval", 2),
     ("evalsha", 2),
+    ("hello", 0),
     ("info", 0),
     ("ping", 0),
     ("publish", 2),

@@ -22,14 +22,18 @@ impl Server {
         sections.join("\r\n")
     }
 
-    fn info_of_server(&self, now: i64) -> String {
-        // Below zero if its clock was set back.
-        let up = now.div_euclid(1_000_000) - self.started.div_euclid(1_000_000);
-        let mode = match (&self.cluster, &self.masters) {
+    pub(super) fn mode(&self) -> &'static str {
+        match (&self.cluster, &self.masters) {
             (Some(_), _) => "cluster",
             (None, Some(_)) => "sentinel",
             (None, None) => "standalone",
-        };
+        }
+    }
+
+    fn info_of_server(&self, now: i64) -> String {
+        // Below zero if its clock was set back.
+        let up = now.div_euclid(1_000_000) - self.started.div_euclid(1_000_000);
+        let mode = self.mode();
         format!(
             "# Server\r\nredis_version:7.0.15\r\nredis_mode:{mode}\r\nrun_id:{}\r\nuptime_in_seconds:{up}\r\n",
             self.run_id
