@@ -14,8 +14,8 @@ impl Builder {
     ///
     /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value. Classes are the labels of
     /// metrics, so there are to be few: the first 64 of a client count, and all locks of others count as `other`, as do those
-    /// of a class that is longer than 64 bytes. Defaults to the name up to the first of `:`, `/`, `{` and `}`, but for a brace
-    /// that it begins with: `orders` for `orders:42`.
+    /// of a class that is longer than 64 bytes. Defaults to the name up to the last of `:`, `/`, `{` and `}`, but for a brace
+    /// that it begins or ends with: `lock:orders` for `lock:orders:42`.
     ///
     /// # Examples
     ///

@@ -165,7 +165,7 @@ impl From<Error> for Failure {
                 | "unsupported" | "wrong_type" | "schema" => USAGE,
                 _ => UNREACHABLE,
             },
-            ..Failure::usage(error.to_string())
+            ..Failure::usage(format!("{error:?}"))
         };
         if kind == "schema" {
             failure.text += "; `redlatch create-tables` makes those that are missing";

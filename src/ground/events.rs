@@ -6,14 +6,16 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Makes a function of each event, which does nothing without the feature.
+use crate::ground::error::Error;
+
+/// Makes a function of each event, which does nothing without the feature. An error comes with those behind it.
 macro_rules! events {
-    ($($level:ident $name:ident($($field:ident),*) $text:literal;)*) => {$(
-        pub(crate) fn $name($($field: &dyn Display),*) {
+    ($($level:ident $name:ident($($field:ident),* $(; $error:ident)?) $text:literal;)*) => {$(
+        pub(crate) fn $name($($field: &dyn Display,)* $($error: &Error)?) {
             #[cfg(feature = "tracing")]
-            contain(|| tracing::$level!(target: "redlatch", $($field = %$field,)* $text));
+            contain(|| tracing::$level!(target: "redlatch", $($field = %$field,)* $($error = ?$error,)? $text));
             #[cfg(not(feature = "tracing"))]
-            let _ = ($($field,)*);
+            let _ = ($($field,)* $($error)?);
         }
     )*};
 }
@@ -26,8 +28,8 @@ events! {
     warn renewal_unknown(lock, visitor, reason) "a renewal had no outcome, it is tried again";
     error lost(lock, visitor, cause) "lost";
     warn outcome_unknown(lock, visitor) "the outcome is unknown, it is released in the background";
-    debug not_settled(lock, error) "a background release had no success, it is tried again";
-    warn unlock_failed(lock, error) "the unlock of a dropped guard had no success";
+    debug not_settled(lock; error) "a background release had no success, it is tried again";
+    warn unlock_failed(lock; error) "the unlock of a dropped guard had no success";
     warn waiters_not_told(lock, error) "unlocked, but the message to the waiters could not be published";
     error hook_panicked(lock) "the on_lost hook panicked";
     debug connected(node) "connected";

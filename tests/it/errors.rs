@@ -1,5 +1,6 @@
 //! What an error tells the program that gets it: whether to try again, what was done, and what is behind it.
 
+use std::error::Error as _;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -149,6 +150,21 @@ fn a_chain_of_errors_says_each_thing_once() {
     errors.push(forced().into_parts().1.into());
     let error = lock.run(|_| drop(lock.force_unlock())).unwrap_err();
     errors.push(Error::from(error).into());
+    let away = format!("127.0.0.1:{}", free_port());
+    for url in [format!("redis://{away}"), format!("mysql://u:p@{away}/d")] {
+        let nobody = quick().open(&url).unwrap();
+        let error = nobody.lock("orders").try_lock().unwrap_err();
+        assert!(format!("{error:?}").contains("efused"), "{error:?}");
+        errors.push(error.into());
+    }
+    let unknown = quick().open("redis://no-such-host.invalid").unwrap();
+    errors.push(unknown.lock("orders").try_lock().unwrap_err().into());
+    for silence in [End::Silent, End::Reset] {
+        let scene = Scene::new();
+        let fault = Fault::SwallowReply(silence);
+        scene.proxy.next(9, Some(sha(ACQUIRE).as_bytes()), fault);
+        errors.push(scene.client.lock("orders").try_lock().unwrap_err().into());
+    }
     for error in errors {
         let mut said = vec![error.to_string()];
         let mut next = error.source();
@@ -162,6 +178,18 @@ fn a_chain_of_errors_says_each_thing_once() {
             next = source.source();
         }
     }
+}
+
+#[test]
+fn an_error_that_main_returns_can_be_read() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    let lock = quick().open(&url).unwrap().lock("orders");
+    let error = lock.try_lock().unwrap_err();
+    let (printed, cause) = (format!("{error:?}"), error.source().unwrap().to_string());
+    assert_eq!(printed, format!("{error}: {cause}"));
+    assert!(!printed.contains('\n'), "{printed}");
+    let error = lock.run(|_| 1).unwrap_err();
+    assert!(format!("{error:?}").contains(&cause), "{error:?}");
 }
 
 /// The error of the operating system behind this one.

@@ -225,7 +225,7 @@ fn release(guard: Guard) -> Option<String> {
         Ok(()) => None,
         Err(Error::Lost { cause, .. }) => Some(cause.to_string()),
         Err(error) => {
-            note(&format!("{error}"));
+            note(&format!("{error:?}"));
             None
         }
     }

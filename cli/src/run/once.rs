@@ -58,7 +58,7 @@ impl Mark {
         if self.when == When::Start
             && let Err(error) = self.lock.unlock()
         {
-            note(&format!("{error}"));
+            note(&format!("{error:?}"));
         }
     }
 

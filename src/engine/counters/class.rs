@@ -44,7 +44,7 @@ impl Classes {
         let class = match &self.class_of {
             // What the user's function does wrong stays its own affair.
             Some(ClassOf(of)) => catch_unwind(AssertUnwindSafe(|| of(lock))).unwrap_or(REST),
-            None => first_part(lock),
+            None => without_last_part(lock),
         };
         if class == REST || class.len() > LONGEST {
             return ClassId::default();
@@ -71,10 +71,14 @@ impl Classes {
     }
 }
 
-/// A name up to the first of `:`, `/`, `{` and `}`, but for one brace that it begins with.
-fn first_part(lock: &str) -> &str {
-    let name = lock.strip_prefix('{').unwrap_or(lock);
-    name.split([':', '/', '{', '}']).next().unwrap_or(name)
+/// A name up to the last of `:`, `/`, `{` and `}`, but for a brace that it begins or ends with.
+fn without_last_part(lock: &str) -> &str {
+    const SEPARATORS: [char; 4] = [':', '/', '{', '}'];
+    let name = lock.strip_prefix('{').unwrap_or(lock).trim_end_matches('}');
+    let class = name
+        .rsplit_once(SEPARATORS)
+        .map_or(name, |(class, _)| class);
+    class.trim_end_matches(SEPARATORS)
 }
 
 /// How a thread came to a lock.
@@ -262,20 +266,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_is_the_first_part_of_a_name() {
-        let parts = [
-            "orders:42",
-            "{orders}:42",
-            "orders/42",
-            "orders{42}",
-            "orders",
-            "",
-        ];
-        let parts = parts.map(first_part);
-        assert_eq!(
-            parts,
-            ["orders", "orders", "orders", "orders", "orders", ""]
-        );
+    fn a_class_is_a_name_up_to_its_last_separator() {
+        for (name, class) in [
+            ("lock:orders:42", "lock:orders"),
+            ("orders:42", "orders"),
+            ("{orders}:42", "orders"),
+            ("{lock:orders}:42", "lock:orders"),
+            ("orders/42", "orders"),
+            ("{lock:orders:42}", "lock:orders"),
+            ("orders{42}", "orders"),
+            ("lock:orders:", "lock:orders"),
+            ("orders", "orders"),
+            ("orders:", "orders"),
+            (":", ""),
+            ("", ""),
+        ] {
+            assert_eq!(without_last_part(name), class, "{name}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::ground::observer::Observed;
 /// The settings of the counters of one client.
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
-    /// Names the classes; `None` for the first part of a name.
+    /// Names the classes; `None` for names up to their last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
     /// A wait that lasts as long as this is told, and a hold.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::display::Words;
 use super::{Error, IoSource};
 
 /// The error of a row, a table or a transaction of a database, as [`Error::Database`] has it.
@@ -144,10 +145,14 @@ impl fmt::Display for DatabaseError {
                 write!(f, "lock {lock:?}: {node} lacks what it needs: {reason}")
             }
             DatabaseError::TransactionLost {
-                lock, node, reason, ..
+                lock,
+                node,
+                reason,
+                source,
             } => write!(
                 f,
-                "lock {lock:?}: {node} has rolled the transaction back or will do so, nothing of it is written: {reason}"
+                "lock {lock:?}: {node} has rolled the transaction back or will do so, nothing of it is written{}",
+                Words(reason, source)
             ),
             DatabaseError::Sql {
                 lock,

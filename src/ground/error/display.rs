@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Error;
+use super::{Error, IoSource};
 use crate::ground::claim::LARGEST_COUNT;
 
 impl fmt::Display for Error {
@@ -31,8 +31,15 @@ impl fmt::Display for Error {
                 write!(f, "{setting} cannot be used: {reason}")
             }
             Error::Unreachable {
-                lock, node, reason, ..
-            } => write!(f, "lock {lock:?}: {node} cannot be reached: {reason}"),
+                lock,
+                node,
+                reason,
+                source,
+            } => write!(
+                f,
+                "lock {lock:?}: {node} cannot be reached{}",
+                Words(reason, source)
+            ),
             Error::Exhausted {
                 lock,
                 node,
@@ -47,13 +54,14 @@ impl fmt::Display for Error {
                 operation,
                 visitor,
                 reason,
-                ..
+                source,
             } => write!(
                 f,
-                "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown: {reason}",
+                "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}",
                 visitor
                     .as_ref()
-                    .map_or(String::new(), |it| format!(" of {it}"))
+                    .map_or(String::new(), |it| format!(" of {it}")),
+                Words(reason, source)
             ),
             Error::Unavailable { lock, node, reason } => write!(
                 f,
@@ -98,10 +106,14 @@ impl fmt::Display for Error {
                 }
             }
             Error::Untrusted {
-                lock, node, reason, ..
+                lock,
+                node,
+                reason,
+                source,
             } => write!(
                 f,
-                "lock {lock:?}: no trusted connection to {node}: {reason}"
+                "lock {lock:?}: no trusted connection to {node}{}",
+                Words(reason, source)
             ),
             Error::WrongType { lock, node, reason } => write!(
                 f,
@@ -206,9 +218,44 @@ impl std::error::Error for Error {
             Error::Unreachable { source, .. }
             | Error::Unknown { source, .. }
             | Error::Untrusted { source, .. } => Some(&**source.as_ref()?),
+            // The source of the error whose text this one contains.
+            Error::Ran { error } => error.source(),
             #[cfg(feature = "mysql")]
             Error::Database(error) => error.source(),
             _ => None,
+        }
+    }
+}
+
+/// The text of the error and of those behind it, in one line, as `main` prints what it returns.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// A reason behind a colon, without the text of the error behind it, which `source()` returns.
+pub(super) struct Words<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Words(reason, source) = self;
+        let mut words = (*reason).to_owned();
+        let text = source.as_ref().map(|source| source.to_string());
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            for form in [format!(": {text}"), format!(" ({text})"), text] {
+                words = words.replace(&form, "");
+            }
+        }
+        match words.trim() {
+            "" => Ok(()),
+            words => write!(f, ": {words}"),
         }
     }
 }

@@ -29,6 +29,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// *Refused* (somebody else holds the lock) is no error but `Ok(false)` or `Ok(None)`. *Lost*, *unknown* and
 /// *unreachable* are different errors, and none is ever turned into another.
 ///
+/// Its text does not contain that of its `source()`; `Debug` prints both in one line, as does `{:#}` of crates that print chains.
+///
 /// A later version may have more variants and more fields, so a pattern has to leave room for them:
 ///
 /// ```
@@ -44,7 +46,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///     matches!(error, Error::Closed { lock: _ })
 /// }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// The name cannot be a lock name.

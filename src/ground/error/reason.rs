@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The error of the operating system behind an [`Error`](super::Error), shared by the clones of that error.
 ///
-/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its text is part of the text of that error.
+/// [`std::error::Error::source`] returns the [`io::Error`] itself. The text of that error does not contain its text.
 ///
 /// # Examples
 ///

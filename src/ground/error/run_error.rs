@@ -6,7 +6,7 @@ use super::Error;
 
 /// The error of [`Lock::run`](crate::Lock::run), which keeps the value of the closure if the closure ran.
 ///
-/// Its text contains that of its [`Error`], which is not its `source()` as well, so that a printed chain says it once.
+/// Its text contains that of its [`Error`], and its `source()` is that of this error, so that a printed chain says each once.
 ///
 /// In a function that returns [`Error`], `?` works for a closure that returns nothing: [`RunError::Ran`] becomes
 /// [`Error::Ran`]. No conversion drops the value of a closure that returns one.

@@ -285,7 +285,8 @@ impl Store for MultiStore {
             // A part is free: no error that says that nothing was done.
             Some(error) if was_held && error.is_retryable() => {
                 let node = error.node().map_or_else(|| self.node(None), Arc::from);
-                let reason = format!("other parts are freed, and of this one it is said: {error}");
+                let reason =
+                    format!("other parts are freed, and of this one it is said: {error:?}");
                 let operation = "forced release";
                 Err(Error::unknown(&lock.name, node, operation, None, reason))
             }

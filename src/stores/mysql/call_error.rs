@@ -86,10 +86,10 @@ impl CallError {
                 let cause = std::error::Error::source(&error)
                     .and_then(|cause| cause.downcast_ref::<std::io::Error>());
                 let timed_out = cause.is_some_and(|cause| is_timeout(cause.kind()));
-                let words = if timed_out {
-                    "no reply in time".to_owned()
-                } else {
-                    format!("the reply could not be read: {error}")
+                let words = match cause {
+                    _ if timed_out => "no reply in time".to_owned(),
+                    Some(cause) => format!("the reply could not be read: {cause}"),
+                    None => format!("the reply could not be read: {error}"),
                 };
                 CallError::NoReply {
                     timed_out,

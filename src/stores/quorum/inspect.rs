@@ -112,7 +112,7 @@ impl Quorum {
                 Err(error) => warnings.push(HealthWarning::note(
                     &node.name(),
                     "reachable",
-                    format!("it could not be looked at: {error}"),
+                    format!("it could not be looked at: {error:?}"),
                     "look whether it runs, answers PING, and can be reached from here; the others decide without it",
                 )),
             }

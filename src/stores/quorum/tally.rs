@@ -253,6 +253,6 @@ pub(super) fn reason_of(error: &Error) -> String {
         Error::Exhausted { connections, .. } => {
             format!("all {connections} connections were in use for the whole time")
         }
-        error => error.to_string(),
+        error => format!("{error:?}"),
     }
 }
