@@ -266,7 +266,8 @@ fn room_that_others_have_made_is_found_however_busy_the_line_is() {
         let tries = scene.way.tries.load(Ordering::Relaxed);
         // A few at the beginning, and then ten in a second.
         assert!(tries < 6 + 10, "{tries}");
-        assert_eq!(scene.pool.idle(), 0);
+        // The only one goes from hand to hand.
+        assert!(scene.pool.idle() <= 1);
         *scene.way.fault.lock() = None;
         busy.join().unwrap();
     });
