@@ -229,7 +229,8 @@ impl Lock {
     ///   [`ReadWriteLock`](crate::ReadWriteLock));
     /// - [`Error::Overlap`]: the thread holds another lock with a part in common (only with a
     ///   [`MultiLock`](crate::MultiLock));
-    /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) turned out to be one lock;
+    /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) turned out to be one lock, or a server
+    ///   that was given alone turned out to be a node of a cluster;
     /// - [`Error::WrongType`], [`Error::CorruptCount`]: something else is kept under the name, or has written to the hold;
     /// - [`Error::FenceRegressed`]: the server drew too small a token (only of a [`fenced_lock`](crate::Client::fenced_lock));
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;

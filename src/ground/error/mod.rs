@@ -84,7 +84,7 @@ pub enum Error {
         /// The wait time asked for.
         wait: Duration,
     },
-    /// A setting or a URL cannot be used.
+    /// A setting or a URL cannot be used; or the server behind a URL turned out to be a node of a cluster, and nothing was taken.
     #[non_exhaustive]
     InvalidConfig {
         /// The name of the setting.
