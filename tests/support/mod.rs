@@ -43,6 +43,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 pub use child::Child;
 #[cfg(target_os = "linux")]
 pub use clock::ClockShim;
+pub use frames::Frames;
 pub use history::Recorder;
 #[cfg(feature = "mysql")]
 pub use mariadb::{Database, MariaDb};

@@ -159,8 +159,8 @@ pub(super) trait Operation: Sized {
                 }
                 (Err(CallError::NoReply { .. }), Repeat::Halfway { .. }) => repeats == 0,
                 (Err(fault), Repeat::Halfway { unsent }) => {
-                    let is_unsent = fault.is_unsent() && unsent;
-                    is_unsent && repeats == 0 && time::now() < by
+                    let did_not_run = fault.is_unsent() || fault.is_passing();
+                    did_not_run && unsent && repeats == 0 && time::now() < by
                 }
                 _ => false,
             };

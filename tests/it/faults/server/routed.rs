@@ -1,10 +1,9 @@
 //! A proxy that leads each request to one of two servers by its first key.
 
-use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 
 use super::*;
-use crate::support::free_listener;
+use crate::support::{Frames, free_listener};
 
 /// Starts the proxy, whose threads end with their connections. Names that end with an odd digit are on the second server.
 fn route(servers: [SocketAddr; 2]) -> SocketAddr {
@@ -12,49 +11,40 @@ fn route(servers: [SocketAddr; 2]) -> SocketAddr {
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            thread::spawn(move || pass(client, servers));
+            thread::spawn(move || pass(&client, servers));
         }
     });
     addr
 }
 
 /// Passes requests on one by one, until the client hangs up.
-fn pass(mut client: TcpStream, servers: [SocketAddr; 2]) -> Option<()> {
-    let mut servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
-    let mut buffer = vec![0; 1 << 16];
-    let mut bytes = Vec::new();
-    loop {
-        let read = client.read(&mut buffer).ok().filter(|read| *read > 0)?;
-        bytes.extend(&buffer[..read]);
-        while let Some((words, length)) = request(&bytes) {
-            let server = &mut servers[target(&words)];
-            server.write_all(&bytes[..length]).ok()?;
-            bytes.drain(..length);
-            let read = server.read(&mut buffer).ok().filter(|read| *read > 0)?;
-            client.write_all(&buffer[..read]).ok()?;
+fn pass(client: &TcpStream, servers: [SocketAddr; 2]) {
+    let servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
+    let mut replies = servers.each_ref().map(Frames::of);
+    let mut requests = Frames::of(client);
+    while let Some(request) = requests.next(|_| ()) {
+        let at = target(&words(&request));
+        if (&servers[at]).write_all(&request).is_err() {
+            return;
+        }
+        let Some(reply) = replies[at].next(|_| ()) else {
+            return;
+        };
+        let mut client = client;
+        if client.write_all(&reply).is_err() {
+            return;
         }
     }
 }
 
-/// Reads one request, if all of it is there.
-fn request(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
-    let line = |from: usize| {
-        let end = bytes
-            .get(from..)?
-            .windows(2)
-            .position(|two| two == b"\r\n")?
-            + from;
-        let number = std::str::from_utf8(&bytes[from + 1..end]).ok()?;
-        Some((number.parse::<usize>().ok()?, end + 2))
-    };
-    let (count, mut at) = line(0)?;
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let (length, begin) = line(at)?;
-        words.push(String::from_utf8_lossy(bytes.get(begin..begin + length)?).into_owned());
-        at = begin + length + 2;
-    }
-    (bytes.len() >= at).then_some((words, at))
+/// The words of a request, each of which stands behind a line with its length.
+fn words(request: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(request);
+    text.split("\r\n")
+        .skip(2)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn target(words: &[String]) -> usize {
