@@ -76,13 +76,16 @@ impl IdleTimeout {
     pub(crate) fn begin(&self) {
         if !self.has_begun.load(Ordering::Relaxed) && !self.has_begun.swap(true, Ordering::Relaxed)
         {
+            self.shared.state.lock().is_closed = false;
             let shared = Arc::clone(&self.shared);
             let begun = sync::spawn("redlatch-idle", move || shared.run());
             self.has_begun.store(begun.is_ok(), Ordering::Relaxed);
         }
     }
 
+    /// Ends the thread, until there is something to close again: a quorum goes on with the connections of a closed client.
     pub(crate) fn close(&self) {
+        self.has_begun.store(false, Ordering::Relaxed);
         self.shared.state.lock().is_closed = true;
         self.shared.closed.notify_one();
     }

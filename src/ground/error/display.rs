@@ -269,3 +269,73 @@ impl fmt::Display for Nodes {
         write!(f, "{count} node{}", if *count == 1 { "" } else { "s" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ground::error::Reason;
+
+    fn of(words: &str) -> [Error; 3] {
+        let (lock, node): (Arc<str>, Arc<str>) = ("orders".into(), "here".into());
+        let cause = io::Error::other("no way");
+        let (reason, source) = Reason::of_io(words, cause).into_parts();
+        [
+            Error::Unreachable {
+                lock: Arc::clone(&lock),
+                node: Arc::clone(&node),
+                reason: reason.clone(),
+                source: source.clone(),
+            },
+            Error::Unknown {
+                lock: Arc::clone(&lock),
+                node: Arc::clone(&node),
+                operation: "acquire",
+                visitor: None,
+                reason: reason.clone(),
+                source: source.clone(),
+            },
+            Error::Untrusted {
+                lock,
+                node,
+                reason,
+                source,
+            },
+        ]
+    }
+
+    #[test]
+    fn an_error_leaves_to_its_source_what_that_says() {
+        for (words, ends) in [
+            ("no way", ""),
+            ("connecting failed: no way", ": connecting failed"),
+            ("it is old (no way); renew it", ": it is old; renew it"),
+            ("connecting, no way", ": connecting,"),
+            ("closed", ": closed"),
+        ] {
+            for error in of(words) {
+                let text = error.to_string();
+                assert!(text.ends_with(ends) && !text.contains("no way"), "{text}");
+                assert!(!text.ends_with(':'), "{text}");
+                assert_eq!(format!("{error:?}"), format!("{text}: no way"));
+                let ran = Error::Ran {
+                    error: Box::new(error),
+                };
+                assert_eq!(format!("{ran:?}"), format!("{ran}: no way"));
+                #[cfg(feature = "mysql")]
+                let (_, source) = Reason::of_io("", io::Error::other("no way")).into_parts();
+                #[cfg(feature = "mysql")]
+                let lost = super::super::database::DatabaseError::TransactionLost {
+                    lock: "orders".into(),
+                    node: "here".into(),
+                    reason: words.to_owned(),
+                    source,
+                };
+                #[cfg(feature = "mysql")]
+                assert!(lost.to_string().ends_with(ends), "{lost}");
+            }
+        }
+    }
+}

@@ -121,6 +121,8 @@ pub(super) struct Pools {
     renewals: Arc<Pool>,
     /// How many connections single statements and renewals use now.
     in_use: AtomicUsize,
+    /// How many requests could open none, and wait for one of those.
+    waiting: AtomicUsize,
     address: Arc<Address>,
 }
 
@@ -133,6 +135,7 @@ impl Pools {
             transactions: new(settings.pool_size),
             renewals: new(1),
             in_use: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             address,
         }
     }
@@ -257,7 +260,12 @@ impl Pools {
                         self.in_use.fetch_add(1, Ordering::SeqCst);
                         (connection, pool)
                     }
-                    Err(error) => self.spare(deadline).ok_or(error)?,
+                    Err(error) => {
+                        self.waiting.fetch_add(1, Ordering::SeqCst);
+                        let spare = self.spare(deadline);
+                        self.waiting.fetch_sub(1, Ordering::SeqCst);
+                        spare.ok_or(error)?
+                    }
                 }
             }
         };
@@ -270,6 +278,10 @@ impl Pools {
             pool.check_in(Some(connection));
         }
         self.in_use.fetch_sub(1, Ordering::SeqCst);
+        // Else the thread that has just used the connection would take it again and again.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            sync::sleep(SPARE_POLL * 2);
+        }
         outcome
     }
 

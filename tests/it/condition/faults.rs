@@ -8,7 +8,8 @@ use redlatch::{Client, Condition, Lock};
 
 use super::{LONG, Pair, is_woken, next, start};
 use crate::invariants::{
-    CONDITION_LOOK, CONDITION_SIGNAL, Class, RELEASE, SLACK, class_of, fails, quick, sha, teach,
+    CONDITION_LOOK, CONDITION_SIGNAL, Class, RELEASE, SLACK, TIMEOUT, class_of, fails, quick, sha,
+    teach,
 };
 use crate::support::child::{arg, listen, say};
 use crate::support::proxy::Rule;
@@ -59,7 +60,10 @@ impl Scene {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
-        let clients = [proxy.url(), server.url()].map(|url| quick().open(&url).unwrap());
+        let clients = [proxy.url(), server.url()].map(|url| {
+            let builder = quick().command_timeout(TIMEOUT * 2);
+            builder.open(&url).unwrap()
+        });
         Scene {
             pair: pair_of(&clients[0]),
             other: pair_of(&clients[1]),
@@ -146,7 +150,8 @@ fn a_signal_whose_answer_is_lost_is_given_and_says_no_more_than_it_knows() {
         for (number, fault) in LOST.into_iter().enumerate() {
             let number = u32::try_from(number).unwrap();
             start(scope, &scene.other, 1, &sender, number, is_woken);
-            lock.lock().unwrap();
+            // Given back by a panic, too: the waiter needs it to end.
+            let held = lock.guard().unwrap();
             let rule = scene.next(1, CONDITION_SIGNAL, fault);
             let signalled = condition.signal();
             assert_eq!(rule.hits(), 1, "{fault:?}");
@@ -159,8 +164,8 @@ fn a_signal_whose_answer_is_lost_is_given_and_says_no_more_than_it_knows() {
                 }
                 _ => assert!(signalled.unwrap(), "{fault:?}"),
             }
-            assert!(lock.is_valid());
-            lock.unlock().unwrap();
+            assert!(held.is_valid());
+            held.unlock().unwrap();
             assert_eq!(next(&woken), number);
         }
         // Nobody answers at all.

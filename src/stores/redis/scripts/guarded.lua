@@ -121,10 +121,15 @@ else
         at = at + words + 1
     end
 end
+-- Whether this is the error of a replica. Redis before 7 puts the line of the script first.
+local function is_read_only(text)
+    return string.find(text, '^READONLY ') or string.find(text, '^@user_script: %d+: %-READONLY ')
+end
+
 if flaw and string.find(flaw, 'READONLY', 1, true) then
     -- Text of the user may contain the word. A master refuses these only for their last argument.
     local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
-    if string.find(probe.err, 'READONLY', 1, true) then
+    if is_read_only(probe.err) then
         -- A replica refuses every write, so nothing was written before, either: the request is for the master.
         return redis.error_reply('READONLY this server is a replica')
     end
