@@ -440,7 +440,7 @@ impl Counter {
                 Some(registration) => registration.park(deadline),
                 None => parker.park(deadline),
             };
-            if wake != Wake::Permit {
+            if !matches!(wake, Wake::Permit | Wake::Look) {
                 break false;
             }
         };
