@@ -140,6 +140,7 @@ impl Finding {
                 code,
                 "correct the address: something else than the server answers there, or a proxy changes its answers",
             ),
+            "invalid_config" => ("cluster-state", "name the cluster with --cluster"),
             "not_replicated" => (code, "bring the replicas back, or lower --wait-replicas"),
             "no_quorum" => (code, "bring back the nodes that gave no usable answer"),
             // What it says ends with the advice.
