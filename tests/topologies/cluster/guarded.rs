@@ -22,26 +22,23 @@ fn a_key_in_another_slot_is_refused_and_nothing_is_written() {
     let near = format!("{{{name}}}:data");
     // One on the same node, which would write it without a word, and one on another node.
     let others = [cluster.name_at(0, "stock"), cluster.name_at(1, "stock")];
-    // A client that does not know that it talks to a cluster hears it from the server.
-    let plain = Client::open(&cluster.urls()[0]).unwrap();
-    for client in [client(&cluster, LONG), plain] {
-        let guard = client.lock(&name).guard().unwrap();
-        for other in &others {
-            let is_refused = |outcome: Result<(), Error>| match outcome.unwrap_err() {
-                Error::CrossSlot { lock, key, .. } => assert_eq!((&*lock, &key), (&*name, other)),
-                error => panic!("{error:?}"),
-            };
-            let write = |batch: &mut redlatch::Batch| {
-                batch.set(&near, "1").set(other, "1");
-            };
-            is_refused(guard.write(write).map(drop));
-            let text = "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')";
-            is_refused(guard.eval(text, &[&near, other], &[]).map(drop));
-            is_refused(client.write_fenced(&name, 1, write).map(drop));
-            nothing_is_written(&cluster, &[&near, other]);
-        }
-        guard.unlock().unwrap();
+    let client = client(&cluster, LONG);
+    let guard = client.lock(&name).guard().unwrap();
+    for other in &others {
+        let is_refused = |outcome: Result<(), Error>| match outcome.unwrap_err() {
+            Error::CrossSlot { lock, key, .. } => assert_eq!((&*lock, &key), (&*name, other)),
+            error => panic!("{error:?}"),
+        };
+        let write = |batch: &mut redlatch::Batch| {
+            batch.set(&near, "1").set(other, "1");
+        };
+        is_refused(guard.write(write).map(drop));
+        let text = "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')";
+        is_refused(guard.eval(text, &[&near, other], &[]).map(drop));
+        is_refused(client.write_fenced(&name, 1, write).map(drop));
+        nothing_is_written(&cluster, &[&near, other]);
     }
+    guard.unlock().unwrap();
 }
 
 #[test]
