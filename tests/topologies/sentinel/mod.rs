@@ -65,10 +65,7 @@ fn sentinels_and_master_have_passwords_of_their_own() {
             Client::builder().credentials("default", "canary-wrong"),
             &set,
         ),
-        open(
-            Client::builder().credentials("canary-user", "canary-data"),
-            &set,
-        ),
+        open(Client::builder().credentials("nobody", "canary-data"), &set),
     ] {
         let (took, result) = timed(|| client.lock("orders").try_lock());
         let error = result.unwrap_err();
