@@ -70,7 +70,8 @@ impl Guard {
     /// The text is that of `EVAL`, without a first line `#!lua`. It runs as a function that sees `keys` and `args` as its
     /// own `KEYS` and `ARGV`. The value that it returns is the reply; the server keeps the script by its hash. A text is trusted as
     /// the program is: one that closes the function early (`end)()`) runs what follows before the check, so make none of parts
-    /// that others have written. All else is as in [`Guard::write`].
+    /// that others have written. A server that turned into a replica refuses the first write, and the script is sent again:
+    /// what it has published before that is published again. All else is as in [`Guard::write`].
     ///
     /// # Errors
     ///

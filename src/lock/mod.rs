@@ -285,7 +285,8 @@ impl Lock {
     /// Takes the lock, waits for it at most `wait`, and returns whether it did.
     ///
     /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once. When the
-    /// wait is over, the server is not asked again if earlier waiters of this client were refused a moment ago.
+    /// wait is over, the server is not asked again if earlier waiters of this client were refused a moment ago. A wait during
+    /// which the client had no connection free is `false`, too.
     ///
     /// # Errors
     ///

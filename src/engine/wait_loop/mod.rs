@@ -119,14 +119,8 @@ pub(crate) fn wait<V: Visit>(
         );
     let began = time::now();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
-        // It could not ask, but others of this client have.
-        Err(error)
-            if is_exhausted(&error)
-                && limit.time().has_waited(began)
-                && inner.wait_queues.refusals.is_refused_since(lock, began) =>
-        {
-            Ok(None)
-        }
+        // The connections of its client were in use to the end of its time.
+        Err(error) if is_exhausted(&error) && limit.time().has_waited(began) => Ok(None),
         outcome => outcome,
     };
     wait.leave(outcome)
@@ -266,11 +260,8 @@ impl<V: Visit> Wait<'_, V> {
         answer
     }
 
-    /// Tells the others what an answer says of the lock.
+    /// Tells the others in the queue what an answer says of the lock.
     fn tell(&self, news: News) {
-        if matches!(news, News::Refused { is_usable: true }) {
-            self.inner.wait_queues.refusals.note(self.lock);
-        }
         match (news, &self.node) {
             (News::Refused { is_usable }, Some(node)) => node.note_refused(is_usable),
             (News::Trouble { is_undone }, Some(node)) => node.note_trouble(is_undone),
@@ -288,9 +279,6 @@ impl<V: Visit> Wait<'_, V> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;
         let node = self.node.take();
-        if has_the_lock && node.is_some() {
-            self.inner.wait_queues.refusals.note(self.lock);
-        }
         if !has_the_lock && node.as_ref().is_some_and(Node::is_let_in) {
             return Ok(self.visit.follow());
         }

@@ -5,7 +5,6 @@
 
 mod followers;
 mod process_turns;
-mod refusals;
 mod resting;
 mod run;
 mod successor;
@@ -23,7 +22,6 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
 use crate::ground::time;
 pub(crate) use process_turns::Yield;
-use refusals::Refusals;
 use resting::{Memory, Resting};
 use run::Run;
 pub(crate) use successor::Successor;
@@ -37,7 +35,6 @@ pub(crate) struct WaitQueues<O, G> {
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
     /// The state that goes on with the next waiter, of locks without a queue.
     resting: Resting,
-    pub(crate) refusals: Refusals,
     /// The number of waiters in all queues: read without a mutex to see that there is nothing to do.
     waiting: AtomicUsize,
     /// The same, and the number of locks of which something is kept: one that is never 0 in between, whoever joins or leaves.
@@ -96,7 +93,6 @@ impl<O, G> Default for WaitQueues<O, G> {
         WaitQueues {
             wait_queues: Mutex::new(HashMap::new()),
             resting: Resting::default(),
-            refusals: Refusals::default(),
             waiting: AtomicUsize::new(0),
             known: AtomicUsize::new(0),
             #[cfg(feature = "test-util")]

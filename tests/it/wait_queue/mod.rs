@@ -19,7 +19,7 @@ use crate::invariants::{TRANSFER, sha, somebody_waits, teach_one};
 use crate::laws::until_queued;
 #[cfg(target_os = "linux")]
 use crate::support::ClockShim;
-use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
 const SLACK: Duration = ms(2500);
 
