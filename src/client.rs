@@ -16,13 +16,12 @@ use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
 use crate::stats::{Activity, Stats};
-use crate::stores::memory::Memory;
-#[cfg(feature = "test-util")]
-use crate::stores::memory::World;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 use crate::stores::quorum::node::Node;
 use crate::stores::redis::Redis;
+#[cfg(feature = "in-memory")]
+use crate::stores::redis::in_memory::World;
 
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
@@ -49,7 +48,6 @@ pub struct Client {
 /// Where a client keeps its locks: to make another one of the same place, or a node of a quorum.
 #[derive(Clone)]
 pub(crate) enum Backend {
-    Memory(Arc<Memory>),
     Redis(Arc<Redis>),
     /// The store itself: it has transactions and row locks, which others have not.
     #[cfg(feature = "mysql")]
@@ -351,7 +349,6 @@ impl Client {
     /// The server as a node of a quorum.
     pub(crate) fn as_node(&self) -> Result<Arc<dyn Node>> {
         match &self.backend {
-            Backend::Memory(store) => Ok(Arc::clone(store) as Arc<dyn Node>),
             Backend::Redis(store) => Ok(Arc::new(store.as_node()?)),
             #[cfg(feature = "mysql")]
             Backend::Mysql(_) => Err(Error::config(
@@ -364,12 +361,19 @@ impl Client {
         }
     }
 
-    #[cfg(feature = "test-util")]
-    pub(crate) fn world(&self) -> Option<&World> {
+    /// The store, if that is on Redis.
+    pub(crate) fn redis(&self) -> Option<&Arc<Redis>> {
         match &self.backend {
-            Backend::Memory(store) => Some(store.world()),
-            _ => None,
+            Backend::Redis(store) => Some(store),
+            #[cfg(feature = "mysql")]
+            Backend::Mysql(_) => None,
         }
+    }
+
+    /// The server in this process that it is a client of, if there is one.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn world(&self) -> Option<&Arc<World>> {
+        self.redis()?.world.as_ref()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::client::{Backend, Client};
+use crate::client::Client;
 use crate::ground::batch::{Batch, Work};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
@@ -198,7 +198,7 @@ impl Client {
         if self.inner.is_forked() {
             return Err(Error::Forked { lock });
         }
-        let Backend::Redis(store) = &self.backend else {
+        let Some(store) = self.redis() else {
             let reason = self.inner.store.facts().keeps_no_data.to_owned();
             return Err(Error::Unsupported { lock, reason });
         };

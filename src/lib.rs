@@ -9,10 +9,10 @@
 //! [`Guard::lost`], [`Builder::on_lost`], and the result of [`Lock::unlock`]. Time passes between any check and the next
 //! step; a resource that must never see two holders has to check a fencing token itself.
 //!
-//! ```
+//! ```no_run
 //! use redlatch::Client;
 //!
-//! let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+//! let client = Client::open("redis://127.0.0.1:6379")?;
 //! let lock = client.lock("lock:orders:42");
 //! lock.lock()?;
 //! // … one thread of one process at a time …
@@ -42,7 +42,8 @@
 //! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
 //! | `tls` | `rediss://`: TLS to Redis with rustls, authorities of your own and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing tokens and transactions under it; row locks; optimistic updates (module `mysql`) |
-//! | `test-util` | the module `testing`: control of in-memory locks and their clock |
+//! | `in-memory` | [`Client::in_memory`]: a Redis in the process that runs the same scripts, for examples and tests; needs a C compiler |
+//! | `test-util` | the module `testing`: control of clocks and renewals; `in-memory` has it, and control of the server |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

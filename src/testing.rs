@@ -1,9 +1,9 @@
-//! Controls for the tests of a program that uses locks. Feature `test-util`.
+//! Controls for the tests of a program that uses locks. Feature `test-util`, and `in-memory` for those of a server in memory.
 //!
 //! The code under test gets its [`Client`] from outside: in the program from [`Client::open`], in a test from
-//! [`Client::in_memory`], which obeys the same laws and needs no server. [`Client::another`] plays another process, and
-//! [`Controls`] let time pass and make things fail. Each in-memory client is a world of its own, so tests that run in
-//! parallel do not meet.
+//! [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] plays another process, and
+//! [`Controls`] let time pass and make things fail. Each in-memory client has a server of its own, so tests that run
+//! in parallel do not meet.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,13 +24,16 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::client::Client;
+#[cfg(feature = "in-memory")]
+use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
-use crate::stores::memory::Faults;
+#[cfg(feature = "in-memory")]
+use crate::stores::redis::in_memory::Faults;
 
-/// Control over the in-memory world of a client.
+/// Control over a client, and over its server if that is in memory.
 ///
-/// Every control counts for all clients of the world. For a client of a server only [`Controls::kill_watchdog`] does
-/// anything.
+/// A control counts for all clients of that server. For a client of any other server only
+/// [`Controls::kill_watchdog`] does anything.
 pub struct Controls<'a> {
     client: &'a Client,
 }
@@ -41,16 +44,25 @@ impl Controls<'_> {
         Controls { client }
     }
 
-    /// Sets the clock of the world ahead, as if all of its clients had been paused for so long.
+    /// Kills the renewal thread of the client by a panic, also of a client of a real server.
+    pub fn kill_watchdog(&self) {
+        self.client.inner().watchdog.die();
+    }
+}
+
+#[cfg(feature = "in-memory")]
+#[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
+impl Controls<'_> {
+    /// Sets the clocks of the server and of its clients ahead, as if these had been paused for so long.
     ///
     /// When the call returns, every hold whose validity has ended by then is lost and reported so
     /// ([`Guard::lost`](crate::Guard::lost); the thread of the [`Builder::on_lost`](crate::Builder::on_lost) hook calls it
-    /// soon after). The renewal threads of all clients of the world have made the renewals that fell due, so that steps may
+    /// soon after). The renewal threads of all its clients have made the renewals that fell due, so that steps may
     /// follow one another at once. Waiters look again: they get a lock whose lease has ended, or find that their own time
     /// is over. The clock cannot be set back.
     ///
-    /// Other worlds, and clients of servers, have clocks of their own. A [`MultiLock`](crate::MultiLock) of locks of
-    /// this world alone counts on its clock, too. Timeouts of requests and outages do not count on it.
+    /// Other servers have clocks of their own. A [`MultiLock`](crate::MultiLock) of locks on this server alone counts on its
+    /// clock, too. Timeouts of requests and outages do not count on it.
     ///
     /// # Examples
     ///
@@ -73,13 +85,47 @@ impl Controls<'_> {
         }
     }
 
-    /// Takes the hold of this name out of the store before its time, as an eviction or a flushed database does, and returns
-    /// whether there was one.
+    /// Takes the hold of this name out of the server, as an eviction or a flushed database does, and has all clients of the
+    /// server renew their holds at once.
+    ///
+    /// When the call returns, a holder whose lock is renewed knows of the loss. One with a fixed lease is not renewed, and
+    /// learns of it from its `unlock`. [`Controls::expire`] leaves every holder in the dark.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if nobody holds a lock of this name, or the server is not in memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::{Client, LossCause, testing::Controls};
+    ///
+    /// let client = Client::in_memory();
+    /// let guard = client.lock("lock:orders:42").guard()?;
+    /// Controls::of(&client).lose("lock:orders:42")?;
+    /// assert!(!guard.is_valid());
+    /// assert_eq!(guard.lost().try_recv()?.cause, LossCause::Gone);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lose(&self, name: &str) -> Result<()> {
+        match self.client.world().filter(|_| self.expire(name)) {
+            Some(world) => {
+                world.renew_all();
+                Ok(())
+            }
+            None => Err(Error::config(
+                "the name of a hold",
+                format!("nobody holds {name:?} on a server in memory"),
+            )),
+        }
+    }
+
+    /// Takes the hold of this name out of the server before its time, and returns whether there was one.
     ///
     /// The name is the one given to [`Client::lock`], or the whole name of [`Lock::name`](crate::Lock::name), which has the
     /// key prefix.
     ///
-    /// No side is notified. The **holder** goes on as before, with a true `is_valid`, until it asks the store: at its next
+    /// No side is notified. The **holder** goes on as before, with a true `is_valid`, until it asks the server: at its next
     /// renewal, or when it unlocks. A hold with a fixed lease is not renewed and learns of the loss from its `unlock`. The
     /// cause is [`LossCause::Gone`](crate::LossCause::Gone), or [`LossCause::HeldBy`](crate::LossCause::HeldBy) if somebody
     /// took the lock meanwhile. **Others** can take the lock from now on; a waiter asks again within about a second. For a
@@ -105,7 +151,8 @@ impl Controls<'_> {
             .is_some_and(|world| world.expire([&full, name]))
     }
 
-    /// Drops the next `count` renewals: they are not made and get no answer.
+    /// Drops the next `count` requests for renewals: they are refused, and nothing is known of the holds. One request renews
+    /// several holds that fall due together.
     pub fn drop_renewals(&self, count: u32) {
         self.fail(|faults| faults.renewals_to_drop = count);
     }
@@ -140,14 +187,9 @@ impl Controls<'_> {
         self.fail(|faults| faults.answers_to_lose = count);
     }
 
-    /// Makes the store unreachable for every request, or lets it answer again.
+    /// Makes the server unreachable for every request, or lets it answer again.
     pub fn set_silent(&self, is_silent: bool) {
         self.fail(|faults| faults.is_silent = is_silent);
-    }
-
-    /// Kills the renewal thread of the client by a panic, also of a client of a server.
-    pub fn kill_watchdog(&self) {
-        self.client.inner().watchdog.die();
     }
 
     fn fail(&self, change: impl FnOnce(&mut Faults)) {
@@ -195,7 +237,7 @@ pub fn queue_length(lock: &Lock) -> usize {
 
 /// Sets the clock ahead on which this process counts the validity of holds on servers, as a suspend of the machine does.
 ///
-/// All clients of servers in this process share that clock, so the function is for a process that runs one test. Worlds in
+/// All clients of servers in this process share that clock, so the function is for a process that runs one test. Servers in
 /// memory have clocks of their own, see [`Controls::advance`]. As after a suspend, sleeping threads are not woken: a hold
 /// is not valid from now on, and its loss is reported when its renewal is due. The clock cannot be set back.
 pub fn advance_clock(by: Duration) {

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::client_inner::{ClientInner, KeyPrefix};
+use crate::engine::client_inner::KeyPrefix;
 use crate::engine::counters::CountSettings;
 use crate::engine::loss_notice::OnLost;
 use crate::ground::clock::SHORTEST_LEASE;
@@ -84,19 +84,6 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Makes the settings that `inner` was made with, as far as they do not concern a server.
-    pub(crate) fn like(inner: &ClientInner) -> Builder {
-        Builder {
-            watchdog_timeout: inner.timeouts.watchdog_timeout,
-            command_timeout: inner.timeouts.command_timeout,
-            outage_timeout: inner.timeouts.outage_timeout,
-            key_prefix: inner.key_prefix.clone(),
-            on_lost: inner.watchdog.on_lost(),
-            count_settings: inner.counters.settings().clone(),
-            ..Builder::default()
-        }
-    }
-
     /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
     ///
     /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,

@@ -9,9 +9,10 @@ use crate::ground::error::{Error, Result};
 use crate::ground::process_name;
 use crate::store::{Store, Traffic};
 use crate::stores::idle::IdleTimeout;
-use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
+#[cfg(feature = "in-memory")]
+use crate::stores::redis::in_memory::World;
 use crate::stores::redis::{Redis, Settings};
 
 impl Client {
@@ -34,22 +35,25 @@ impl Client {
         Builder::default()
     }
 
-    /// Makes a client whose locks live in this process alone: for a first look, for examples, for unit tests.
+    /// Makes a client of a server in this process: for examples, and for the tests of a program that uses locks.
     ///
-    /// Each call makes a world of its own. Clones share that world, and [`Client::another`] makes a second client of it, as
-    /// if it were another process. The locks obey the same laws as those in Redis. No other method falls back to memory.
+    /// Each call makes a server of its own, which runs the scripts that a client of a real one sends. Clones share that
+    /// server, and [`Client::another`] makes a second client of it, as if it were another process. No other method falls back
+    /// to memory. Feature `in-memory`, which needs a C compiler.
+    #[cfg(feature = "in-memory")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory() -> Client {
-        Client::builder().in_memory_unchecked()
+        Client::builder().of_world(&Arc::default())
     }
 
-    /// Makes a second client of the same in-memory world, with the same settings and the same [`Builder::on_lost`] hook.
+    /// Makes a second client of the same server in memory, with the same settings and the same [`Builder::on_lost`] hook.
     ///
-    /// `None` for a client of a server, where [`Client::open`] makes a second one.
+    /// `None` for a client of any other server, where [`Client::open`] makes a second one. Feature `in-memory`.
+    #[cfg(feature = "in-memory")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn another(&self) -> Option<Client> {
-        let Backend::Memory(store) = &self.backend else {
-            return None;
-        };
-        Some(Builder::like(&self.inner).of_world(Arc::clone(store.world())))
+        let world = self.world()?;
+        Some(Builder::like(&self.inner).of_world(world))
     }
 }
 
@@ -170,9 +174,17 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(place)?;
         let id = new_id();
+        let settings = self.settings(&id);
+        let store = Arc::new(open(&settings)?);
+        let backend = Backend::Redis(Arc::clone(&store));
+        Ok(self.of_store(id, store, backend))
+    }
+
+    /// The settings of the store of the client with this id.
+    pub(crate) fn settings(&self, id: &str) -> Settings {
         let name = self.connection_name.clone();
-        let name = name.unwrap_or_else(|| process_name::of_client(&id));
-        let settings = Settings {
+        let name = name.unwrap_or_else(|| process_name::of_client(id));
+        Settings {
             connection_name: name.into(),
             traffic: self.traffic(),
             command_timeout: self.command_timeout,
@@ -187,10 +199,7 @@ impl Builder {
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
             patience: self.fair_lock_wait_timeout,
-        };
-        let store = Arc::new(open(&settings)?);
-        let backend = Backend::Redis(Arc::clone(&store));
-        Ok(self.of_store(id, store, backend))
+        }
     }
 
     /// The counters of the connections, which the observer hears of.
@@ -248,25 +257,40 @@ impl Builder {
         ))
     }
 
-    /// Makes a client whose locks live in this process alone; see [`Client::in_memory`].
+    /// Makes a client of a server in this process; see [`Client::in_memory`].
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if a setting cannot be used.
+    #[cfg(feature = "in-memory")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory(self) -> Result<Client> {
         self.validate()?;
         self.refuse_replication()?;
-        Ok(self.in_memory_unchecked())
+        self.tls_config.check_is_unused()?;
+        Ok(self.of_world(&Arc::default()))
     }
 
-    fn in_memory_unchecked(self) -> Client {
-        self.of_world(Arc::default())
+    /// The settings that `inner` was made with, as far as they do not concern a server.
+    #[cfg(feature = "in-memory")]
+    fn like(inner: &ClientInner) -> Builder {
+        Builder {
+            watchdog_timeout: inner.timeouts.watchdog_timeout,
+            command_timeout: inner.timeouts.command_timeout,
+            outage_timeout: inner.timeouts.outage_timeout,
+            key_prefix: inner.key_prefix.clone(),
+            on_lost: inner.watchdog.on_lost(),
+            count_settings: inner.counters.settings().clone(),
+            ..Builder::default()
+        }
     }
 
-    fn of_world(self, world: Arc<World>) -> Client {
-        let store = Arc::new(Memory::new(world));
-        let backend = Backend::Memory(Arc::clone(&store));
-        self.of_store(new_id(), store, backend)
+    #[cfg(feature = "in-memory")]
+    fn of_world(self, world: &Arc<World>) -> Client {
+        let id = new_id();
+        let store = Arc::new(Redis::in_memory(world, &self.settings(&id)));
+        let backend = Backend::Redis(Arc::clone(&store));
+        self.of_store(id, store, backend)
     }
 
     fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, backend: Backend) -> Client {

@@ -98,7 +98,7 @@ impl ClientInner {
             Arc::new(ClientState::new(&counters)),
             on_lost,
         );
-        #[cfg(feature = "test-util")]
+        #[cfg(feature = "in-memory")]
         {
             watchdog.follow(&store.facts().timeline);
             store.facts().timeline.attach(&store.facts().notifier);

@@ -81,12 +81,6 @@ impl VisitorId {
         }
     }
 
-    /// How many permits it stands for; 0 if for none.
-    pub(crate) fn permits(&self) -> u32 {
-        let permits = self.field.split_once('*');
-        permits.map_or(0, |(permits, _)| permits.parse().unwrap_or_default())
-    }
-
     /// The owners that it is in the store: the ids of permits are one each.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
@@ -315,11 +309,6 @@ impl Rules {
     /// Whether those who wait stand in a queue of the store, each with a place and messages of its own.
     pub(crate) fn waits_in_store(&self) -> bool {
         self.places_in_store && !self.queues_locally
-    }
-
-    /// Whether it is a number that several share.
-    pub(crate) fn is_counter(&self) -> bool {
-        self.form == Form::Number
     }
 
     /// The rules of a count that several share.

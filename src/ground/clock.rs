@@ -4,7 +4,7 @@
 //! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
 
 use std::ops::Add;
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -139,17 +139,17 @@ impl ClockPair {
 /// set ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    #[cfg(feature = "test-util")]
-    world: Option<Arc<shift::World>>,
+    #[cfg(feature = "in-memory")]
+    world: Option<Arc<world::World>>,
 }
 
 /// The clock of the process.
 pub(crate) static PROCESS: Timeline = Timeline {
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "in-memory")]
     world: None,
 };
 
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 impl Timeline {
     pub(crate) fn of_a_world() -> Timeline {
         Timeline {
@@ -192,12 +192,8 @@ impl Timeline {
     }
 }
 
-#[cfg(not(feature = "test-util"))]
+#[cfg(not(feature = "in-memory"))]
 impl Timeline {
-    pub(crate) fn of_a_world() -> Timeline {
-        Timeline {}
-    }
-
     pub(crate) fn now(&self) -> BootInstant {
         BootInstant::now()
     }
@@ -237,7 +233,7 @@ impl Timeline {
 }
 
 /// A sleeper until a moment on the clock of a world.
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 pub(crate) trait Moved: Send + Sync {
     /// Looks at the clock again.
     fn clock_moved(&self);
@@ -246,27 +242,18 @@ pub(crate) trait Moved: Send + Sync {
     fn catch_up(&self, _until: Instant) {}
 }
 
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 impl Moved for crate::ground::notify::Notifier {
     fn clock_moved(&self) {
         self.wake_all();
     }
 }
 
-/// The shifts of clocks that tests set; compiled away without `test-util`.
+/// How far a test has set the clock of the process ahead, in ms.
 #[cfg(feature = "test-util")]
 mod shift {
-    use std::fmt;
-    use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
-
-    use super::Moved;
-    use crate::ground::sync::Mutex;
-    use crate::ground::time;
-
-    /// Renewals in memory take no time, but the thread that makes them may have to wait for a processor.
-    const LONGEST_CATCH_UP: Duration = Duration::from_secs(10);
 
     static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -278,14 +265,29 @@ mod shift {
         add(&AHEAD_MS, by);
     }
 
-    fn add(ahead: &AtomicU64, by: Duration) {
+    pub(super) fn add(ahead: &AtomicU64, by: Duration) {
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         let add = |ahead: u64| Some(ahead.saturating_add(by));
         // It always adds.
         let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     }
+}
 
-    /// The clock of one world.
+/// The clock of a server in memory, and of its clients.
+#[cfg(feature = "in-memory")]
+mod world {
+    use std::fmt;
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::{Moved, shift};
+    use crate::ground::sync::Mutex;
+    use crate::ground::time;
+
+    /// Renewals in memory take no time, but the thread that makes them may have to wait for a processor.
+    const LONGEST_CATCH_UP: Duration = Duration::from_secs(10);
+
     #[derive(Default)]
     pub(super) struct World {
         ahead_ms: AtomicU64,
@@ -304,7 +306,7 @@ mod shift {
         }
 
         pub(super) fn advance(&self, by: Duration) {
-            add(&self.ahead_ms, by);
+            shift::add(&self.ahead_ms, by);
             let listeners = self.listeners.lock().clone();
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.clock_moved();

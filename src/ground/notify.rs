@@ -248,11 +248,6 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// Whether anybody waits on `channel`.
-    pub(crate) fn has_waiters(&self, channel: &str) -> bool {
-        self.inner.lock().queues.contains_key(channel)
-    }
-
     /// How many wait on `channel` for it and for others at once: they stand in no queue for it.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
@@ -261,7 +256,7 @@ impl Notifier {
     }
 
     /// Wakes everybody who sleeps.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "in-memory")]
     pub(crate) fn wake_all(&self) {
         let parked = &self.inner.lock().parked;
         for parker in parked.iter().filter_map(|parked| parked.upgrade()) {

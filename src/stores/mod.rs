@@ -2,13 +2,8 @@
 
 mod connection_limit;
 pub(crate) mod idle;
-pub(crate) mod memory;
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 pub(crate) mod quorum;
 pub(crate) mod redis;
-
-#[cfg(all(test, feature = "test-util"))]
-#[path = "../../tests/stores/mod.rs"]
-mod tests;

@@ -5,12 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error};
-use redlatch_spec::scripts;
 
 use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
 use crate::jvm::{Jvm, Redisson, is_illegal_monitor_state};
 use crate::support::proxy::Rule;
-use crate::support::{End, Fault, Proxy, eventually, ms};
+use crate::support::{End, Fault, Proxy, eventually, ms, scripts};
 
 const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/acquire.lua");
 const RELEASE: &str = include_str!("../../src/stores/redis/scripts/release.lua");
@@ -61,7 +60,7 @@ impl Scene {
     }
 
     fn each(&self, times: usize, script: &str, fault: Fault) -> Rule {
-        let hash = scripts::hash(scripts::spliced(script).as_bytes());
+        let hash = scripts::hash(script);
         self.proxy.next(times, Some(hash.as_bytes()), fault)
     }
 }

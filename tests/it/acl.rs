@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, Redlock};
-use redlatch_spec::scripts::spliced;
 
 use crate::invariants::{
     Class, RIGHTS, SLACK, connections, ends_within, fails, quick, sha, somebody_waits,
     subscriptions, teach,
 };
+use crate::support::scripts::spliced;
 use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms, timed};
 use crate::tidy;
 

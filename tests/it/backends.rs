@@ -1,4 +1,4 @@
-//! The stores on which the laws run: in memory, on the simulated server, on a Redis server, there with TLS and with no more
+//! The stores on which the laws run: in memory, on a Redis server, there with TLS and with no more
 //! rights than are needed, as token locks and as fenced ones, on a quorum of servers in both layouts, in a database.
 
 use std::sync::{Arc, Mutex};
@@ -96,12 +96,6 @@ impl Backend {
         })
     }
 
-    /// The simulated server.
-    pub(crate) fn simulated() -> Backend {
-        let front = crate::spec::front::Front::start();
-        Backend::of(move |builder| builder.open(&front.url()).unwrap())
-    }
-
     /// A Redis server, as a user who has the rights in the documentation and no others.
     pub(crate) fn rights() -> Backend {
         let (server, url) = crate::acl::least();
@@ -162,10 +156,6 @@ impl Backend {
         Backend::redis().of_kind(Client::fenced_lock)
     }
 
-    pub(crate) fn fenced_simulated() -> Backend {
-        Backend::simulated().of_kind(Client::fenced_lock)
-    }
-
     pub(crate) fn write_in_memory() -> Backend {
         Backend::memory().of_kind(|client, name| client.read_write_lock(name).write())
     }
@@ -174,20 +164,12 @@ impl Backend {
         Backend::redis().of_kind(|client, name| client.read_write_lock(name).write())
     }
 
-    pub(crate) fn write_simulated() -> Backend {
-        Backend::simulated().of_kind(|client, name| client.read_write_lock(name).write())
-    }
-
     pub(crate) fn fair_in_memory() -> Backend {
         Backend::memory().of_kind(Client::fair_lock)
     }
 
     pub(crate) fn fair() -> Backend {
         Backend::redis().of_kind(Client::fair_lock)
-    }
-
-    pub(crate) fn fair_simulated() -> Backend {
-        Backend::simulated().of_kind(Client::fair_lock)
     }
 
     pub(crate) fn spin_in_memory() -> Backend {
@@ -279,24 +261,20 @@ macro_rules! laws {
         with_data { $($data:ident)* }
         without_data { $($none:ident)* }
     ) => {
-        laws! { @memory $($law)* $($more)* $($none)* }
+        laws! { @memory $($law)* $($more)* $($data)* }
         laws! { @redis $($law)* $($more)* $($data)* }
-        laws! { @simulated $($law)* $($more)* $($data)* }
         laws! { @rights $($law)* $($more)* }
         laws! { @redlock $($law)* $($more)* $($none)* }
         laws! { @canonical $($law)* $($none)* }
-        laws! { @token_in_memory $($law)* $($none)* }
+        laws! { @token_in_memory $($law)* $($data)* }
         laws! { @token $($law)* $($data)* }
-        laws! { @fenced_in_memory $($law)* $($more)* $($none)* }
+        laws! { @fenced_in_memory $($law)* $($more)* $($data)* }
         laws! { @fenced $($law)* $($more)* $($data)* }
-        laws! { @fenced_simulated $($law)* $($more)* $($data)* }
-        laws! { @write_in_memory $($law)* $($more)* $($none)* }
+        laws! { @write_in_memory $($law)* $($more)* $($data)* }
         laws! { @write $($law)* $($more)* $($data)* }
-        laws! { @write_simulated $($law)* $($more)* $($data)* }
-        laws! { @fair_in_memory $($law)* $($more)* $($none)* }
+        laws! { @fair_in_memory $($law)* $($more)* $($data)* }
         laws! { @fair $($law)* $($more)* $($data)* }
-        laws! { @fair_simulated $($law)* $($more)* $($data)* }
-        laws! { @spin_in_memory $($law)* $($more)* $($none)* }
+        laws! { @spin_in_memory $($law)* $($more)* $($data)* }
         laws! { @spin $($law)* $($more)* $($data)* }
         #[cfg(feature = "tls")]
         laws! { @tls $($law)* $($more)* $($data)* }
@@ -322,7 +300,6 @@ macro_rules! laws {
     (spin { $($law:ident)* }) => {
         laws! { @memory $($law)* }
         laws! { @redis $($law)* }
-        laws! { @simulated $($law)* }
         laws! { @redlock $($law)* }
         #[cfg(feature = "mysql")]
         laws! { @mysql $($law)* }
@@ -330,7 +307,6 @@ macro_rules! laws {
     (fenced { $($law:ident)* }) => {
         laws! { @fenced_in_memory $($law)* }
         laws! { @fenced $($law)* }
-        laws! { @fenced_simulated $($law)* }
         #[cfg(feature = "mysql")]
         laws! { @fenced_in_a_database $($law)* }
     };

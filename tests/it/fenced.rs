@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use redis::{RedisResult, Value};
 use redlatch::{Client, Error, Lock, MultiLock};
-use redlatch_spec::scripts::spliced;
 
 use crate::invariants::{Class, FENCED_ACQUIRE, FENCED_TRANSFER, fails, quick, sha, teach};
 use crate::laws::until_queued;
+use crate::support::scripts::spliced;
 use crate::support::{ClockShim, End, Fault, Proxy, RedisServer, eventually, ms};
 
 const COUNTER: &str = "redisson_lock_token:{orders}";

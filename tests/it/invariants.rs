@@ -8,9 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Loss, Losses};
-use redlatch_spec::scripts;
 
-use crate::support::{Monitor, RedisServer, eventually, ms};
+use crate::support::{Monitor, RedisServer, eventually, ms, scripts};
 
 /// What a busy machine may add to any time.
 pub(crate) const SLACK: Duration = ms(2500);
@@ -85,7 +84,7 @@ scripts! {
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are
 /// called by their hash.
 pub(crate) fn sha(script: &str) -> String {
-    scripts::hash(scripts::spliced(script).as_bytes())
+    scripts::hash(script)
 }
 
 /// Makes all scripts known to the server.

@@ -37,7 +37,6 @@ mod permit_semaphore;
 mod read_write;
 mod redlock;
 mod semaphore;
-mod spec;
 mod spin;
 mod stats;
 #[path = "../support/mod.rs"]

@@ -6,7 +6,7 @@
 //! processes die. Not in it: renewals (a hold that lasts is one whose lease is longer), permits that are set anew, added or
 //! forgotten, messages, Redisson.
 
-use redlatch_spec::{Entry, Keyspace, Subscriptions, Value};
+use redlatch_server::{Entry, Keyspace, Subscriptions, Value};
 use stateright::{Model, Property};
 
 use crate::server::{self, NOW, Said, members};
@@ -374,7 +374,7 @@ impl Permits {
         if let Some(mut entry) = server::entry(&next.keys, OWNERS).cloned() {
             if let Value::Sorted(owners) = &mut entry.value {
                 for (_, ends) in owners {
-                    *ends = NOW.max(*ends);
+                    *ends = (*ends).max(NOW.into());
                 }
             }
             server::put(&mut next.keys, OWNERS, Some(entry));
@@ -442,7 +442,7 @@ impl State {
         else {
             return false;
         };
-        let mut live = owners.iter().filter(|(_, ends)| *ends > NOW);
+        let mut live = owners.iter().filter(|(_, ends)| ends.whole() > NOW);
         live.any(|(owner, _)| {
             let is = |thread: usize, visit: u8| owner_of(thread, visit) == *owner;
             let mut threads = self.threads.iter().enumerate();

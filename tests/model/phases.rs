@@ -5,7 +5,7 @@
 //! for the last phases alone count, not their number. Not in it: what fails, re-entry, a thread with both sides,
 //! Redisson.
 
-use redlatch_spec::{Keyspace, Subscriptions, Value};
+use redlatch_server::{Keyspace, Subscriptions, Value};
 use stateright::{Model, Property};
 
 use crate::server::{self, NOW, Said};

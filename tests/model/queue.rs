@@ -5,7 +5,7 @@
 //! model is told. Not in it: lost messages, threads that stop and go on, waits that end while a request is under way,
 //! Redisson.
 
-use redlatch_spec::{Keyspace, Subscriptions, Value};
+use redlatch_server::{Keyspace, Subscriptions, Value};
 use stateright::{Model, Property};
 
 use crate::server::{self, NOW, Said, members};

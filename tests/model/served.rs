@@ -1,12 +1,12 @@
-//! The answer of a node to one request, as the scripts are specified.
+//! The answer of a node to one request, as the scripts give it.
 
 use std::array;
 use std::sync::OnceLock;
 
-use redlatch_spec::scripts::{self, Args};
-use redlatch_spec::{Entry, Keyspace, Redis, Reply, Surroundings, Value};
+use redlatch_server::{Entry, Keyspace, Reply, Surroundings, Value};
 
 use crate::quorum::{CLIENTS, Key, LEASE};
+use crate::server;
 
 /// A request to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const KEYS: usize = 1 + CLIENTS * 2 * LIVES;
 
 /// Serves a request of a hold of this client, the present one or an old one, at a node with this key.
 ///
-/// There are so few cases that each is asked of the specification once.
+/// There are so few cases that each is asked of the scripts once.
 pub(crate) fn served(key: Option<Key>, request: Request, client: usize, is_old: bool) -> Served {
     static TABLE: OnceLock<Vec<Served>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
@@ -89,32 +89,14 @@ fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) ->
         }
     });
     keys.put((0, NAME.to_vec()), entry, 0);
-    let (subscriptions, denied) = Default::default();
-    let around = Surroundings {
-        database: 0,
-        now: 0,
-        replication: "",
-        subscriptions: &subscriptions,
-        refuses_writes: None,
-        is_full: false,
-        denied: &denied,
-        is_leaving: false,
-    };
-    let spec = scripts::named(script).map(|script| script.spec);
-    let answer = spec.map(|spec| {
-        spec(
-            &mut Redis::new(&mut keys, around),
-            Args(&[NAME]),
-            Args(&args),
-        )
-    });
+    let (answer, _) = server::run(&mut keys, Surroundings::default(), script, &[NAME], &args);
     let is_done = match (request, answer) {
         // Nobody lost the lock.
-        (Request::Extend, Some(Ok(Reply::Array(numbered)))) => {
+        (Request::Extend, Reply::Array(numbered)) => {
             matches!(&numbered[..], [_, Reply::Array(parts)] if parts.len() == 2)
         }
-        (_, Some(Ok(Reply::Int(_)))) => true,
-        (_, Some(Ok(Reply::Array(_)))) => false,
+        (_, Reply::Int(_)) => true,
+        (_, Reply::Array(_)) => false,
         (_, other) => panic!("{script} answers {other:?}"),
     };
     let after = keys.get(&(0, NAME.to_vec()), 0).map(|entry| {

@@ -1,7 +1,12 @@
-//! A server whose scripts are the specification of those of the library, in a state that finitely many of exist.
+//! A server that runs the scripts of the library, in a state that finitely many of exist.
 
-use redlatch_spec::scripts::{self, Args};
-use redlatch_spec::{Entry, Keyspace, Redis, Reply, Subscriptions, Surroundings, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use redlatch_server::{
+    Engine, Entry, Execution, Keyspace, Message, Reply, Script, Subscriptions, Surroundings, Value,
+};
+use redlatch_spec::{Times, scripts};
 
 /// The server's time in every state, in ms since 1970: as time passes, all that ends moves towards it.
 pub(crate) const NOW: i64 = 1_700_000_000_000;
@@ -18,6 +23,29 @@ pub(crate) struct Said {
     pub(crate) told: Vec<Vec<u8>>,
 }
 
+/// Runs the script of this name. Returns its answer, and the messages that it has sent.
+pub(crate) fn run(
+    keys: &mut Keyspace,
+    around: Surroundings<'_>,
+    script: &str,
+    names: &[&[u8]],
+    args: &[&[u8]],
+) -> (Reply, Vec<Message>) {
+    // One for each thread, as an engine runs one script at a time.
+    thread_local! {
+        static ENGINE: Engine = Engine::new();
+        static SCRIPTS: RefCell<HashMap<String, Script>> = RefCell::default();
+    }
+    let script = SCRIPTS.with_borrow_mut(|known| {
+        let text = || scripts::named(script).map_or("", |script| script.text);
+        let found = known.entry(script.to_owned());
+        found.or_insert_with(|| Script::new(text())).clone()
+    });
+    let mut execution = Execution::new(keys, around);
+    let answer = ENGINE.with(|engine| engine.run(&script, names, args, &mut execution));
+    (answer, execution.finish().1)
+}
+
 /// Runs the script of this name, whose last argument is the number of the request.
 pub(crate) fn call(
     keys: &mut Keyspace,
@@ -26,31 +54,23 @@ pub(crate) fn call(
     args: &[&[u8]],
     listening: &Subscriptions,
 ) -> Said {
-    let denied = Default::default();
     let around = Surroundings {
-        database: 0,
         now: NOW * 1000,
-        replication: "",
         subscriptions: listening,
-        refuses_writes: None,
-        is_full: false,
-        denied: &denied,
-        is_leaving: false,
+        ..Surroundings::default()
     };
     let args = [args, &[NUMBER]].concat();
-    let mut redis = Redis::new(keys, around);
-    let spec = scripts::named(script).map(|script| script.spec);
-    let answer = spec.map(|spec| spec(&mut redis, Args(names), Args(&args)));
+    let (answer, published) = run(keys, around, script, names, &args);
     let parts = match answer {
-        Some(Ok(Reply::Int(_))) => None,
-        Some(Ok(Reply::Array(answer))) => match <[Reply; 2]>::try_from(answer) {
+        Reply::Int(_) => None,
+        Reply::Array(answer) => match <[Reply; 2]>::try_from(answer) {
             Ok([_, Reply::Array(parts)]) => Some(parts),
             Ok([_, Reply::Int(_)]) => None,
             other => panic!("{script} answers {other:?}"),
         },
         other => panic!("{script} answers {other:?}"),
     };
-    let told = redis.published.into_iter().map(|(channel, _)| channel);
+    let told = published.into_iter().map(|message| message.channel);
     Said {
         parts,
         told: told.collect(),
@@ -106,6 +126,6 @@ pub(crate) fn members(keys: &Keyspace, name: &[u8]) -> Vec<Vec<u8>> {
         Some(Value::Hash(fields)) => fields.iter().map(|(field, _)| field.clone()).collect(),
         Some(Value::List(items)) => items.clone(),
         Some(Value::Sorted(members)) => members.iter().map(|(member, _)| member.clone()).collect(),
-        Some(Value::String(_) | Value::Other) | None => Vec::new(),
+        Some(Value::String(_) | Value::Set(_)) | None => Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ fn main() {
     println!("cargo::rustc-cfg=redlatch_sim");
     // What the library can be built with beside what the simulation needs.
     println!(
-        "cargo::rustc-check-cfg=cfg(feature, values(\"mysql\", \"tls\", \"tracing\", \"test-util\"))"
+        "cargo::rustc-check-cfg=cfg(feature, values(\"mysql\", \"tls\", \"tracing\", \"test-util\", \"in-memory\"))"
     );
     println!("cargo::rerun-if-changed=build.rs");
 }

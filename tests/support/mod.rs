@@ -27,6 +27,7 @@ pub mod mariadb;
 pub mod monitor;
 pub mod program;
 pub mod proxy;
+pub mod scripts;
 pub mod server;
 pub mod shop;
 pub mod topology_fixtures;

@@ -223,7 +223,7 @@ impl Hold {
     }
 
     /// Whether it counts on renewal.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "in-memory")]
     pub(crate) fn is_renewed(&self) -> bool {
         self.state.lock().renewed_lease().is_some()
     }

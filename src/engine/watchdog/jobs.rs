@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 use crossbeam_channel::Sender;
 
 use crate::engine::hold::Hold;
@@ -21,7 +21,7 @@ pub(super) enum Job {
     /// Threads are to be started for which there was no room.
     Staff,
     /// All that fell due before this is to be done; the sender is dropped when it is.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "in-memory")]
     Mark(Sender<Never>),
 }
 
@@ -30,13 +30,13 @@ pub(super) enum Job {
 pub(super) struct Batch {
     pub(super) holds: Vec<Arc<Hold>>,
     /// Dropped when these and all batches before are renewed.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "in-memory")]
     pub(super) marks: Vec<Sender<Never>>,
 }
 
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
-        #[cfg(feature = "test-util")]
+        #[cfg(feature = "in-memory")]
         if !self.marks.is_empty() {
             return false;
         }
@@ -45,13 +45,13 @@ impl Batch {
 
     pub(super) fn append(&mut self, more: Batch) {
         self.holds.extend(more.holds);
-        #[cfg(feature = "test-util")]
+        #[cfg(feature = "in-memory")]
         self.marks.extend(more.marks);
     }
 }
 
 /// Is never sent: a channel of these tells its end alone.
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 #[derive(Debug)]
 pub(super) enum Never {}
 
@@ -69,7 +69,7 @@ impl Timed for Job {
         match self {
             Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
             Job::RenewAll | Job::Staff => true,
-            #[cfg(feature = "test-util")]
+            #[cfg(feature = "in-memory")]
             Job::Mark(_) => true,
         }
     }

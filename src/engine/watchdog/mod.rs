@@ -12,7 +12,7 @@
 //! knows what a store is made of.
 
 mod jobs;
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 mod moved;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
@@ -32,7 +32,7 @@ use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::jobs::Job;
 pub(crate) use crate::engine::watchdog::threads::{eventually, join};
 use crate::ground::backoff::WaitScope;
-#[cfg(feature = "test-util")]
+#[cfg(feature = "in-memory")]
 use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
@@ -169,12 +169,13 @@ impl Watchdog {
     }
 
     /// Hears from now on that the clock of its world was set ahead.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "in-memory")]
     pub(crate) fn follow(&self, timeline: &Timeline) {
         timeline.attach(&self.shared);
     }
 
     /// Returns the hook that is called when a hold is lost.
+    #[cfg(feature = "in-memory")]
     pub(crate) fn on_lost(&self) -> Option<OnLost> {
         self.on_lost.clone()
     }

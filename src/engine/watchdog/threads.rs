@@ -52,7 +52,7 @@ impl Shared {
                     },
                     Job::RenewAll => self.hasten(|_| true),
                     Job::Staff => self.staff(),
-                    #[cfg(feature = "test-util")]
+                    #[cfg(feature = "in-memory")]
                     Job::Mark(mark) => due.marks.push(mark),
                 }
             }

@@ -12,7 +12,9 @@ use super::*;
 use crate::ground::claim::Kind;
 use crate::ground::loss::LossCause;
 use crate::ground::notify::Notifier;
-use crate::stores::memory::{Memory, World};
+use crate::stores::redis::Redis;
+use crate::stores::redis::in_memory::World;
+use crate::stores::redis::in_memory::tests::store_of;
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -33,7 +35,7 @@ enum Mode {
 }
 
 struct Scripted {
-    memory: Memory,
+    memory: Arc<Redis>,
     name: &'static str,
     mode: Mutex<Mode>,
     facts: Facts,
@@ -53,7 +55,7 @@ impl Scripted {
     fn new(name: &'static str, world: &Arc<World>, is_composite: bool) -> Arc<Scripted> {
         let notifier: Arc<Notifier> = Arc::default();
         Arc::new(Scripted {
-            memory: Memory::new(Arc::clone(world)),
+            memory: store_of(world),
             name,
             mode: Mutex::new(Mode::Well),
             facts: Facts {

@@ -23,7 +23,8 @@ use smallvec::smallvec;
 use super::*;
 use crate::ground::claim::Kind;
 use crate::store::{Granted, Outcome, Severity};
-use crate::stores::memory::{Memory, World};
+use crate::stores::redis::in_memory::tests::node as node_in_memory;
+use crate::stores::redis::node::RedisNode;
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -82,7 +83,7 @@ fn inspect(quorum: &Quorum) -> Result<Holding> {
 
 /// Three nodes, of which the last one is held by somebody else.
 fn with_one_taken() -> Quorum {
-    let nodes = [(); 3].map(|()| Arc::new(Memory::new(Arc::new(World::default()))));
+    let nodes = [(); 3].map(|()| node_in_memory());
     let quorum = quorum_of(&nodes, None);
     let taken = quorum.nodes.last().unwrap();
     let granted = taken

@@ -8,9 +8,11 @@ mod drawn;
 mod errors;
 mod eval;
 mod fences;
+#[cfg(feature = "in-memory")]
+pub(crate) mod in_memory;
 mod keys;
 mod layout;
-mod node;
+pub(crate) mod node;
 mod open;
 mod packed;
 mod preflight;
@@ -68,6 +70,9 @@ pub(crate) struct Redis {
     fences: Mutex<Fences>,
     /// For how long a waiter in a queue on the server counts as alive behind the one before it.
     patience: Duration,
+    /// The server itself, if it is in this process.
+    #[cfg(feature = "in-memory")]
+    pub(crate) world: Option<Arc<in_memory::World>>,
 }
 
 impl Store for Redis {

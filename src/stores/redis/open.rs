@@ -11,6 +11,8 @@ use crate::store::{Announcement, Facts, Traffic};
 use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::idle::IdleTimeout;
 use crate::stores::redis::Redis;
+#[cfg(feature = "in-memory")]
+use crate::stores::redis::in_memory::World;
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
@@ -62,6 +64,19 @@ impl fmt::Debug for Credentials {
 }
 
 impl Redis {
+    /// A server in this process.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn in_memory(world: &Arc<World>, settings: &Settings) -> Redis {
+        let address = Address::in_memory(world, settings.connect_timeout);
+        let address = address.of_client(&settings.connection_name, &settings.traffic);
+        let mut redis = Redis::on(Arc::new(Single::new(address)), 0, settings);
+        redis.facts.area = format!("world {:p}", Arc::as_ptr(world));
+        redis.facts.timeline = world.timeline.clone();
+        world.attach(&redis.facts.announcements);
+        redis.world = Some(Arc::clone(world));
+        redis
+    }
+
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
@@ -135,6 +150,8 @@ impl Redis {
             late_copies: Mutex::default(),
             fences: Mutex::default(),
             patience: settings.patience,
+            #[cfg(feature = "in-memory")]
+            world: None,
         }
     }
 

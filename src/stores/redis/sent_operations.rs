@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::ground::claim::VisitorId;
-use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
@@ -220,7 +219,7 @@ impl RedisNode {
         copies.is_behind = checked_out.replies_due > 0;
         copies.earlier_until = checked_out.not_after;
         if call.script.expires {
-            let sent = BootInstant::now();
+            let sent = self.facts.timeline.now();
             copies.sent_since = Some(sent);
             copies.not_after = connection.expiry(deadline, sent);
         }

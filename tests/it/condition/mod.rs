@@ -396,15 +396,12 @@ macro_rules! condition_laws {
     ($($law:ident)*) => {
         condition_laws! { @memory $($law)* }
         condition_laws! { @redis $($law)* }
-        condition_laws! { @simulated $($law)* }
         condition_laws! { @fenced_in_memory $($law)* }
         condition_laws! { @fenced $($law)* }
         condition_laws! { @write_in_memory $($law)* }
         condition_laws! { @write $($law)* }
-        condition_laws! { @write_simulated $($law)* }
         condition_laws! { @fair_in_memory $($law)* }
         condition_laws! { @fair $($law)* }
-        condition_laws! { @fair_simulated $($law)* }
         #[cfg(feature = "tls")]
         condition_laws! { @tls $($law)* }
     };

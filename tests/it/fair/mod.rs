@@ -330,7 +330,6 @@ macro_rules! fair_laws {
     ($($law:ident)*) => {
         fair_laws! { @memory $($law)* }
         fair_laws! { @redis $($law)* }
-        fair_laws! { @simulated $($law)* }
     };
     (@$backend:ident $($law:ident)*) => {
         mod $backend {

@@ -504,7 +504,6 @@ macro_rules! permit_semaphore_laws {
     ($($law:ident)*) => {
         permit_semaphore_laws! { @memory $($law)* }
         permit_semaphore_laws! { @redis $($law)* }
-        permit_semaphore_laws! { @simulated $($law)* }
         #[cfg(feature = "tls")]
         permit_semaphore_laws! { @tls $($law)* }
     };

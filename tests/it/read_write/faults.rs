@@ -169,7 +169,7 @@ fn a_copy_of_the_first_request_changes_no_count_and_shortens_nothing() {
         long.lock().unwrap();
         let field = side.guard().unwrap().visitor().to_string();
         let own = format!("{{prices}}:{field}:rwlock_timeout:1");
-        let text = redlatch_spec::scripts::spliced(script);
+        let text = crate::support::scripts::spliced(script);
         let far = "9999999999999";
         let notes = "redlatch_rw:{prices}";
         let mut words = vec![

@@ -374,7 +374,6 @@ macro_rules! side_laws {
     ($($law:ident)*) => {
         crate::read_write::side_laws! { @memory $($law)* }
         crate::read_write::side_laws! { @redis $($law)* }
-        crate::read_write::side_laws! { @simulated $($law)* }
     };
     (@$backend:ident $($law:ident)*) => {
         mod $backend {

@@ -445,7 +445,6 @@ macro_rules! semaphore_laws {
     ($($law:ident)*) => {
         semaphore_laws! { @memory $($law)* }
         semaphore_laws! { @redis $($law)* }
-        semaphore_laws! { @simulated $($law)* }
         #[cfg(feature = "tls")]
         semaphore_laws! { @tls $($law)* }
     };

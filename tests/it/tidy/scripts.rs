@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use redlatch_spec::scripts::spliced;
-
 use super::{below, files_of, root};
 use crate::invariants::SCRIPTS;
+use crate::support::scripts::spliced;
 
 #[test]
 fn the_tests_know_every_script() {

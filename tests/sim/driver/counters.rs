@@ -295,7 +295,7 @@ fn owners(machine: &Simulated, now: i64, name: &str) -> Vec<(String, i64)> {
     match machine.server.look(now, &owners_of(name)) {
         Some((Value::Sorted(owners), _)) => owners
             .iter()
-            .map(|(owner, ends)| (owner_text(name, owner), ends - now / 1_000))
+            .map(|(owner, ends)| (owner_text(name, owner), ends.whole() - now / 1_000))
             .collect(),
         _ => Vec::new(),
     }

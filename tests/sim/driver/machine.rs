@@ -138,7 +138,7 @@ impl Simulated {
                     let Some(semaphore) = counters::semaphore_of(&key) else {
                         continue;
                     };
-                    let living = owners.iter().filter(|(_, end)| millis < *end);
+                    let living = owners.iter().filter(|(_, end)| millis < end.whole());
                     let owner = |owner: &[u8]| counters::owner_text(semaphore, owner);
                     visitors.extend(living.map(|(it, _)| (semaphore.to_owned(), owner(it))));
                 }
@@ -155,7 +155,7 @@ impl Simulated {
                     visitors.extend(standing.map(|field| (text(key), text(field))));
                 }
                 Value::String(token) => visitors.push((text(key), text(token))),
-                Value::Other | Value::List(_) => {}
+                Value::Set(_) | Value::List(_) => {}
             }
         }
         visitors
@@ -243,7 +243,7 @@ impl Redis {
                 Some((std::str::from_utf8(count).ok()?.parse().ok()?, left))
             }
             Value::String(token) => (token == visitor.as_bytes()).then_some((1, left)),
-            Value::Other | Value::Sorted(_) | Value::List(_) => None,
+            Value::Set(_) | Value::Sorted(_) | Value::List(_) => None,
         }
     }
 

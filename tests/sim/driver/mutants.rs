@@ -12,7 +12,7 @@ use crate::{cores, variable};
 /// A bug of the library, or of the scripts as the simulated server runs them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutant {
-    /// What `mutant` is asked in the source, or `is_planted` in the specification of the scripts.
+    /// What `mutant` is asked in the source, or the name of a change of a script in `redlatch_spec::PLANTS`.
     pub(crate) name: &'static str,
     /// Seeds of other shapes are counted, and not run: it may be found in them, too, and seldom is.
     pub(crate) shape: Shape,

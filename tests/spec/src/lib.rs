@@ -1,20 +1,16 @@
-//! The specification of the scripts by which redlatch locks, and a simulated Redis server that runs them.
-//!
-//! [`scripts`] has each Lua script once more as a function in Rust; the tests of the library compare both on a real
-//! server. [`Server`] is a state machine without a clock and without threads: the time is an argument of each request.
+//! A simulated Redis server for the simulation: [`Server`] adds clusters, sentinels, replication and persistence to
+//! [`redlatch_server::Server`]. [`scripts`] has the texts of the scripts, and [`plant()`] plants bugs in them.
 
-mod commands;
-mod keyspace;
 mod plant;
 pub mod reply;
-pub mod request;
 pub mod scripts;
 mod server;
+mod times;
 
-pub use commands::{Answer, Redis, Refused, Subscriptions, Surroundings};
-pub use keyspace::{Change, Entry, Key, Keyspace, Value, time_in};
-pub use plant::plant;
-pub use reply::Reply;
-pub use server::{
-    Address, Changes, Config, Delivery, Persistence, Server, SlotRange, Snapshot, slot, warm_up,
+pub use plant::{PLANTS, Plant, plant};
+pub use redlatch_server::{
+    Change, Delivery, Engine, Entry, Execution, Key, Keyspace, Reply, Score, Script, Subscriptions,
+    Surroundings, Value, slot,
 };
+pub use server::{Address, Changes, Config, Persistence, Server, SlotRange, Snapshot, warm_up};
+pub use times::{Times, time_in};

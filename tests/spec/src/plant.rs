@@ -1,14 +1,121 @@
-//! Bugs of scripts, which the simulation plants and has to find.
+//! Bugs of scripts, which the simulation plants and has to find: each is a piece of a text and what stands in its place.
 
-use std::sync::OnceLock;
+use crate::scripts::{ALL, hash, spliced};
+use crate::server::engine;
 
-static PLANTED: OnceLock<String> = OnceLock::new();
-
-/// Plants a bug of the scripts in this process, by its name.
-pub fn plant(bug: &str) {
-    PLANTED.get_or_init(|| bug.to_owned());
+/// A bug of a script.
+#[derive(Clone, Copy, Debug)]
+pub struct Plant {
+    /// The name of the bug.
+    pub name: &'static str,
+    /// The path of the text below `src/stores/redis/scripts`.
+    pub file: &'static str,
+    /// The text that is replaced, which stands there once.
+    pub find: &'static str,
+    /// The text in its place.
+    pub replace: &'static str,
 }
 
-pub(crate) fn is_planted(bug: &str) -> bool {
-    PLANTED.get().is_some_and(|planted| planted == bug)
+/// All bugs of scripts.
+pub const PLANTS: [Plant; 9] = [
+    Plant {
+        name: "a newcomer passes a queue on the server",
+        file: "fair/acquire.lua",
+        find: "if not is_held and (not first or first == visitor) then",
+        replace: "if not is_held then",
+    },
+    Plant {
+        name: "nobody is told that a fair lock is free",
+        file: "pieces/fair_queue.lua",
+        find: "if type(first) ~= 'string' then",
+        replace: "if true then",
+    },
+    Plant {
+        name: "one is passed over at the first look",
+        file: "fair/acquire.lua",
+        find: "if goes and left <= 0 then",
+        replace: "if goes then",
+    },
+    Plant {
+        name: "the dead keep their places in a queue",
+        file: "fair/acquire.lua",
+        find: "if goes and left <= 0 then",
+        replace: "if false then",
+    },
+    Plant {
+        name: "one that comes back stands last",
+        file: "fair/acquire.lua",
+        find: "local is_first = wish == 'rejoin' and length > 0",
+        replace: "local is_first = false",
+    },
+    Plant {
+        name: "one that leaves takes twice its time off others",
+        file: "pieces/fair_queue.lua",
+        find: "math.max(ends - patience, least)",
+        replace: "ends - 2 * patience",
+    },
+    Plant {
+        name: "a signal is not told",
+        file: "pieces/places.lua",
+        find: "redis.pcall('PUBLISH', channels .. ':' .. first, '0')",
+        replace: "",
+    },
+    Plant {
+        name: "a signal wakes two",
+        file: "condition/signal.lua",
+        find: "count = count + 1",
+        replace: "count = count + 1 wake_first(KEYS[2], KEYS[3], ARGV[3], now)",
+    },
+    Plant {
+        name: "one that leaves forgets its signal",
+        file: "condition/look.lua",
+        find: "{waits and 4 or 1, now}",
+        replace: "{(waits or op == 'leave') and 4 or 1, now}",
+    },
+];
+
+/// Plants a bug in the scripts that this process runs from here on, if one has this name.
+///
+/// # Panics
+///
+/// If the text that is to be replaced does not stand exactly once in its file, or what comes of it is no Lua.
+pub fn plant(name: &str) {
+    for plant in PLANTS.iter().filter(|plant| plant.name == name) {
+        let piece = plant.file.strip_prefix("pieces/");
+        let file = match piece {
+            Some(piece) => spliced(&format!("-- include {piece}\n")),
+            None => {
+                let script = ALL
+                    .iter()
+                    .find(|it| plant.file == format!("{}.lua", it.name));
+                script.map_or_else(String::new, |it| it.text.to_owned())
+            }
+        };
+        let found = file.matches(plant.find).count();
+        assert_eq!(found, 1, "{}: {} in {}", plant.name, plant.find, plant.file);
+        let planted = file.replace(plant.find, plant.replace);
+        for script in ALL.iter().filter(|it| it.text.contains(&file)) {
+            for text in [script.text.to_owned(), script.sharded_text()] {
+                let sharded = |plain: &str| match text == script.text {
+                    true => plain.to_owned(),
+                    false => crate::scripts::sharded(plain),
+                };
+                let replaced = text.replace(&sharded(&file), &sharded(&planted));
+                let replaced = engine().replace(&hash(text.as_bytes()), &replaced);
+                assert_eq!(replaced, Ok(()), "{name}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bug_can_be_planted() {
+        for bug in PLANTS {
+            plant(bug.name);
+        }
+    }
 }

@@ -125,7 +125,7 @@ fn a_key_that_has_expired_does_not_move() {
     from.begin_to_leave(wanted, address(if is_first { 2 } else { 1 }));
     let later = NOW + 31_000_000;
     let taken = Entry {
-        value: Value::Other,
+        value: Value::String(Vec::new()),
         expires: None,
     };
     to.keys().put((0, b"orders".to_vec()), Some(taken), later);

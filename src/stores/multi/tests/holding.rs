@@ -137,7 +137,7 @@ fn a_release_says_what_became_of_each_part() {
     // Others wait for any of them.
     for part in 0..3 {
         let three = Three::held(1);
-        let others = Memory::new(Arc::clone(three.parts[part].memory.world()));
+        let others = store_of(three.parts[part].memory.world.as_ref().unwrap());
         let parker = others.facts().notifier.parker();
         let _place = others.subscribe(&three.lock(part), None, 0, &parker);
         assert!(done(three.release(0)).others_wait, "{part}");

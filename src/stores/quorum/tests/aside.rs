@@ -168,7 +168,7 @@ fn what_may_still_come_is_kept_for_each_node_and_each_way() {
 
 /// The quorum of so many nodes in memory.
 fn of(nodes: usize) -> Quorum {
-    let node = |_| Arc::new(Memory::new(Arc::new(World::default())));
+    let node = |_| node_in_memory();
     quorum_of(&(0..nodes).map(node).collect::<Vec<_>>(), None)
 }
 

@@ -27,7 +27,7 @@ pub(in crate::stores::quorum) enum Link {
 }
 
 pub(in crate::stores::quorum) struct Distant {
-    pub(in crate::stores::quorum) memory: Memory,
+    pub(in crate::stores::quorum) memory: Arc<RedisNode>,
     pub(in crate::stores::quorum) is_connected: AtomicBool,
     pub(in crate::stores::quorum) link: Mutex<Link>,
     /// How long it takes to connect, and to answer; `None` if the answer is there at once.
@@ -106,7 +106,7 @@ impl<T> PendingAnswer<T> for Late<T> {
 
 impl Node for Distant {
     fn store(&self) -> &dyn Store {
-        &self.memory
+        &**self.memory
     }
 
     fn is_ready(&self, _: Purpose<'_>) -> bool {
@@ -195,7 +195,7 @@ impl Three {
     pub(super) fn with_timeout(node_timeout: Duration) -> Three {
         let node = |_| {
             Arc::new(Distant {
-                memory: Memory::new(Arc::new(World::default())),
+                memory: node_in_memory(),
                 is_connected: AtomicBool::new(false),
                 link: Mutex::new(Link::Made),
                 connects_in: Mutex::default(),

@@ -20,7 +20,7 @@ pub(super) enum Mode {
 }
 
 pub(super) struct Scripted {
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<RedisNode>,
     pub(super) mode: Mutex<Mode>,
     /// The levels that were given back: from how many, and to how many.
     pub(super) given_back: Mutex<Vec<(u32, u32)>>,
@@ -62,7 +62,7 @@ impl Scripted {
 
 impl Node for Scripted {
     fn store(&self) -> &dyn Store {
-        &self.memory
+        &**self.memory
     }
 
     fn connect(
@@ -86,9 +86,13 @@ impl Node for Scripted {
     ) -> Pending<'a, Outcome<Granted, Refusal>> {
         let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
         self.answer(lost, || {
+            let _ = self
+                .memory
+                .connect(handle, Purpose::Vote(&claim.visitor), by)?;
             match self.memory.send_acquire(claim, restored, handle, by) {
                 Pending::Ready(answer) => answer,
-                _ => panic!("memory answers at once"),
+                Pending::Sent(sent) => sent.receive(by).unwrap(),
+                _ => panic!("it is connected"),
             }
         })
     }
@@ -156,7 +160,7 @@ impl Five {
         let nodes: Vec<Arc<Scripted>> = (0..5)
             .map(|_| {
                 Arc::new(Scripted {
-                    memory: Memory::new(Arc::new(World::default())),
+                    memory: node_in_memory(),
                     mode: Mutex::new(Mode::Well),
                     given_back: Mutex::default(),
                 })

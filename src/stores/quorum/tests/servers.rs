@@ -77,7 +77,7 @@ fn a_lock_is_described_where_a_majority_answers() {
                 let gone = StubServer::start(|_| None).store();
                 Arc::new(gone.as_node().unwrap())
             } else {
-                Arc::new(Memory::new(Arc::new(World::default())))
+                node_in_memory()
             };
             (node, Arc::new(()) as _)
         });

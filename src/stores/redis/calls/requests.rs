@@ -43,7 +43,7 @@ impl Redis {
                 Some(handle) => Some(vote_on(connection, handle, deadline)?),
                 None => None,
             };
-            let sent = BootInstant::now();
+            let sent = self.facts.timeline.now();
             copies.earlier_sent_since = copies.sent_since;
             copies.sent_since = Some(copies.earlier_sent_since.unwrap_or(sent));
             let expiry = connection.expiry(deadline, sent);

@@ -136,7 +136,7 @@ impl<'a> Renewals<'a> {
                     continue;
                 }
             };
-            let sent = BootInstant::now();
+            let sent = self.redis.facts.timeline.now();
             let (packed, expected) = self.pack(&batch, &mut connection, sent);
             match connection.send(&packed, by) {
                 Ok(()) => self.sent.push(SentBatch {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
+use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
 use crate::stores::redis::Credentials;
+#[cfg(feature = "in-memory")]
+use crate::stores::redis::in_memory::{NODE, World};
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 
 const USER_ALONE: &str = "it names a user without a password: it is redis://:password@host for the default user, \
@@ -17,7 +20,9 @@ const USER_ALONE: &str = "it names a user without a password: it is redis://:pas
 /// Where a server is, and as whom to talk to it.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub(super) info: ConnectionInfo,
+    pub(super) place: ConnectionAddr,
+    /// The user, the password, and the database.
+    pub(super) settings: RedisConnectionInfo,
     /// Its name in messages; has no secret in it.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
@@ -31,6 +36,11 @@ pub(crate) struct Address {
     pub(super) connection_name: Arc<str>,
     /// Where its connections are counted.
     pub(super) traffic: Arc<Traffic>,
+    /// The clock that its clock is compared with.
+    pub(super) timeline: Timeline,
+    /// The server itself, if it is in this process.
+    #[cfg(feature = "in-memory")]
+    pub(super) world: Option<Arc<World>>,
 }
 
 impl Address {
@@ -75,16 +85,41 @@ impl Address {
         if let Some(flaw) = flaw {
             return Err(invalid(flaw));
         }
+        let node = node.into();
+        let settings = info.redis_settings().clone();
         Ok(Address {
-            info,
-            node: node.into(),
-            connect_timeout,
+            settings,
             peer,
+            ..Address::plain(info.addr().clone(), node, connect_timeout)
+        })
+    }
+
+    fn plain(place: ConnectionAddr, node: Arc<str>, connect_timeout: Duration) -> Address {
+        Address {
+            place,
+            settings: RedisConnectionInfo::default(),
+            node,
+            connect_timeout,
+            peer: None,
             is_sentinel: false,
             is_mode_known: Arc::default(),
             connection_name: "redlatch".into(),
             traffic: Arc::default(),
-        })
+            timeline: Timeline::default(),
+            #[cfg(feature = "in-memory")]
+            world: None,
+        }
+    }
+
+    /// The address of a server in this process.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn in_memory(world: &Arc<World>, connect_timeout: Duration) -> Address {
+        let place = ConnectionAddr::Unix(NODE.into());
+        Address {
+            timeline: world.timeline.clone(),
+            world: Some(Arc::clone(world)),
+            ..Address::plain(place, NODE.into(), connect_timeout)
+        }
     }
 
     /// The same with the name of a client's connections, and where they are counted.
@@ -100,7 +135,7 @@ impl Address {
     pub(crate) fn elsewhere(&self, host: &str, port: u16) -> Address {
         let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
-            info: self.info.clone().set_addr(place),
+            place,
             node: name_of(host, port).into(),
             peer: self.peer.as_ref().map(|peer| peer.at(host)),
             ..self.clone()
@@ -128,7 +163,7 @@ impl Address {
                 settings = settings.set_username(&credentials.user);
             }
         }
-        self.info = self.info.set_redis_settings(settings);
+        self.settings = settings;
         self.is_sentinel = false;
         self
     }
@@ -139,12 +174,12 @@ impl Address {
     }
 
     pub(crate) fn database(&self) -> i64 {
-        self.info.redis_settings().db()
+        self.settings.db()
     }
 
     /// The host; `None` for a Unix socket.
     pub(crate) fn host(&self) -> Option<&str> {
-        match self.info.addr() {
+        match &self.place {
             ConnectionAddr::Tcp(host, _) => Some(host),
             _ => None,
         }

@@ -113,6 +113,12 @@ impl CallError {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
+    /// Whether a test lost the answer, and so is to lose the answer to each copy of the request.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn is_lost_by_a_test(&self) -> bool {
+        matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
+    }
+
     /// Whether the other end hung up before a word was said. A server that has room for no more does so where it can say no
     /// word: before the handshake of TLS, or faster than the greeting comes.
     pub(crate) fn is_hang_up(&self) -> bool {

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+#[cfg(feature = "in-memory")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::ConnectionAddr;
@@ -12,10 +14,15 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::ground::poll::Source;
 use crate::ground::time;
+#[cfg(feature = "in-memory")]
+use crate::stores::redis::in_memory::{Link, World};
 
 pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// To a server in this process: what is read, and what is written to.
+    #[cfg(feature = "in-memory")]
+    InMemory(UnixStream, Arc<Link>),
 }
 
 impl Socket {
@@ -41,10 +48,18 @@ impl Socket {
         }
     }
 
+    #[cfg(feature = "in-memory")]
+    pub(super) fn in_memory(world: &Arc<World>) -> io::Result<Socket> {
+        let (link, near) = world.connect()?;
+        Ok(Socket::InMemory(near, link))
+    }
+
     pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
             Socket::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, _) => stream.set_read_timeout(Some(timeout)),
         }
     }
 
@@ -52,6 +67,8 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
             Socket::Unix(stream) => stream.set_write_timeout(Some(timeout)),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, _) => stream.set_write_timeout(Some(timeout)),
         }
     }
 
@@ -59,6 +76,11 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
             Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, link) => {
+                let stream = stream.try_clone()?;
+                Ok(Socket::InMemory(stream, Arc::clone(link)))
+            }
         }
     }
 
@@ -66,19 +88,29 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, _) => stream.shutdown(Shutdown::Both),
         }
     }
 
     /// Writes what the socket's buffer takes, without blocking.
     pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "in-memory")]
+        if let Socket::InMemory(_, link) = self {
+            return link.write(bytes);
+        }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         Ok(rustix::net::send(self.source(), bytes, flags)?)
     }
 
     /// Reads without blocking.
     pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (received, _) = rustix::net::recv(self.source(), buffer, RecvFlags::DONTWAIT)?;
-        Ok(received)
+        let received = rustix::net::recv(self.source(), buffer, RecvFlags::DONTWAIT);
+        self.received(
+            received
+                .map(|(received, _)| received)
+                .map_err(io::Error::from),
+        )
     }
 
     /// Whether there is something to read, the end of the stream included.
@@ -88,10 +120,20 @@ impl Socket {
         peeked != Err(rustix::io::Errno::AGAIN)
     }
 
+    fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
+        match self {
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(_, link) => link.received(received),
+            _ => received,
+        }
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         match self {
             Socket::Tcp(stream) => stream.as_fd(),
             Socket::Unix(stream) => stream.as_fd(),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, _) => stream.as_fd(),
         }
     }
 }
@@ -129,10 +171,13 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
 
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
+        let received = match self {
             Socket::Tcp(stream) => (&mut &*stream).read(buffer),
             Socket::Unix(stream) => (&mut &*stream).read(buffer),
-        }
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, _) => (&mut &*stream).read(buffer),
+        };
+        self.received(received)
     }
 }
 
@@ -141,6 +186,8 @@ impl Write for &Socket {
         match self {
             Socket::Tcp(stream) => (&mut &*stream).write(buffer),
             Socket::Unix(stream) => (&mut &*stream).write(buffer),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(_, link) => link.write(buffer),
         }
     }
 

@@ -1,18 +1,23 @@
 //! Rights and passwords: F25 and F26.
 
-use redlatch_spec::scripts;
-
 use super::*;
+use crate::invariants::SCRIPTS;
+use crate::support::scripts;
 
 /// The commands that scripts call, but for those that are only the last resort of one, or for another kind of lock.
 fn needed() -> Vec<String> {
-    let mut commands: Vec<_> = scripts::ALL
+    let of_locks = SCRIPTS
         .iter()
-        .filter(|script| !script.name.contains('/'))
-        .filter(|script| !["rights", "guarded"].contains(&script.name))
-        .flat_map(|script| script.text.split("call('").skip(1))
-        .filter_map(|rest| rest.split_once('\''))
-        .map(|(command, _)| command.to_lowercase())
+        .filter(|(path, _)| !path.contains('/'))
+        .filter(|(path, _)| !["rights.lua", "guarded.lua"].contains(path));
+    let called = |(_, text): &(&str, &str)| -> Vec<String> {
+        let text = scripts::spliced(text);
+        let calls = text.split("call('").skip(1);
+        let calls = calls.filter_map(|rest| rest.split_once('\''));
+        calls.map(|(command, _)| command.to_lowercase()).collect()
+    };
+    let mut commands: Vec<_> = of_locks
+        .flat_map(called)
         // Of these the first undoes, the second is for the nodes of a quorum, and a hand-off does without the third.
         .filter(|command| !["del", "info", "pubsub"].contains(&&**command))
         .collect();

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Delivery, Server};
-use crate::keyspace::Key;
+use redlatch_server::{Delivery, Key, Message, slot};
+
+use super::Server;
 use crate::reply::{Reply, array};
 
 /// A server of a cluster: host and port.
@@ -36,21 +37,6 @@ pub(super) struct Cluster {
     is_down: bool,
 }
 
-/// The slot of a key: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
-pub fn slot(key: &[u8]) -> u16 {
-    let tag = key.iter().position(|sign| *sign == b'{').and_then(|open| {
-        let rest = &key[open + 1..];
-        let close = rest.iter().position(|sign| *sign == b'}')?;
-        (close > 0).then(|| &rest[..close])
-    });
-    let crc = tag.unwrap_or(key).iter().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
-        })
-    });
-    crc % 16384
-}
-
 impl Server {
     /// Tells it who it is in a cluster and who has which slots. Those who listen to a sharded channel that is elsewhere
     /// then are told so.
@@ -64,31 +50,23 @@ impl Server {
             coming: BTreeSet::new(),
             is_down,
         });
-        let is_elsewhere = |channel: &&Vec<u8>| !self.has_slot(slot(channel));
-        let gone: Vec<Vec<u8>> = self
-            .shard_channels
-            .keys()
-            .filter(is_elsewhere)
-            .cloned()
-            .collect();
-        for channel in gone {
-            let listeners = self.shard_channels.remove(&channel).unwrap_or_default();
-            for connection in listeners {
-                let rest = self.shard_channels.values();
-                let rest = rest.filter(|it| it.contains(&connection)).count() as i64;
-                self.answer(
-                    connection,
-                    &array!["sunsubscribe", channel.as_slice(), rest],
-                );
-            }
-        }
-        std::mem::take(&mut self.out)
+        self.inner.set_mode("cluster");
+        self.inner.set_leaving(BTreeSet::new());
+        let channels = self.inner.shard_channels();
+        let gone = channels.filter(|channel| !self.has_slot(slot(channel)));
+        let gone: Vec<Vec<u8>> = gone.map(<[u8]>::to_vec).collect();
+        let ended = gone
+            .iter()
+            .flat_map(|channel| self.inner.end_shard_channel(channel));
+        ended.collect()
     }
 
     /// Begins to hand a slot over to another server.
     pub fn begin_to_leave(&mut self, slot: u16, to: Address) {
         if let Some(cluster) = &mut self.cluster {
             cluster.leaving.insert(slot, to);
+            let slots = cluster.leaving.keys().copied().collect();
+            self.inner.set_leaving(slots);
         }
     }
 
@@ -103,21 +81,22 @@ impl Server {
     pub fn hand_keys(&mut self, now: i64, wanted: u16, most: usize, to: &mut Server) -> usize {
         let now = now.div_euclid(1000);
         // One that has expired is no key any more, and takes nothing from the other server.
-        let keys = self.keys.iter().map(|(key, _)| key);
-        let keys = keys.filter(|key| slot(&key.1) == wanted && self.keys.get(key, now).is_some());
+        let all = self.inner.all_keys();
+        let keys = all.iter().map(|(key, _)| key);
+        let keys = keys.filter(|key| slot(&key.1) == wanted && all.get(key, now).is_some());
         let keys = keys.take(most);
         let keys: Vec<Key> = keys.cloned().collect();
         let (mut gone, mut come) = (Vec::new(), Vec::new());
         for key in &keys {
-            come.push(
-                to.keys
-                    .put(key.clone(), self.keys.get(key, now).cloned(), now),
-            );
-            gone.push(self.keys.put(key.clone(), None, now));
+            let entry = self.keys().get(key, now).cloned();
+            come.push(to.keys().put(key.clone(), entry, now));
+            gone.push(self.keys().put(key.clone(), None, now));
         }
         if !keys.is_empty() {
             self.replication.record(gone);
             to.replication.record(come);
+            self.is_replication_changed = true;
+            to.is_replication_changed = true;
         }
         keys.len()
     }
@@ -136,8 +115,11 @@ impl Server {
 
     /// Hears a message that another server of the cluster tells.
     pub fn hear(&mut self, channel: &[u8], text: &[u8]) -> Vec<Delivery> {
-        self.tell_listeners(channel, text, false);
-        std::mem::take(&mut self.out)
+        self.inner.publish(&Message {
+            channel: channel.to_vec(),
+            text: text.to_vec(),
+            is_sharded: false,
+        })
     }
 
     fn has_slot(&self, slot: u16) -> bool {
@@ -147,12 +129,6 @@ impl Server {
         cluster
             .range_of(slot)
             .is_some_and(|range| range.master == cluster.me)
-    }
-
-    /// Whether this slot is on its way to another server.
-    pub(super) fn is_leaving(&self, key: &[u8]) -> bool {
-        let cluster = self.cluster.as_ref();
-        cluster.is_some_and(|cluster| cluster.leaving.contains_key(&slot(key)))
     }
 
     /// The refusal of a request for keys, or sharded channels, that are not here.
@@ -176,8 +152,9 @@ impl Server {
             return error("CLUSTERDOWN The cluster is down".into());
         }
         let now = now.div_euclid(1000);
-        let is_here =
-            |key: &&&[u8]| are_channels || self.keys.get(&(0, key.to_vec()), now).is_some();
+        let is_here = |key: &&&[u8]| {
+            are_channels || self.inner.all_keys().get(&(0, key.to_vec()), now).is_some()
+        };
         let here = keys.iter().filter(is_here).count();
         let try_again = "TRYAGAIN Multiple keys request during rehashing of slot";
         if range.master == cluster.me {

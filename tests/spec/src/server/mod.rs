@@ -1,25 +1,20 @@
-//! A simulated Redis server: a state machine that gets requests and says what it sends.
+//! A simulated Redis server: [`redlatch_server::Server`] with clusters, sentinels, replication and persistence.
 //!
-//! It has the commands that the library sends and no others. It reads no clock: each request comes with the time by the
-//! server's own clock, in microseconds since 1970.
+//! It reads no clock: each request comes with the time by the server's own clock, in microseconds since 1970.
 
 mod cluster;
-mod dispatch;
-mod info;
-mod messages;
 mod replication;
-mod scripts;
+mod requests;
 mod sentinel;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
 
-use crate::commands::Subscriptions;
-use crate::keyspace::{Key, Keyspace, Value};
+use redlatch_server::{Delivery, Engine, Keyspace, Script, Unread, Value};
+
 use crate::reply::Reply;
-use crate::request::{self, Unread};
 use cluster::Cluster;
-pub use cluster::{Address, SlotRange, slot};
+pub use cluster::{Address, SlotRange};
 pub use replication::{Changes, Snapshot};
 use replication::{Replication, Step, Waiting};
 use sentinel::Masters;
@@ -37,15 +32,6 @@ pub struct Config {
     pub least_replicas: u32,
 }
 
-/// Bytes that go to one connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// The connection.
-    pub connection: u64,
-    /// The bytes.
-    pub bytes: Vec<u8>,
-}
-
 /// The keys that a server still has after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
@@ -61,40 +47,26 @@ pub enum Persistence {
 #[derive(Debug)]
 pub struct Server {
     config: Config,
-    /// The state of the generator of ids.
-    random: u64,
-    run_id: String,
-    /// When it was started, by its own clock in microseconds.
-    started: i64,
+    inner: redlatch_server::Server,
     /// When it went down, while it is.
     stopped: Option<i64>,
-    keys: Keyspace,
     replication: Replication,
+    /// Whether the server inside is to be told of the replication.
+    is_replication_changed: bool,
     connections: BTreeMap<u64, Connection>,
-    channels: Subscriptions,
-    shard_channels: Subscriptions,
-    /// The hashes of the scripts that it has got.
-    scripts: BTreeSet<String>,
-    is_loading: bool,
-    is_full: bool,
     refuses_writes: Option<String>,
-    denied: BTreeSet<String>,
     /// The cluster that it belongs to.
     cluster: Option<Cluster>,
     /// Messages for the other servers of the cluster.
     broadcasts: Vec<(Vec<u8>, Vec<u8>)>,
     /// The masters that it names, if it is a sentinel.
     masters: Option<Masters>,
-    out: Vec<Delivery>,
 }
 
-/// One connection.
+/// What one connection has beside that of the server inside.
 #[derive(Debug, Default)]
 struct Connection {
     input: Vec<u8>,
-    is_authenticated: bool,
-    database: u32,
-    is_closing: bool,
     /// Whether its next request is for a slot on its way here.
     is_asking: bool,
     /// The number of steps when it wrote last.
@@ -104,55 +76,52 @@ struct Connection {
     queued: VecDeque<Vec<Vec<u8>>>,
 }
 
+const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+const ALONE: &str = "NOREPLICAS Not enough good replicas to write.";
+
 impl Server {
     /// A server without keys, started at this time.
     pub fn new(config: Config, now: i64) -> Server {
+        let inside = redlatch_server::Config {
+            seed: config.seed,
+            user: config.user.clone(),
+            remembers: config.remembers,
+            keys_are_declared: false,
+            collects: true,
+        };
         let mut server = Server {
-            random: config.seed,
             config,
-            run_id: String::new(),
-            started: now,
+            inner: redlatch_server::Server::with_engine(inside, now, engine()),
             stopped: None,
-            keys: Keyspace::default(),
             replication: Replication::default(),
+            is_replication_changed: true,
             connections: BTreeMap::new(),
-            channels: Subscriptions::new(),
-            shard_channels: Subscriptions::new(),
-            scripts: BTreeSet::new(),
-            is_loading: false,
-            is_full: false,
             refuses_writes: None,
-            denied: BTreeSet::new(),
             cluster: None,
             broadcasts: Vec::new(),
             masters: None,
-            out: Vec::new(),
         };
-        server.begin_run(now);
+        server.begin_history();
         server
     }
 
     /// Accepts a connection of this number, which no other one had.
     pub fn connect(&mut self, connection: u64) {
-        if self.stopped.is_none() {
+        self.inner.connect(connection);
+        if self.inner.is_connected(connection) {
             self.connections.insert(connection, Connection::default());
         }
     }
 
     /// Notes that a connection has ended.
     pub fn disconnect(&mut self, connection: u64) {
+        self.inner.disconnect(connection);
         self.connections.remove(&connection);
-        for channels in [&mut self.channels, &mut self.shard_channels] {
-            channels.retain(|_, listeners| {
-                listeners.remove(&connection);
-                !listeners.is_empty()
-            });
-        }
     }
 
     /// Whether the connection is open; the server closes one that sends no requests, and all when it goes down.
     pub fn is_connected(&self, connection: u64) -> bool {
-        self.connections.contains_key(&connection)
+        self.inner.is_connected(connection)
     }
 
     /// Takes bytes that arrive on a connection, and runs the requests that are whole.
@@ -165,16 +134,13 @@ impl Server {
         let mut at = 0;
         let mut out = Vec::new();
         loop {
-            match request::next(&input, &mut at) {
+            match redlatch_server::next(&input, &mut at) {
                 Ok(request) => out.extend(self.command(now, connection, &request)),
                 Err(Unread::More) => break,
                 Err(Unread::Wrong(what)) => {
-                    self.answer(
-                        connection,
-                        &Reply::Error(format!("ERR Protocol error: {what}")),
-                    );
+                    let text = format!("ERR Protocol error: {what}");
+                    out.push(delivery(connection, &Reply::Error(text)));
                     self.disconnect(connection);
-                    out.append(&mut self.out);
                     break;
                 }
             }
@@ -187,79 +153,70 @@ impl Server {
 
     /// Runs one request of a connection. Returns what is sent, to this and to other connections, in this order.
     pub fn command(&mut self, now: i64, connection: u64, request: &[Vec<u8>]) -> Vec<Delivery> {
-        if let Some(from) = self.connections.get_mut(&connection)
-            && from.waiting.is_some()
-        {
+        let Some(from) = self.connections.get_mut(&connection) else {
+            return Vec::new();
+        };
+        if from.waiting.is_some() {
             from.queued.push_back(request.to_vec());
-        } else if self.connections.contains_key(&connection) && !request.is_empty() {
-            let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
-            if let Some(reply) = self.run(now, connection, &request) {
-                self.answer(connection, &reply);
-            }
-            if self
-                .connections
-                .get(&connection)
-                .is_some_and(|it| it.is_closing)
-            {
-                self.disconnect(connection);
-            }
+            return Vec::new();
         }
-        std::mem::take(&mut self.out)
+        let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+        let sent = self.run(now, connection, &request);
+        if !self.inner.is_connected(connection) {
+            self.connections.remove(&connection);
+        }
+        sent
     }
 
     /// Goes down: all connections end.
     pub fn stop(&mut self, now: i64) {
         self.stopped.get_or_insert(now);
+        self.inner.stop();
         self.connections.clear();
-        self.channels.clear();
-        self.shard_channels.clear();
         self.replication.unlink();
+        self.is_replication_changed = true;
     }
 
     /// Goes down, if it is not, and comes back.
     pub fn restart(&mut self, now: i64, persistence: Persistence) {
         self.stop(now);
         let stopped = self.stopped.take().unwrap_or(now).div_euclid(1000);
-        let steps = self.begin_run(now);
+        self.inner.restart(now);
+        let steps = self.begin_history();
         match persistence {
             Persistence::All => {}
-            Persistence::Nothing => self.keys.clear(),
+            Persistence::Nothing => self.keys().clear(),
             Persistence::Lost(ms) => {
-                for change in steps
-                    .into_iter()
-                    .rev()
-                    .flat_map(|step| step.into_iter().rev())
-                {
+                let changes = steps.into_iter().rev();
+                for change in changes.flat_map(|step| step.into_iter().rev()) {
                     if change.at > stopped - ms {
-                        self.keys.put(change.key, change.before, change.at);
+                        self.keys().replace(change.key, change.before);
                     }
                 }
             }
         }
-        self.scripts.clear();
     }
 
     /// Takes all keys away, as FLUSHALL does.
     pub fn flush(&mut self, now: i64) {
-        let keys: Vec<Key> = self.keys.iter().map(|(key, _)| key.clone()).collect();
-        let changes = keys.into_iter();
-        let changes = changes.map(|key| self.keys.put(key, None, now.div_euclid(1000)));
-        self.replication.record(changes.collect());
+        self.inner.refuse_writes(None);
+        self.inner.flush(now);
+        self.absorb(None);
     }
 
     /// Forgets the scripts that it has got, as SCRIPT FLUSH does.
     pub fn forget_scripts(&mut self) {
-        self.scripts.clear();
+        self.inner.forget_scripts();
     }
 
     /// Sets whether it answers everything with `LOADING`.
     pub fn set_loading(&mut self, is_loading: bool) {
-        self.is_loading = is_loading;
+        self.inner.set_loading(is_loading);
     }
 
     /// Sets whether it has no memory left.
     pub fn set_full(&mut self, is_full: bool) {
-        self.is_full = is_full;
+        self.inner.set_full(is_full);
     }
 
     /// Sets the refusal of all writes, such as `MISCONF …`; `None` to take them again.
@@ -269,36 +226,32 @@ impl Server {
 
     /// Sets the commands, in lower case, that nobody may run.
     pub fn deny(&mut self, commands: &[&str]) {
-        self.denied = commands.iter().map(ToString::to_string).collect();
+        self.inner.deny(commands);
     }
 
     /// The keys, to look at or to change behind everybody's back.
     pub fn keys(&mut self) -> &mut Keyspace {
-        &mut self.keys
+        self.inner.keys()
     }
 
     /// The content of a key of database 0 at this time, and the ms left of it, -1 for ever.
     pub fn look(&self, now: i64, key: &str) -> Option<(&Value, i64)> {
-        let now = now.div_euclid(1000);
-        let entry = self.keys.get(&(0, key.as_bytes().to_vec()), now)?;
-        Some((&entry.value, entry.expires.map_or(-1, |end| end - now)))
+        self.inner.look(now, key)
     }
 
     /// How many listen to a channel whose messages are not sharded.
     pub fn listeners(&self, channel: &str) -> usize {
-        let listeners = self.channels.get(channel.as_bytes());
-        listeners.map_or(0, BTreeSet::len)
+        self.inner.listeners(channel)
     }
 
     /// The number of its connections, and that of the subscriptions on them.
     pub fn clients(&self) -> (usize, usize) {
-        let listeners = self.channels.values().chain(self.shard_channels.values());
-        (self.connections.len(), listeners.map(BTreeSet::len).sum())
+        self.inner.clients()
     }
 
     /// The id of its present run.
     pub fn run_id(&self) -> &str {
-        &self.run_id
+        self.inner.run_id()
     }
 
     /// The id of the history of its keys.
@@ -306,42 +259,37 @@ impl Server {
         &self.replication.id
     }
 
-    /// Begins a run. Returns the steps of the one before.
-    fn begin_run(&mut self, now: i64) -> VecDeque<Step> {
-        self.started = now;
-        self.run_id = self.draw_id();
-        let id = self.draw_id();
+    /// Begins a history of the keys. Returns the steps of the one before.
+    fn begin_history(&mut self) -> VecDeque<Step> {
+        self.is_replication_changed = true;
+        let id = self.inner.draw_id();
         self.replication.begin(id)
     }
+}
 
-    /// A new id of 40 hexadecimal digits (splitmix64).
-    fn draw_id(&mut self) -> String {
-        let mut id = String::new();
-        while id.len() < 40 {
-            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut drawn = self.random;
-            drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            id += &format!("{:016x}", drawn ^ (drawn >> 31));
-        }
-        id.truncate(40);
-        id
-    }
+/// A reply on its way to a connection.
+fn delivery(connection: u64, reply: &Reply) -> Delivery {
+    let mut bytes = Vec::new();
+    reply.encode(&mut bytes);
+    Delivery { connection, bytes }
+}
 
-    fn answer(&mut self, connection: u64, reply: &Reply) {
-        let mut bytes = Vec::new();
-        reply.encode(&mut bytes);
-        self.out.push(Delivery { connection, bytes });
-    }
+/// The engine that all simulated servers of this process share.
+pub(crate) fn engine() -> Engine {
+    static ENGINE: LazyLock<Engine> = LazyLock::new(Engine::new);
+    ENGINE.clone()
 }
 
 /// Computes what all servers share, so that processes that are forked from this one need not.
+///
+/// # Panics
+///
+/// If a script of the library is no Lua.
 pub fn warm_up() {
-    known_scripts();
-}
-
-/// The scripts by their hashes.
-fn known_scripts() -> &'static scripts::Known {
-    static KNOWN: OnceLock<scripts::Known> = OnceLock::new();
-    KNOWN.get_or_init(crate::scripts::by_hash)
+    for script in crate::scripts::ALL.iter() {
+        for text in [script.text.to_owned(), script.sharded_text()] {
+            let compiled = engine().compile(&Script::new(text));
+            assert_eq!(compiled, Ok(()), "{}", script.name);
+        }
+    }
 }

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Delivery, Server};
-use crate::commands::integer;
-use crate::keyspace::{Change, Keyspace};
+use redlatch_server::{Change, Delivery, Keyspace};
+
+use super::{Server, delivery};
 use crate::reply::{Reply, array};
 
 /// The changes of one request, which replicas get together or not at all.
@@ -170,7 +170,7 @@ impl Server {
     /// All that it has, for a server that is to replicate it.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            keys: self.keys.clone(),
+            keys: self.inner.all_keys().clone(),
             id: self.replication.id.clone(),
             offset: self.replication.offset,
         }
@@ -179,13 +179,14 @@ impl Server {
     /// Becomes a replica of the master at this address, which has sent a snapshot; what it had itself is gone. Without
     /// one it has no connection to its master yet.
     pub fn follow(&mut self, host: &str, port: u16, snapshot: Option<Snapshot>) {
+        self.is_replication_changed = true;
         self.replication.master = Some(Master {
             host: host.to_owned(),
             port,
             is_linked: snapshot.is_some(),
         });
         if let Some(snapshot) = snapshot {
-            self.keys = snapshot.keys;
+            *self.inner.keys() = snapshot.keys;
             self.replication.log.clear();
             self.replication.id = snapshot.id;
             self.replication.id_before = None;
@@ -196,7 +197,8 @@ impl Server {
     /// Becomes a master, if it was none, with all that it has got so far.
     pub fn promote(&mut self) {
         if self.replication.master.take().is_some() {
-            let id = self.draw_id();
+            self.is_replication_changed = true;
+            let id = self.inner.draw_id();
             self.replication.id_before = Some(std::mem::replace(&mut self.replication.id, id));
         }
     }
@@ -225,12 +227,13 @@ impl Server {
 
     /// Takes changes of its master. Returns the number of steps that it has then, to be acknowledged.
     pub fn replay(&mut self, changes: &Changes) -> i64 {
+        self.is_replication_changed = true;
         let ours = &mut self.replication;
         if (ours.id == changes.id && ours.offset == changes.offset) && ours.is_replica() {
             for step in &changes.steps {
                 for change in step {
-                    self.keys
-                        .put(change.key.clone(), change.after.clone(), change.at);
+                    let keys = self.inner.keys();
+                    keys.replace(change.key.clone(), change.after.clone());
                 }
                 ours.record(step.clone());
             }
@@ -247,6 +250,7 @@ impl Server {
         address: (&str, u16),
         has: i64,
     ) -> Vec<Delivery> {
+        self.is_replication_changed = true;
         if self.stopped.is_none() {
             let (host, port) = (address.0.to_owned(), address.1);
             self.replication
@@ -258,6 +262,7 @@ impl Server {
 
     /// Notes that the connection to a replica has ended.
     pub fn lose_replica(&mut self, replica: u64) {
+        self.is_replication_changed = true;
         self.replication.replicas.remove(&replica);
     }
 
@@ -276,8 +281,7 @@ impl Server {
         let connections: Vec<u64> = self.connections.keys().copied().collect();
         for connection in connections {
             while let Some(reply) = self.replicas_waited_for(now, connection) {
-                self.answer(connection, &reply);
-                out.append(&mut self.out);
+                out.push(delivery(connection, &reply));
                 let next = |server: &mut Server| {
                     let from = server.connections.get_mut(&connection)?;
                     match from.waiting {
@@ -308,10 +312,10 @@ impl Server {
 
     /// WAIT: answered at once, or later.
     pub(super) fn wait(&mut self, now: i64, connection: u64, args: &[&[u8]]) -> Option<Reply> {
-        let numbers = (integer(args[0]), integer(args[1]));
-        let (replicas, timeout) = match numbers {
-            (Ok(replicas), Ok(timeout)) => (replicas, timeout),
-            (Err(refused), _) | (_, Err(refused)) => return Some(refused.into()),
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+        let (Some(replicas), Some(timeout)) = (number(args[0]), number(args[1])) else {
+            let text = "ERR value is not an integer or out of range";
+            return Some(Reply::Error(text.to_owned()));
         };
         if self.replication.is_replica() {
             return Some(Reply::Error(

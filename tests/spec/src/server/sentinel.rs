@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, Delivery, Server};
+use redlatch_server::Delivery;
+
+use super::{Config, Server};
 use crate::reply::{Reply, array};
 
 /// The master that a sentinel names.
@@ -18,7 +20,7 @@ pub(super) struct Named {
 pub(super) type Masters = BTreeMap<String, Named>;
 
 /// The commands of a sentinel.
-pub(super) const COMMANDS: [&str; 10] = [
+pub(super) const COMMANDS: [&str; 11] = [
     "acl",
     "auth",
     "client",
@@ -27,6 +29,7 @@ pub(super) const COMMANDS: [&str; 10] = [
     "ping",
     "quit",
     "role",
+    "sentinel",
     "subscribe",
     "unsubscribe",
 ];
@@ -36,6 +39,7 @@ impl Server {
     pub fn sentinel(config: Config, now: i64) -> Server {
         let mut server = Server::new(config, now);
         server.masters = Some(Masters::new());
+        server.inner.set_mode("sentinel");
         server
     }
 
@@ -50,11 +54,11 @@ impl Server {
             .get_or_insert_default()
             .insert(name.to_owned(), named);
         let before = before.map(|before| format!("{} {}", before.host, before.port));
-        if let Some(before) = before.filter(|before| *before != text) {
-            let text = format!("{name} {before} {text}");
-            self.tell_listeners(b"+switch-master", text.as_bytes(), false);
-        }
-        std::mem::take(&mut self.out)
+        let Some(before) = before.filter(|before| *before != text) else {
+            return Vec::new();
+        };
+        let text = format!("{name} {before} {text}");
+        self.hear(b"+switch-master", text.as_bytes())
     }
 
     /// SENTINEL GET-MASTER-ADDR-BY-NAME and SENTINEL MASTER.

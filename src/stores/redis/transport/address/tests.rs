@@ -168,7 +168,7 @@ fn a_master_is_talked_to_as_the_user_of_the_data_and_a_sentinel_as_its_own() {
     let sentinel = address("redis://watcher:w@h:1").of_sentinel();
     assert!(sentinel.is_sentinel);
     let settings = |address: &Address| {
-        let settings = address.info.redis_settings();
+        let settings = &address.settings;
         let text = |text: Option<&str>| text.map(str::to_owned);
         (text(settings.username()), text(settings.password()))
     };

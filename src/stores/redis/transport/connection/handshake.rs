@@ -8,7 +8,7 @@ use redis::{Cmd, RedisConnectionInfo, Value};
 use smallvec::SmallVec;
 
 use super::{Connection, NUMBERS};
-use crate::ground::clock::{BootInstant, Offset};
+use crate::ground::clock::Offset;
 use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
@@ -52,7 +52,7 @@ impl Connection {
     /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
     fn open(address: &Address, deadline: Instant) -> Result<Result<Connection, String>, CallError> {
         let deadline = deadline.min(time::now() + address.connect_timeout);
-        let socket = Socket::connect(address.info.addr(), deadline).map_err(|error| {
+        let socket = socket_to(address, deadline).map_err(|error| {
             let words = match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                     "connecting timed out".to_owned()
@@ -75,7 +75,8 @@ impl Connection {
             next_number: fastrand::i64(0..NUMBERS),
             write_timeout: None,
             last_used: time::now(),
-            ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
+            ahead: Offset::told(0, address.timeline.now(), address.timeline.now()),
+            timeline: address.timeline.clone(),
             is_asking: false,
             is_spent: false,
             was_refused: false,
@@ -117,7 +118,7 @@ impl Connection {
         address: &Address,
         deadline: Instant,
     ) -> Result<Result<(), String>, CallError> {
-        let settings = address.info.redis_settings();
+        let settings = &address.settings;
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
             let mut auth = redis::cmd("AUTH");
@@ -147,7 +148,7 @@ impl Connection {
         for (command, _) in &commands {
             command.write_packed_command(&mut packed);
         }
-        let sent = BootInstant::now();
+        let sent = self.timeline.now();
         if let Err(fault) = self.send(&packed, deadline) {
             // A server that has no room says so, and reads nothing.
             if fault.is_hang_up()
@@ -184,6 +185,14 @@ impl Connection {
         address.is_mode_known.store(true, Ordering::Relaxed);
         Ok(Ok(()))
     }
+}
+
+fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
+    #[cfg(feature = "in-memory")]
+    if let Some(world) = &address.world {
+        return Socket::in_memory(world);
+    }
+    Socket::connect(&address.place, deadline)
 }
 
 /// The text of the error where a server was found to be a node of a cluster. Such a node answers `MOVED` to most requests.

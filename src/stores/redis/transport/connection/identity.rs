@@ -34,7 +34,7 @@ impl Connection {
         let mut config = redis::cmd("CONFIG");
         config.arg("GET").arg("*appendfsync*");
         config.write_packed_command(&mut packed);
-        let asked = BootInstant::now();
+        let asked = self.timeline.now();
         self.ask(&packed, deadline)?;
         let mut next = || match self.receive(deadline) {
             Err(CallError::NoReply { reason, .. }) => {
@@ -50,7 +50,7 @@ impl Connection {
             persistence.ok(),
             &replication?,
             fsync.ok(),
-            [asked, BootInstant::now()],
+            [asked, self.timeline.now()],
         )?;
         let identity = Arc::new(identity);
         if !identity.follows {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::ground::clock::{BootInstant, Offset};
+use crate::ground::clock::{BootInstant, Offset, Timeline};
 use crate::ground::error::Reason;
 use crate::ground::poll::Source;
 use crate::ground::time;
@@ -72,6 +72,8 @@ pub(crate) struct Connection {
     pub(crate) last_used: Instant,
     /// How far the server's clock is ahead, from the last reply that told the time.
     ahead: Offset,
+    /// The clock that it is compared with.
+    timeline: Timeline,
     /// Whether the server is to be asked for a slot that it is about to get from another one.
     pub(crate) is_asking: bool,
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
@@ -295,7 +297,7 @@ impl Connection {
 
     /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
     pub(crate) fn note_time(&mut self, now: i64, sent: BootInstant) {
-        self.ahead = Offset::told(now.saturating_mul(1000), sent, BootInstant::now());
+        self.ahead = Offset::told(now.saturating_mul(1000), sent, self.timeline.now());
     }
 
     /// When the server is to refuse a request that has to arrive by `at`, by its clock in ms. `now` is just past.
@@ -311,7 +313,7 @@ impl Connection {
 
     /// How long it takes at most until the server's clock has surely passed the time `not_after`, in ms.
     pub(crate) fn passes_in(&self, not_after: i64) -> Duration {
-        let least = self.ahead.least_at(BootInstant::now()) / 1000;
+        let least = self.ahead.least_at(self.timeline.now()) / 1000;
         let left = not_after.saturating_add(1).saturating_sub(least);
         Duration::from_millis(u64::try_from(left).unwrap_or_default())
     }

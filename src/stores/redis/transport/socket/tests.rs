@@ -127,6 +127,8 @@ fn reads_and_writes_have_times_of_their_own() {
         let (read, write) = match &socket {
             Socket::Tcp(stream) => (stream.read_timeout(), stream.write_timeout()),
             Socket::Unix(stream) => (stream.read_timeout(), stream.write_timeout()),
+            #[cfg(feature = "in-memory")]
+            Socket::InMemory(stream, _) => (stream.read_timeout(), stream.write_timeout()),
         };
         let is_about = |set: Option<Duration>, wanted: Duration| {
             // The kernel counts in ticks.

@@ -1,0 +1,68 @@
+//! Times to live, and the options that set them.
+
+use super::{Answer, Execution, Refused};
+use crate::number::integer;
+
+/// The time to live that a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// The key never expires.
+    Endless,
+    /// The key keeps its time to live.
+    Kept,
+    /// The key expires at this time in ms.
+    Until(i64),
+}
+
+/// The units of a time to live: whether in seconds, and whether since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) is_seconds: bool,
+    pub(super) is_absolute: bool,
+}
+
+impl Unit {
+    /// The unit that an option of SET or GETEX names.
+    pub(super) fn named(option: &[u8]) -> Option<Unit> {
+        let unit = |is_seconds, is_absolute| Unit {
+            is_seconds,
+            is_absolute,
+        };
+        Some(match option.to_ascii_uppercase().as_slice() {
+            b"EX" => unit(true, false),
+            b"PX" => unit(false, false),
+            b"EXAT" => unit(true, true),
+            b"PXAT" => unit(false, true),
+            _ => return None,
+        })
+    }
+
+    /// The time in ms at which something expires; `None` if there is no such time.
+    pub(super) fn end(self, time: i64, now: i64) -> Option<i64> {
+        let time = if self.is_seconds {
+            time.checked_mul(1000)?
+        } else {
+            time
+        };
+        if self.is_absolute {
+            Some(time)
+        } else {
+            time.checked_add(now)
+        }
+    }
+}
+
+impl Execution<'_> {
+    /// Reads the time to live behind an option of SET and its like, which has to be above 0.
+    pub(super) fn life(&self, command: &str, unit: Unit, time: &[u8]) -> Answer<Life> {
+        let time = integer(time)?;
+        let end = unit.end(time, self.now()).filter(|_| time > 0);
+        let invalid = || Refused(format!("ERR invalid expire time in '{command}' command"));
+        end.map(Life::Until).ok_or_else(invalid)
+    }
+}
+
+/// Whether an argument is this word, in whatever case.
+pub(super) fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

@@ -1,0 +1,76 @@
+//! Ranges of places and of scores.
+
+use std::ops::Range;
+
+use super::{Answer, Refused, Sorted};
+use crate::number::double;
+
+/// The places from the first to the last one, both counted from the end on if they are below 0.
+pub(super) fn places(length: usize, first: i64, last: i64) -> Range<usize> {
+    let length = length as i64;
+    let at = |place: i64| {
+        if place < 0 {
+            place.saturating_add(length)
+        } else {
+            place
+        }
+    };
+    let begin = at(first).clamp(0, length);
+    let end = at(last).saturating_add(1).clamp(begin, length);
+    begin as usize..end as usize
+}
+
+/// The place counted from the end on if it is below 0; `None` if there is none.
+pub(super) fn place(length: usize, place: i64) -> Option<usize> {
+    let place = if place < 0 {
+        place.checked_add(length as i64)?
+    } else {
+        place
+    };
+    usize::try_from(place).ok().filter(|place| *place < length)
+}
+
+/// A bound of a range of scores.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    score: f64,
+    is_open: bool,
+}
+
+impl Bound {
+    fn read(text: &[u8]) -> Answer<Bound> {
+        let (number, is_open) = match text.split_first() {
+            Some((b'(', number)) => (number, true),
+            _ => (text, false),
+        };
+        let score = double(number).ok_or_else(|| Refused::new("ERR min or max is not a float"))?;
+        Ok(Bound { score, is_open })
+    }
+}
+
+/// Scores from one to another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scores {
+    least: Bound,
+    most: Bound,
+}
+
+impl Scores {
+    /// Reads a range as commands have it: `5`, `(5` for those that do not include 5, `-inf`.
+    pub(super) fn read(least: &[u8], most: &[u8]) -> Answer<Scores> {
+        Ok(Scores {
+            least: Bound::read(least)?,
+            most: Bound::read(most)?,
+        })
+    }
+
+    /// The places of the members whose scores are in the range.
+    pub(super) fn places(self, members: &Sorted) -> Range<usize> {
+        let Scores { least, most } = self;
+        let is_before = |score: f64| score < least.score || least.is_open && score == least.score;
+        let is_in = |score: f64| score < most.score || !most.is_open && score == most.score;
+        let begin = members.partition_point(|(_, score)| is_before(score.get()));
+        let end = members.partition_point(|(_, score)| is_in(score.get()));
+        begin..end.max(begin)
+    }
+}

@@ -1,0 +1,239 @@
+//! The commands for strings.
+
+use super::keys::{expire_at, with};
+use super::options::{Life, Unit, is};
+use super::{Answer, Execution, Refused};
+use crate::keyspace::Value;
+use crate::number::{integer, sum};
+use crate::reply::Reply;
+
+const OVERFLOW: &str = "ERR increment or decrement would overflow";
+const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+/// A string has at most so many bytes.
+const LONGEST: usize = 512 * 1024 * 1024;
+
+impl Execution<'_> {
+    fn string(&self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
+        Ok(self.read::<Vec<u8>>(key)?.cloned())
+    }
+
+    fn set_string(&mut self, key: &[u8], text: Vec<u8>, life: Life) {
+        let expires = match life {
+            Life::Endless => None,
+            Life::Kept => self.entry(key).and_then(|entry| entry.expires),
+            Life::Until(end) => Some(end),
+        };
+        self.put(key, with(Value::String(text), expires));
+    }
+}
+
+pub(super) fn get(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    Ok(on.string(args[0])?.into())
+}
+
+pub(super) fn getdel(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let found = on.string(args[0])?;
+    if found.is_some() {
+        on.put(args[0], None);
+    }
+    Ok(found.into())
+}
+
+pub(super) fn getset(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let found = on.string(args[0])?;
+    on.set_string(args[0], args[1].to_vec(), Life::Endless);
+    Ok(found.into())
+}
+
+pub(super) fn getex(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let end = match &args[1..] {
+        [] => None,
+        [option] if is(option, "PERSIST") => Some(Life::Endless),
+        [option, time] => match Unit::named(option) {
+            Some(unit) => Some(on.life("getex", unit, time)?),
+            None => return Err(Refused::syntax()),
+        },
+        _ => return Err(Refused::syntax()),
+    };
+    let found = on.string(args[0])?;
+    match end {
+        _ if found.is_none() => {}
+        Some(Life::Until(end)) if end <= on.now() => on.put(args[0], None),
+        Some(Life::Until(end)) => expire_at(on, args[0], Some(end)),
+        Some(Life::Endless) => expire_at(on, args[0], None),
+        Some(Life::Kept) | None => {}
+    }
+    Ok(found.into())
+}
+
+pub(super) fn set(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let (mut condition, mut gets, mut life) = (None, false, None);
+    let mut options = args[2..].iter();
+    while let Some(option) = options.next() {
+        match (option.to_ascii_uppercase().as_slice(), Unit::named(option)) {
+            (b"NX", _) if condition != Some(true) => condition = Some(false),
+            (b"XX", _) if condition != Some(false) => condition = Some(true),
+            (b"GET", _) => gets = true,
+            (b"KEEPTTL", _) if life.is_none() => life = Some((None, &b""[..])),
+            (_, Some(unit)) if life.is_none() => {
+                let time = options.next().ok_or_else(Refused::syntax)?;
+                life = Some((Some(unit), time));
+            }
+            _ => return Err(Refused::syntax()),
+        }
+    }
+    let life = match life {
+        None => Life::Endless,
+        Some((None, _)) => Life::Kept,
+        Some((Some(unit), time)) => on.life("set", unit, time)?,
+    };
+    let before = if gets { on.string(args[0])? } else { None };
+    let is_meant = condition.is_none_or(|exists| exists == on.entry(args[0]).is_some());
+    if is_meant {
+        on.set_string(args[0], args[1].to_vec(), life);
+    }
+    Ok(match (gets, is_meant) {
+        (true, _) => before.into(),
+        (false, true) => Reply::OK,
+        (false, false) => Reply::Nil,
+    })
+}
+
+pub(super) fn setnx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let is_new = on.entry(args[0]).is_none();
+    if is_new {
+        on.set_string(args[0], args[1].to_vec(), Life::Endless);
+    }
+    Ok(is_new.into())
+}
+
+fn set_for(
+    on: &mut Execution<'_>,
+    command: &str,
+    is_seconds: bool,
+    args: &[&[u8]],
+) -> Answer<Reply> {
+    let unit = Unit {
+        is_seconds,
+        is_absolute: false,
+    };
+    let life = on.life(command, unit, args[1])?;
+    on.set_string(args[0], args[2].to_vec(), life);
+    Ok(Reply::OK)
+}
+
+pub(super) fn setex(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    set_for(on, "setex", true, args)
+}
+
+pub(super) fn psetex(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    set_for(on, "psetex", false, args)
+}
+
+fn add(on: &mut Execution<'_>, key: &[u8], by: i64) -> Answer<Reply> {
+    let before = on.string(key)?.map_or(Ok(0), |text| integer(&text))?;
+    let sum = before
+        .checked_add(by)
+        .ok_or_else(|| Refused::new(OVERFLOW))?;
+    on.set_string(key, sum.to_string().into_bytes(), Life::Kept);
+    Ok(sum.into())
+}
+
+pub(super) fn incr(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    add(on, args[0], 1)
+}
+
+pub(super) fn decr(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    add(on, args[0], -1)
+}
+
+pub(super) fn incrby(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    add(on, args[0], integer(args[1])?)
+}
+
+pub(super) fn decrby(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let by = integer(args[1])?.checked_neg();
+    add(
+        on,
+        args[0],
+        by.ok_or_else(|| Refused::new("ERR decrement would overflow"))?,
+    )
+}
+
+pub(super) fn incrbyfloat(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let before = on.string(args[0])?.unwrap_or_else(|| b"0".to_vec());
+    let sum = sum(&before, args[1])?;
+    on.set_string(args[0], sum.clone(), Life::Kept);
+    Ok(Reply::Bulk(sum))
+}
+
+pub(super) fn append(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    on.edit(args[0], |text: &mut Vec<u8>| {
+        if text.len() + args[1].len() > LONGEST {
+            return Err(Refused::new(TOO_LONG));
+        }
+        text.extend(args[1]);
+        Ok(text.len().into())
+    })
+}
+
+pub(super) fn strlen(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    Ok(on.read::<Vec<u8>>(args[0])?.map_or(0, Vec::len).into())
+}
+
+pub(super) fn setrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let offset = integer(args[1])?;
+    let offset = usize::try_from(offset).map_err(|_| Refused::new("ERR offset is out of range"))?;
+    if args[2].is_empty() {
+        return strlen(on, args);
+    }
+    let end = offset.saturating_add(args[2].len());
+    on.edit(args[0], |text: &mut Vec<u8>| {
+        if end > LONGEST {
+            return Err(Refused::new(TOO_LONG));
+        }
+        if text.len() < end {
+            text.resize(end, 0);
+        }
+        text[offset..end].copy_from_slice(args[2]);
+        Ok(text.len().into())
+    })
+}
+
+pub(super) fn getrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let (first, last) = (integer(args[1])?, integer(args[2])?);
+    let text = on.string(args[0])?.unwrap_or_default();
+    Ok(text[super::ranges::places(text.len(), first, last)].into())
+}
+
+pub(super) fn mget(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let found = args.iter().map(|key| on.string(key).ok().flatten().into());
+    Ok(Reply::Array(found.collect()))
+}
+
+fn pairs<'p>(command: &str, args: &'p [&'p [u8]]) -> Answer<std::slice::ChunksExact<'p, &'p [u8]>> {
+    let pairs = args.chunks_exact(2);
+    match pairs.remainder() {
+        [] => Ok(pairs),
+        _ => Err(Refused(format!(
+            "ERR wrong number of arguments for '{command}' command"
+        ))),
+    }
+}
+
+pub(super) fn mset(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    for pair in pairs("mset", args)? {
+        on.set_string(pair[0], pair[1].to_vec(), Life::Endless);
+    }
+    Ok(Reply::OK)
+}
+
+pub(super) fn msetnx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
+    let mut both = pairs("msetnx", args)?;
+    let is_new = both.all(|pair| on.entry(pair[0]).is_none());
+    if is_new {
+        mset(on, args)?;
+    }
+    Ok(is_new.into())
+}

@@ -1,0 +1,176 @@
+//! The keys of a server, each with the time at which it expires.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// A key in one of the databases of a server.
+pub type Key = (u32, Vec<u8>);
+
+/// The content of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// A string.
+    String(Vec<u8>),
+    /// The fields of a hash with their values, in the order in which they were added.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// The members of a sorted set with their scores, in the order of score and member.
+    Sorted(Vec<(Vec<u8>, Score)>),
+    /// The items of a list.
+    List(Vec<Vec<u8>>),
+    /// The members of a set.
+    Set(BTreeSet<Vec<u8>>),
+}
+
+/// The score of a member of a sorted set: a double that is a number.
+#[derive(Clone, Copy)]
+pub struct Score(f64);
+
+/// A key that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Its content.
+    pub value: Value,
+    /// The last millisecond of the server's clock at which the key exists; `None` if it never expires.
+    pub expires: Option<i64>,
+}
+
+/// A change of one key.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The server's time in ms.
+    pub at: i64,
+    /// The key.
+    pub key: Key,
+    /// Its entry before, expired or not.
+    pub before: Option<Entry>,
+    /// Its entry now.
+    pub after: Option<Entry>,
+}
+
+/// All keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Keyspace {
+    entries: BTreeMap<Key, Entry>,
+}
+
+impl Keyspace {
+    /// Returns the entry of a key that exists at this time, in ms.
+    pub fn get(&self, key: &Key, now: i64) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| !entry.is_over(now))
+    }
+
+    /// Returns the entry of a key that exists at this time, in ms, to change it in place.
+    pub fn get_mut(&mut self, key: &Key, now: i64) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(key);
+        entry.filter(|entry| !entry.is_over(now))
+    }
+
+    /// Sets the entry of a key; `None` removes the key.
+    pub fn put(&mut self, key: Key, entry: Option<Entry>, now: i64) -> Change {
+        let before = self.replace(key.clone(), entry.clone());
+        Change {
+            at: now,
+            key,
+            before,
+            after: entry,
+        }
+    }
+
+    /// Sets the entry of a key and returns the entry before, expired or not.
+    pub fn replace(&mut self, key: Key, entry: Option<Entry>) -> Option<Entry> {
+        match entry {
+            Some(entry) => self.entries.insert(key, entry),
+            None => self.entries.remove(&key),
+        }
+    }
+
+    /// Returns the entry of a key, expired or not.
+    pub fn stored(&self, key: &Key) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Removes all keys.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Removes the keys that have expired at this time, in ms.
+    pub fn remove_expired(&mut self, now: i64) {
+        self.entries.retain(|_, entry| !entry.is_over(now));
+    }
+
+    /// Iterates over all keys in order; expired keys are included until something replaces or removes them.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// Iterates over all entries in the order of their keys, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Entry)> {
+        self.entries.iter_mut()
+    }
+}
+
+impl Entry {
+    /// Returns whether the entry has expired at this time, in ms.
+    pub fn is_over(&self, now: i64) -> bool {
+        self.expires.is_some_and(|end| now > end)
+    }
+}
+
+impl Score {
+    /// Makes a score of a double; `None` for what is no number.
+    pub fn new(score: f64) -> Option<Score> {
+        (!score.is_nan()).then_some(Score(score))
+    }
+
+    /// Returns the score as a double.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Returns the whole part of the score; the nearest integer if it is out of range.
+    pub fn whole(self) -> i64 {
+        self.0 as i64
+    }
+}
+
+impl From<i64> for Score {
+    fn from(score: i64) -> Score {
+        Score(score as f64)
+    }
+}
+
+impl Ord for Score {
+    fn cmp(&self, other: &Score) -> Ordering {
+        // Zeros of both signs are equal, as in Redis.
+        self.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal)
+    }
+}
+
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Score) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Score {
+    fn eq(&self, other: &Score) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Score {}
+
+impl Hash for Score {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0 + 0.0).to_bits().hash(state);
+    }
+}
+
+impl fmt::Debug for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

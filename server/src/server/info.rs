@@ -1,0 +1,72 @@
+//! INFO and CONFIG GET.
+
+use super::Server;
+use crate::reply::Reply;
+
+/// The reply to INFO replication of a server that replicates nothing and has no replicas.
+pub(super) fn alone(id: &str) -> String {
+    let before = "0".repeat(40);
+    format!(
+        "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\n\
+         master_replid:{id}\r\nmaster_replid2:{before}\r\nmaster_repl_offset:0\r\n"
+    )
+}
+
+impl Server {
+    /// The reply to INFO of one section, or of those that are told by default.
+    pub(super) fn info(&self, section: &str, now: i64) -> String {
+        let sections = match section {
+            "server" => vec![self.info_of_server(now)],
+            "persistence" => vec![self.info_of_persistence()],
+            "replication" => vec![self.replication.clone()],
+            "default" | "all" | "everything" => vec![
+                self.info_of_server(now),
+                MEMORY.to_owned(),
+                self.info_of_persistence(),
+                self.replication.clone(),
+            ],
+            "memory" => vec![MEMORY.to_owned()],
+            _ => Vec::new(),
+        };
+        sections.join("\r\n")
+    }
+
+    fn info_of_server(&self, now: i64) -> String {
+        // Below zero if its clock was set back.
+        let up = now.div_euclid(1_000_000) - self.started.div_euclid(1_000_000);
+        let (mode, id) = (self.mode, &self.run_id);
+        format!(
+            "# Server\r\nredis_version:7.0.15\r\nredis_mode:{mode}\r\nrun_id:{id}\r\nuptime_in_seconds:{up}\r\n"
+        )
+    }
+
+    fn info_of_persistence(&self) -> String {
+        format!(
+            "# Persistence\r\nloading:{}\r\naof_enabled:{}\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n",
+            u8::from(self.is_loading),
+            u8::from(self.config.remembers)
+        )
+    }
+
+    /// The reply to CONFIG GET of a setting, or of those whose names have the text between the stars in them.
+    pub(super) fn config(&self, pattern: &str) -> Reply {
+        let fsync = if self.config.remembers {
+            "always"
+        } else {
+            "everysec"
+        };
+        let settings = [("appendfsync", fsync), ("no-appendfsync-on-rewrite", "no")];
+        let part = pattern.trim_matches('*');
+        let found = settings.iter().filter(|(name, _)| match part == pattern {
+            true => *name == part,
+            false => name.contains(part),
+        });
+        Reply::Array(
+            found
+                .flat_map(|(name, value)| [Reply::text(name), Reply::text(value)])
+                .collect(),
+        )
+    }
+}
+
+const MEMORY: &str = "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
