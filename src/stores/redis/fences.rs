@@ -72,7 +72,7 @@ impl Redis {
 mod tests {
     use super::*;
     use crate::ground::claim::Kind;
-    use crate::stores::redis::stub::{self, StubServer};
+    use crate::stores::redis::tests::stub::{self, StubServer};
 
     fn claim(kind: Kind) -> Claim {
         Claim {

@@ -21,12 +21,10 @@ mod replies;
 mod scripts;
 mod sent_operations;
 mod server;
-#[cfg(test)]
-pub(crate) mod stub;
 mod subscriber;
 mod survey;
-#[cfg(all(test, feature = "test-util"))]
-mod tests;
+#[cfg(test)]
+pub(crate) mod tests;
 mod topology;
 mod transport;
 mod wait_replicas;

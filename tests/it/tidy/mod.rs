@@ -25,8 +25,7 @@ pub(crate) fn sources() -> Vec<PathBuf> {
     // A module of unit tests may have files of its own, in a folder of its name.
     let is_test = |path: &Path| {
         let path = below(&root().join("src"), path);
-        let is_stub = path.ends_with("/stub.rs") || path.contains("/stub/");
-        is_stub || path.ends_with("/tests.rs") || path.contains("/tests/")
+        path.ends_with("/tests.rs") || path.contains("/tests/")
     };
     found.retain(|path| !is_test(path));
     found

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::Delivery;
-use crate::stores::redis::stub::{Request, Says, StubServer, voter};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer, voter};
 
 /// Says who a server is, and grants all that is asked.
 fn grants(run: usize) -> impl FnMut(&Request) -> Option<Says> + Send + 'static {

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
-use crate::stores::redis::stub::voter::{handle, identity, outdate};
-use crate::stores::redis::stub::{Request, Route, StubServer, soon};
+use crate::stores::redis::tests::stub::voter::{handle, identity, outdate};
+use crate::stores::redis::tests::stub::{Request, Route, StubServer, soon};
 use crate::stores::redis::transport::Connector as _;
 
 fn questions(server: &StubServer) -> usize {

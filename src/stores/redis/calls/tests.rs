@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::ground::claim::{Kind, LockId, VisitorId};
 use crate::store::{InDoubt, Store as _};
-use crate::stores::redis::stub::{self, Request, Says, StubServer, bulk, soon, voter};
+use crate::stores::redis::tests::stub::{self, Request, Says, StubServer, bulk, soon, voter};
 use crate::stores::redis::wait_replicas::Replication;
 
 mod acquisition;

@@ -321,7 +321,7 @@ fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, c
 
 #[test]
 fn drawn_answers_of_scripts_are_read() {
-    let settings = stub::settings();
+    let settings = super::tests::stub::settings();
     let redis =
         Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));
     let name: Arc<str> = "orders".into();

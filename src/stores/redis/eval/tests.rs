@@ -11,7 +11,7 @@ use crate::ground::claim::{Kind, LockId};
 use crate::store::{Outcome, Store as _};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Acquire, Operation as _};
-use crate::stores::redis::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
+use crate::stores::redis::tests::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
 use crate::stores::redis::topology::Topology;
 
 /// Looks at a lock, and returns whether that went well.

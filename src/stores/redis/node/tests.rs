@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::stores::redis::stub::voter::{handle, identity, outdate};
-use crate::stores::redis::stub::{
+use crate::stores::redis::tests::stub::voter::{handle, identity, outdate};
+use crate::stores::redis::tests::stub::{
     GRANTED, Request, Route, Says, StubServer, bulk, claim, soon, within,
 };
 

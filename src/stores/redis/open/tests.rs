@@ -4,7 +4,7 @@
 use super::*;
 use crate::ground::claim::Kind;
 use crate::store::Store;
-use crate::stores::redis::stub::settings;
+use crate::stores::redis::tests::stub::settings;
 
 fn urls(urls: &[&str]) -> Vec<String> {
     urls.iter().map(|url| (*url).to_owned()).collect()

@@ -13,7 +13,7 @@ use super::*;
 use crate::ground::claim::Kind;
 use crate::ground::loss::LossCause;
 use crate::store::Store as _;
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk, claim, soon, within};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk, claim, soon, within};
 use crate::stores::redis::wait_replicas::Replication;
 
 fn claims(count: usize) -> Vec<Claim> {

@@ -8,7 +8,7 @@ use crate::ground::claim::{Claim, LockId};
 use crate::store::{EXPIRY_SLACK, Granted, Outcome, Refusal};
 use crate::stores::quorum::node::Node as _;
 use crate::stores::redis::calls::Acquire;
-use crate::stores::redis::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
+use crate::stores::redis::tests::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
 
 type Acquiring<'a> = Pending<'a, Outcome<Granted, Refusal>>;
 

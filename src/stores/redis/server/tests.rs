@@ -11,8 +11,8 @@ use super::*;
 use crate::stores::quorum::node::Node as _;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::redis::node::RedisNode;
-use crate::stores::redis::stub::voter::{handle, identity};
-use crate::stores::redis::stub::{Request, Route, Says, StubServer, soon};
+use crate::stores::redis::tests::stub::voter::{handle, identity};
+use crate::stores::redis::tests::stub::{Request, Route, Says, StubServer, soon};
 
 /// A node behind a route that a test changes, whose server tells who it is.
 struct Scene {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::ground::notify::{Parker, Registration, Wake};
 use crate::store::ConnectionStats;
-use crate::stores::redis::stub::{Request, Route, StubServer, soon};
+use crate::stores::redis::tests::stub::{Request, Route, StubServer, soon};
 use crate::stores::redis::transport::Connection;
 
 const FOR_LONG: Duration = Duration::from_secs(3600);

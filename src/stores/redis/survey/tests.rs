@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::*;
 use crate::ground::claim::Kind;
 use crate::ground::error::Error;
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk};
 
 const CLIENT: &str = "1f6f2c9e-0b7a-4c8e-9d53-5a1f3c2b4d6e";
 

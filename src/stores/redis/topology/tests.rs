@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::*;
 use crate::stores::redis::Redis;
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk, settings};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk, settings};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)

@@ -5,7 +5,7 @@ use super::*;
 use crate::ground::error::Error;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle};
 use crate::stores::redis::layout::Layout;
-use crate::stores::redis::stub::settings;
+use crate::stores::redis::tests::stub::settings;
 
 fn late(times: usize) -> Vec<Option<Says>> {
     let mut answers = vec![Says::ints(&[3, THEN]); times];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::ground::error::Error;
 use crate::store::Store;
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk, settings};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk, settings};
 
 pub(super) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)

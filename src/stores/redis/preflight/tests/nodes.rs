@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)

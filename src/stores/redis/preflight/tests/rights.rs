@@ -3,7 +3,7 @@
 
 use super::looks::{Answers, bad, codes, refusing, server, soon, well};
 use super::*;
-use crate::stores::redis::stub::{Request, Says, bulk};
+use crate::stores::redis::tests::stub::{Request, Says, bulk};
 
 #[test]
 fn the_rights_that_locks_need_are_tried_and_named() {

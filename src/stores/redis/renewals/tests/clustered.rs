@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::stores::redis::keys;
-use crate::stores::redis::stub::cluster::{StubCluster, cluster_of};
+use crate::stores::redis::tests::stub::cluster::{StubCluster, cluster_of};
 use crate::stores::redis::topology::cluster::Shard;
 
 /// A cluster of two whose servers say this to scripts, of which each call has its number at its server.

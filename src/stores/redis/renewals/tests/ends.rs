@@ -7,8 +7,8 @@ use super::batch::Expected;
 use super::*;
 use crate::ground::claim::LockId;
 use crate::stores::quorum::node::{Node as _, Purpose};
-use crate::stores::redis::stub::Route;
-use crate::stores::redis::stub::voter::{handle, identity, outdate};
+use crate::stores::redis::tests::stub::Route;
+use crate::stores::redis::tests::stub::voter::{handle, identity, outdate};
 
 /// A server that answers as soon as the sender is dropped.
 fn held_back() -> (StubServer, mpsc::Sender<()>) {

@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::*;
 use crate::stores::redis::keys;
-use crate::stores::redis::stub::bulk;
+use crate::stores::redis::tests::stub::bulk;
 
 /// The word of a server about a channel.
 fn told(kind: &str, channel: &str, last: Value) -> Value {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use super::*;
-use crate::stores::redis::stub::Says;
+use crate::stores::redis::tests::stub::Says;
 
 const AT_ONCE: Pace = Pace {
     linger: FOR_LONG,

@@ -121,7 +121,11 @@ fn the_masters_of_a_cluster_are_looked_up_at_the_beginning_alone() {
         false if request.is("SCAN 0") => Some(page("7", &["a"])),
         false => keys.answer(request),
     });
-    let store = Redis::cluster(&[server.url()], &crate::stores::redis::stub::settings()).unwrap();
+    let store = Redis::cluster(
+        &[server.url()],
+        &crate::stores::redis::tests::stub::settings(),
+    )
+    .unwrap();
     let (scope, mut position) = (scope("", false, false), Position::default());
     for _ in 0..3 {
         store.survey(&scope, &mut position, soon()).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::*;
-use crate::stores::redis::stub::{Says, StubServer, bulk, counted};
+use crate::stores::redis::tests::stub::{Says, StubServer, bulk, counted};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)

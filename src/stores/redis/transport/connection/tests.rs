@@ -16,8 +16,8 @@ use std::thread;
 use super::*;
 use crate::stores::redis::drawn::{altered, draws};
 #[cfg(not(redlatch_sim))]
-use crate::stores::redis::stub::bulk;
-use crate::stores::redis::stub::{Request, Says, StubServer};
+use crate::stores::redis::tests::stub::bulk;
+use crate::stores::redis::tests::stub::{Request, Says, StubServer};
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
 use crate::stores::redis::transport::tls::TlsConfig;

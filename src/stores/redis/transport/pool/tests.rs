@@ -9,7 +9,7 @@ mod words;
 use std::time::Duration;
 
 use super::*;
-use crate::stores::redis::stub::{Request, Says, StubServer};
+use crate::stores::redis::tests::stub::{Request, Says, StubServer};
 use crate::stores::redis::transport::TlsConfig;
 use crate::stores::redis::transport::address::Address;
 

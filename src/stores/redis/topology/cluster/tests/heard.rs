@@ -4,7 +4,7 @@
 use super::channels::ChannelInterest;
 use super::scene::{Scene, soon, until};
 use super::*;
-use crate::stores::redis::stub::bulk;
+use crate::stores::redis::tests::stub::bulk;
 
 /// A channel in the slots of the first server of two.
 const CHANNEL: &str = "b";

@@ -6,7 +6,7 @@ use std::thread;
 
 use super::scene::{Scene, soon, until};
 use super::*;
-use crate::stores::redis::stub::Says;
+use crate::stores::redis::tests::stub::Says;
 
 const ALL: &[scene::Slots] = &[(0, 16383, 0)];
 

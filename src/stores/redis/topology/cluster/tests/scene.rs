@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::stores::redis::stub::{self, Request, Says, StubServer, bulk};
+use crate::stores::redis::tests::stub::{self, Request, Says, StubServer, bulk};
 
 pub(super) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 

@@ -3,7 +3,7 @@
 
 use super::scene::{Master, Scene, Told, soon, until};
 use super::*;
-use crate::stores::redis::stub::Says;
+use crate::stores::redis::tests::stub::Says;
 
 fn ask(scene: &Scene) -> Result<Option<Named>, CallError> {
     scene.client.shared.order()[0].ask("m", soon())

@@ -3,7 +3,7 @@
 
 use super::scene::{Master, Scene, Told, Unknown, cut, ms, soon};
 use super::*;
-use crate::stores::redis::stub::Says;
+use crate::stores::redis::tests::stub::Says;
 
 /// The findings, each as its node, how bad it is and what it says.
 fn found(scene: &Scene) -> Vec<(String, String)> {

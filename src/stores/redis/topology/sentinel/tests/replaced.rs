@@ -15,7 +15,7 @@ fn client_of(fakes: &[FakeSentinel]) -> Sentinels {
     let settings = Settings {
         command_timeout: ms(1000),
         connect_timeout: ms(1000),
-        ..crate::stores::redis::stub::settings()
+        ..crate::stores::redis::tests::stub::settings()
     };
     let addresses = fakes.iter().map(|fake| at(&fake.url())).collect();
     Sentinels::new("m", addresses, at("redis://127.0.0.1:1"), &settings)

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::*;
-use crate::stores::redis::stub::{self, Request, Says, StubServer};
+use crate::stores::redis::tests::stub::{self, Request, Says, StubServer};
 
 pub(super) fn ms(count: u64) -> Duration {
     Duration::from_millis(count)

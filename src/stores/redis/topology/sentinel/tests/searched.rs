@@ -3,7 +3,7 @@
 
 use super::scene::{Does, Follows, Master, Rules, Scene, Told, Unknown, cut, ms, silent};
 use super::*;
-use crate::stores::redis::stub::{Says, counted};
+use crate::stores::redis::tests::stub::{Says, counted};
 
 #[test]
 fn somebody_who_knows_no_master_asks_all_and_then_one_at_a_time() {

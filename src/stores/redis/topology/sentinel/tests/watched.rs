@@ -6,7 +6,7 @@ use std::thread;
 use super::scene::{Does, Follows, Master, Scene, cut, ms, soon, until};
 use super::watch::Check;
 use super::*;
-use crate::stores::redis::stub::Says;
+use crate::stores::redis::tests::stub::Says;
 
 fn check(scene: &Scene) -> &'static str {
     match scene.client.shared.check() {

@@ -6,7 +6,7 @@
     reason = "a test that cannot go on has failed, and not each one needs all of it"
 )]
 
-pub(super) mod cluster;
+pub(in crate::stores::redis) mod cluster;
 mod route;
 mod usual;
 pub(crate) mod voter;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use redis::Value;
 
+use crate::ground::sync::Mutex;
 use crate::stores::idle::IdleTimeout;
-
-use super::*;
-pub(super) use route::Route;
-pub(super) use usual::{GRANTED, claim, counted, soon, within};
+use crate::stores::redis::{Redis, Settings, TlsConfig};
+pub(in crate::stores::redis) use route::Route;
+pub(in crate::stores::redis) use usual::{GRANTED, claim, counted, soon, within};
 
 /// One request: the command and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
