@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::ground::claim::{Kind, LockId, VisitorId};
 use crate::store::{InDoubt, Store as _};
-use crate::stores::redis::tests::stub::{self, Request, Says, StubServer, bulk, soon, voter};
+use crate::stores::redis::tests::stub::{self, Request, Says, StubServer, bulk, soon};
 use crate::stores::redis::wait_replicas::Replication;
 
 mod acquisition;
@@ -15,8 +15,6 @@ mod conditions;
 mod counts;
 mod guarded;
 mod hand_offs;
-mod listening;
-mod packing;
 mod refusals;
 mod releases;
 mod sending;
@@ -100,10 +98,6 @@ fn none_has_it() -> Says {
 fn calls(server: &StubServer) -> Vec<Request> {
     let asked = server.asked();
     asked.into_iter().filter(Request::is_script).collect()
-}
-
-fn hash_of(script: &crate::stores::redis::scripts::Script) -> &str {
-    &script.hash
 }
 
 fn cut() -> Option<Says> {

@@ -1,8 +1,6 @@
 use super::*;
 use crate::ground::error::Error;
-use crate::ground::loss::LossCause;
-use crate::store::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE};
-use crate::stores::redis::layout::CONDITION;
+use crate::store::{ConditionAnswer, ConditionOp, ConditionStep};
 
 /// What became of a step, and the calls for it.
 fn step_at(
@@ -19,90 +17,6 @@ fn step_at(
     };
     let answer = server.store().condition(&op, soon());
     (answer, calls(server))
-}
-
-fn answer_to(step: ConditionStep<'_>, items: Vec<Value>) -> Result<Outcome<ConditionAnswer>> {
-    step_at(&saying(items), step).0
-}
-
-fn ints(numbers: &[i64]) -> Vec<Value> {
-    numbers.iter().map(|number| Value::Int(*number)).collect()
-}
-
-#[test]
-fn each_step_says_its_word() {
-    let hold = VisitorId::new("client", 1, 1);
-    for (step, word, of_hold) in [
-        (ConditionStep::Enlist(&hold), "enlist", hold.as_str()),
-        (ConditionStep::Look, "look", ""),
-        (ConditionStep::Leave, "leave", ""),
-    ] {
-        let server = saying(ints(&[0, THEN]));
-        let (answer, calls) = step_at(&server, step);
-        assert!(
-            matches!(answer, Ok(Outcome::Done(ConditionAnswer::Waits))),
-            "{answer:?}"
-        );
-        let args = calls[0].args();
-        assert_eq!(calls[0][1], hash_of(&CONDITION.look));
-        assert_eq!(args[1..3], [word, of_hold]);
-        assert_eq!(args[3], PLACE_LIFE.as_millis().to_string());
-        assert!(args[4].contains("{lock}:room"), "{args:?}");
-    }
-}
-
-#[test]
-fn a_signal_tells_how_many_it_has_reached() {
-    let server = saying(ints(&[1, THEN, 2]));
-    let (answer, calls) = step_at(&server, ConditionStep::Signal(5));
-    assert!(
-        matches!(answer, Ok(Outcome::Done(ConditionAnswer::Signalled(2)))),
-        "{answer:?}"
-    );
-    assert_eq!(calls[0][1], hash_of(&CONDITION.signal));
-    assert_eq!(calls[0].args()[1], "5");
-}
-
-#[test]
-fn the_answers_to_a_place_are_told_apart() {
-    let done = |numbers: &[i64]| match answer_to(ConditionStep::Look, ints(numbers)) {
-        Ok(Outcome::Done(answer)) => answer,
-        other => panic!("{other:?}"),
-    };
-    assert!(matches!(done(&[0, THEN]), ConditionAnswer::Waits));
-    assert!(matches!(done(&[1, THEN]), ConditionAnswer::Woken));
-    assert!(matches!(done(&[1, THEN, 3]), ConditionAnswer::Woken));
-    assert!(matches!(done(&[4, THEN]), ConditionAnswer::Left));
-    let lost = vec![Value::Int(2), Value::Int(THEN), bulk("other:1")];
-    let gone = answer_to(ConditionStep::Signal(1), lost);
-    let Ok(Outcome::Gone(LossCause::HeldBy(holder))) = gone else {
-        panic!("{gone:?}");
-    };
-    assert_eq!(holder, "other:1");
-    let gone = answer_to(ConditionStep::Leave, ints(&[2, THEN]));
-    assert!(
-        matches!(gone, Ok(Outcome::Gone(LossCause::Gone))),
-        "{gone:?}"
-    );
-}
-
-#[test]
-fn an_answer_that_does_not_fit_the_step_is_an_error() {
-    for (step, numbers) in [
-        (ConditionStep::Signal(1), &[1, THEN][..]),
-        (ConditionStep::Look, &[9, THEN]),
-        (ConditionStep::Look, &[]),
-    ] {
-        let told = answer_to(step, ints(numbers));
-        assert!(matches!(told, Err(Error::Unexpected { .. })), "{told:?}");
-    }
-}
-
-#[test]
-fn a_step_that_came_too_late_is_sent_anew() {
-    let server = answering(vec![Says::ints(&[3, THEN]), Says::ints(&[0, THEN])]);
-    let (answer, calls) = step_at(&server, ConditionStep::Look);
-    assert!(answer.is_ok() && calls.len() == 2, "{answer:?}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 use super::*;
 use crate::ground::error::Error;
-use crate::store::{CountOp, CountStep, EXPIRY_SLACK};
-use crate::stores::redis::layout::Layout;
+use crate::store::{CountOp, CountStep};
 
 fn counter(kind: Kind) -> LockId {
     id_of(&claim_of(kind, 0))
@@ -16,61 +15,6 @@ fn count_at(server: &StubServer, step: CountStep) -> Result<i64> {
         step,
     };
     server.store().count(&op, soon())
-}
-
-#[test]
-fn each_operation_says_its_word_its_number_and_its_life() {
-    for (step, word, amount, life) in [
-        (CountStep::Get, "get", 0, 0),
-        (CountStep::SetIfMissing(5, Some(ms(70))), "set", 5, 70),
-        (CountStep::SetIfMissing(5, None), "set", 5, 0),
-        (CountStep::CountDown, "down", 0, 0),
-        (CountStep::Add(-3), "add", -3, 0),
-        (CountStep::AddIfThere(4), "add_if_there", 4, 0),
-        (CountStep::Drain, "drain", 0, 0),
-        (CountStep::Forget, "forget", 0, 0),
-        (CountStep::Delete, "delete", 0, 0),
-        (CountStep::Replace(6), "replace", 6, 0),
-        (CountStep::Taken, "taken", 0, 0),
-        (CountStep::GiveBack, "give_back", 0, 0),
-        (CountStep::Lease, "lease", 0, 0),
-        (CountStep::SetLease(ms(80)), "set_lease", 80, 0),
-    ] {
-        let server = answering(vec![Says::ints(&[1, THEN, -8])]);
-        assert_eq!(count_at(&server, step).unwrap(), -8);
-        let call = &calls(&server)[0];
-        let args = call.args();
-        assert_eq!(
-            [&args[0], &args[1], &args[4]],
-            [word, &amount.to_string(), &life.to_string()]
-        );
-        let remembered: u64 = args[3].parse().unwrap();
-        let least = 2 * EXPIRY_SLACK;
-        assert!(
-            (least..=least + ms(3000)).contains(&ms(remembered)),
-            "{remembered}"
-        );
-        assert_eq!(args[5], VisitorId::new("client", 3, 9).as_str());
-        // A question leaves no answer behind.
-        let has_answer = call.keys().iter().any(|key| key.contains("once"));
-        assert_eq!(has_answer, !step.is_question(), "{step:?}");
-        assert_eq!(call.keys().len(), if step.is_question() { 2 } else { 3 });
-    }
-}
-
-#[test]
-fn an_answer_of_a_count_is_read_by_its_first_number() {
-    let server = answering(vec![Says::ints(&[3, THEN]), Says::ints(&[1, THEN, 4])]);
-    assert_eq!(count_at(&server, CountStep::Drain).unwrap(), 4);
-    assert_eq!(calls(&server).len(), 2);
-    let told = count_at(&answering(vec![Says::ints(&[4, THEN])]), CountStep::Add(9));
-    let Err(Error::InvalidPermits { permits: 9, .. }) = told else {
-        panic!("{told:?}");
-    };
-    for numbers in [&[1, THEN][..], &[8, THEN, 1], &[]] {
-        let told = count_at(&answering(vec![Says::ints(numbers)]), CountStep::Get);
-        assert!(matches!(told, Err(Error::Unexpected { .. })), "{told:?}");
-    }
 }
 
 #[test]
@@ -103,24 +47,6 @@ fn a_lock_is_no_count_and_a_latch_has_no_queue() {
     assert!(matches!(told, Err(Error::Unsupported { .. })), "{told:?}");
     assert!(store.waiters(&lock, soon()).is_err());
     assert!(server.asked().is_empty());
-}
-
-#[test]
-fn the_length_of_a_queue_is_a_number() {
-    let fair = counter(Kind::Fair);
-    for (answer, length) in [
-        (Says::int(7), Some(7)),
-        (Says::int(0), Some(0)),
-        (Says::int(-1), None),
-        (Says::ints(&[7]), None),
-    ] {
-        let server = answering(vec![answer]);
-        assert_eq!(server.store().waiters(&fair, soon()).ok(), length);
-        assert_eq!(
-            calls(&server)[0][1],
-            hash_of(Layout::of(Kind::Fair).waiters.as_ref().unwrap())
-        );
-    }
 }
 
 #[test]

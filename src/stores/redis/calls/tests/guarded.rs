@@ -2,10 +2,8 @@ use super::*;
 use crate::ground::batch::{Batch, Work};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Error;
-use crate::ground::loss::LossCause;
 use crate::ground::reply::Reply;
 use crate::store::Guarded;
-use crate::stores::redis::layout::GUARDED;
 
 fn batch() -> Batch {
     let mut batch = Batch::default();
@@ -54,46 +52,6 @@ fn failed(index: i64, replies: Vec<Value>) -> StubServer {
         bulk("ERR it is no number"),
         Value::Array(replies),
     ])
-}
-
-#[test]
-fn work_goes_with_its_keys_and_each_reply_is_told() {
-    let replies = vec![
-        Value::Okay,
-        Value::Nil,
-        Value::Int(-4),
-        bulk("three"),
-        Value::SimpleString("word".into()),
-        Value::Array(vec![Value::Int(1), Value::Array(vec![])]),
-    ];
-    let server = answering(vec![done(replies)]);
-    let Ok(Outcome::Done(replies)) = guarded(&server) else {
-        panic!("it was done");
-    };
-    let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
-    let list = Reply::List(vec![Reply::Int(1), Reply::List(vec![])]);
-    let expected = [
-        bytes("OK"),
-        Reply::Nil,
-        Reply::Int(-4),
-        bytes("three"),
-        bytes("word"),
-        list,
-    ];
-    assert_eq!(replies, expected);
-    let call = &calls(&server)[0];
-    assert_eq!(call[1], GUARDED.hash);
-    assert_eq!(call.keys(), ["lock", "stock", "stock"]);
-    let words = ["", "3", "SET", "stock", "3", "2", "GET", "stock"];
-    assert_eq!(call.args()[1..9], words);
-}
-
-#[test]
-fn a_hold_that_is_gone_keeps_work_from_being_done() {
-    let server = saying(vec![Value::Int(2), Value::Int(THEN), bulk("")]);
-    let answer = guarded(&server);
-    let is_gone = matches!(answer, Ok(Outcome::Gone(LossCause::Gone)));
-    assert!(is_gone, "{answer:?}");
 }
 
 #[test]
@@ -198,16 +156,6 @@ fn work_waits_until_no_copy_can_come_behind_it() {
 }
 
 #[test]
-fn a_fence_goes_in_place_of_a_hold() {
-    let server = answering(vec![done(vec![Value::Okay])]);
-    let replies = fenced(&server).unwrap();
-    assert_eq!(replies, [Reply::Bytes(b"OK".to_vec())]);
-    let call = &calls(&server)[0];
-    assert_eq!(call.keys(), ["redlatch_fence:{order}", "stock", "stock"]);
-    assert_eq!(call.args()[..3], ["7", "fence", "3"]);
-}
-
-#[test]
 fn a_fence_that_is_too_old_is_told_with_the_newer_one() {
     let told = fenced(&saying(vec![Value::Int(8), Value::Int(THEN), bulk("12")]));
     let is_told = matches!(
@@ -224,16 +172,6 @@ fn a_fence_that_is_too_old_is_told_with_the_newer_one() {
     // A fence is no hold that could be gone.
     let told = fenced(&saying(vec![Value::Int(2), Value::Int(THEN), bulk("")]));
     assert!(matches!(told, Err(Error::Unknown { .. })), "{told:?}");
-}
-
-#[test]
-fn work_that_too_few_replicas_have_is_unknown() {
-    let (_server, store) = unreplicated(vec![done(vec![Value::Okay])], none_has_it());
-    let told = guarded_until(&store, ms(60_000), None, soon());
-    let Err(error) = told else {
-        panic!("{told:?}");
-    };
-    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
 }
 
 #[test]
@@ -266,25 +204,4 @@ fn a_refusal_names_the_keys_of_the_data_and_that_of_the_fence() {
     let of_fence = reason(fenced(&answering(vec![Says::error(refused)])).unwrap_err());
     let names_all = of_fence.ends_with("(of stock, stock, redlatch_fence:{order})");
     assert!(names_all, "{of_fence}");
-}
-
-#[test]
-fn a_script_of_the_user_is_put_into_that_of_the_library() {
-    let server = answering(vec![done(vec![Value::Int(1)])]);
-    let claim = claim(1);
-    let work = Guarded {
-        claim: &claim,
-        work: Work::Script {
-            text: "return redis.call('GET', KEYS[1])",
-            keys: &["stock"],
-            args: &[b"word"],
-        },
-        valid_until: BootInstant::now() + ms(60_000),
-        late_copy: None,
-    };
-    server.store().guarded(&work, soon()).unwrap();
-    let call = &calls(&server)[0];
-    assert_ne!(call[1], GUARDED.hash);
-    assert_eq!(call.keys(), ["lock", "stock"]);
-    assert_eq!(call.args()[2], "word");
 }

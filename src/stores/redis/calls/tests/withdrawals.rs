@@ -1,7 +1,5 @@
 use super::*;
-use crate::ground::error::Error;
-use crate::store::PlaceInDoubt;
-use crate::stores::redis::layout::{CONDITION, Layout};
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::topology::Topology;
 
 fn doubt(thread: u64, not_after: i64) -> InDoubt {
@@ -43,45 +41,6 @@ fn a_withdrawal_settles_what_comes_before_its_time_alone() {
 }
 
 #[test]
-fn the_time_of_a_withdrawal_stands_alone_or_behind_a_word() {
-    for (answer, settles) in [(Says::int(THEN), true), (Says::ints(&[5, THEN]), true)] {
-        let server = answering(vec![answer]);
-        let outcomes = resolve(&server.store(), &mut [doubt(1, THEN - 1)]);
-        assert_eq!(settled(outcomes), [settles]);
-    }
-    for numbers in [&[4, THEN][..], &[5], &[]] {
-        let server = answering(vec![Says::ints(numbers)]);
-        let outcomes = resolve(&server.store(), &mut [doubt(1, THEN - 1)]);
-        assert!(
-            matches!(outcomes[..], [Err(Error::Unexpected { .. })]),
-            "{outcomes:?}"
-        );
-    }
-}
-
-#[test]
-fn a_silent_server_is_asked_for_one_of_them() {
-    let server = answering(vec![cut()]);
-    let mut doubts = [doubt(1, THEN), doubt(2, THEN)];
-    let outcomes = resolve(&server.store(), &mut doubts);
-    assert!(matches!(outcomes[..], [Err(_)]), "{outcomes:?}");
-    assert_eq!(calls(&server).len(), 1);
-    assert!(resolve(&server.store(), &mut []).is_empty());
-}
-
-#[test]
-fn one_that_is_refused_among_others_is_asked_for_alone() {
-    let answer = || Says::ints(&[5, FAR]);
-    let server = answering(vec![answer(), Says::error("NOSCRIPT no"), answer()]);
-    let mut doubts = [doubt(1, THEN), doubt(2, THEN), doubt(3, THEN)];
-    let outcomes = resolve(&server.store(), &mut doubts);
-    assert_eq!(settled(outcomes), [true; 3]);
-    let calls = calls(&server);
-    assert_eq!(calls.len(), 4);
-    assert_eq!(calls[3].args()[0], doubts[1].visitor.as_str());
-}
-
-#[test]
 fn a_cut_among_many_is_told_with_the_answers_before_it() {
     let answer = || Says::ints(&[5, FAR]);
     let server = answering(vec![answer(), answer(), cut()]);
@@ -92,16 +51,6 @@ fn a_cut_among_many_is_told_with_the_answers_before_it() {
         panic!("{outcomes:?}");
     };
     assert!(error.to_string().contains("third"), "{error}");
-}
-
-#[test]
-fn more_than_a_hundred_go_in_several_writes() {
-    let server = answering(vec![Says::ints(&[5, FAR])]);
-    let mut doubts: Vec<_> = (0..230).map(|thread| doubt(thread, THEN)).collect();
-    let outcomes = resolve(&server.store(), &mut doubts);
-    assert_eq!(settled(outcomes), vec![true; 230]);
-    assert_eq!(calls(&server).len(), 230);
-    assert_eq!(server.connected(), 1);
 }
 
 #[test]
@@ -140,23 +89,4 @@ fn a_withdrawal_behind_its_request_comes_after_it() {
     assert!(!answer(Some(THEN), true));
     assert!(!answer(Some(THEN - 1), false));
     assert!(!answer(Some(FAR), true));
-}
-
-#[test]
-fn a_place_in_doubt_is_dropped_or_its_signal_passed_on() {
-    for (was_told, word) in [(true, "pass"), (false, "drop")] {
-        let server = answering(vec![Says::ints(&[5, FAR])]);
-        let place = PlaceInDoubt {
-            condition: "room".into(),
-            was_told,
-        };
-        let ticket = VisitorId::new("client", 1, 7);
-        let in_doubt = InDoubt::of_place(&id_of(&claim(0)), &ticket, place, THEN);
-        let outcomes = resolve(&server.store(), &mut [in_doubt]);
-        assert_eq!(settled(outcomes), [true]);
-        let call = &calls(&server)[0];
-        assert_eq!(call[1], CONDITION.look.hash);
-        assert_eq!(call.args()[1], word);
-        assert!(call.args()[4].contains("{lock}:room"), "{call:?}");
-    }
 }
