@@ -1,7 +1,4 @@
 //! One request to several nodes at once.
-
-#[cfg(all(test, not(redlatch_sim)))]
-mod tests;
 mod waiting;
 
 use std::time::{Duration, Instant};

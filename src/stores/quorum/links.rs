@@ -249,6 +249,3 @@ impl Drop for Ending<'_> {
         self.node.links.changed.notify_all();
     }
 }
-
-#[cfg(all(test, not(redlatch_sim)))]
-mod tests;

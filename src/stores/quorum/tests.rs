@@ -4,25 +4,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod aside;
-#[cfg(not(redlatch_sim))]
-mod connecting;
-#[cfg(not(redlatch_sim))]
-pub(super) mod distant;
 mod five;
 mod forgetful;
 mod looks;
-#[cfg(not(redlatch_sim))]
-mod servers;
-#[cfg(not(redlatch_sim))]
-mod times;
 mod votes;
-
-use smallvec::smallvec;
 
 use super::*;
 use crate::ground::claim::Kind;
-use crate::store::{Granted, Outcome, Severity};
+use crate::store::{Granted, Outcome};
 use crate::stores::redis::in_memory::tests::node as node_in_memory;
 use crate::stores::redis::node::RedisNode;
 
@@ -79,63 +68,4 @@ fn quorum_of<N: Node + 'static>(nodes: &[Arc<N>], node_timeout: Option<Duration>
 fn inspect(quorum: &Quorum) -> Result<Holding> {
     let visitor = claim("me", 0).visitor;
     quorum.inspect(&lock(), Some(&visitor), soon())
-}
-
-/// Three nodes, of which the last one is held by somebody else.
-fn with_one_taken() -> Quorum {
-    let nodes = [(); 3].map(|()| node_in_memory());
-    let quorum = quorum_of(&nodes, None);
-    let taken = quorum.nodes.last().unwrap();
-    let granted = taken
-        .node
-        .store()
-        .acquire(&claim("other", 0), soon())
-        .unwrap();
-    assert!(matches!(granted, Outcome::Done(Granted { .. })));
-    quorum
-}
-
-fn trip(quorum: &Quorum, index: usize) {
-    *quorum.nodes.get(index).unwrap().breaker.lock() = Breaker {
-        deadline: Some(Instant::now() + LEASE),
-        pause: LEASE,
-        reason: String::new(),
-    };
-}
-
-#[test]
-fn the_nodes_of_a_hold_are_asked_however_many_others_there_are() {
-    let quorum = with_one_taken();
-    let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
-    assert!(
-        matches!(granted, Outcome::Done(Granted { .. })),
-        "{granted:?}"
-    );
-    for index in 0..2 {
-        trip(&quorum, index);
-        let renewals = quorum.renew(&[claim("me", 1)], soon());
-        assert_eq!(renewals, [Renewal::Renewed]);
-        trip(&quorum, index);
-        let entered = quorum.acquire(&claim("me", 1), soon()).unwrap();
-        assert!(
-            matches!(entered, Outcome::Done(Granted { .. })),
-            "{entered:?}"
-        );
-    }
-}
-
-#[test]
-fn what_may_still_arrive_is_kept_until_the_hold_is_freed() {
-    let quorum = with_one_taken();
-    quorum.acquire(&claim("me", 0), soon()).unwrap();
-    let claim = claim("me", 1);
-    let late = InDoubt {
-        not_after: smallvec![None, Some(7), None],
-        ..claim.in_doubt(0)
-    };
-    quorum.note_open(&claim.visitor, &late);
-    let mut in_doubt = claim.in_doubt(0);
-    quorum.forget(&mut in_doubt);
-    assert_eq!(in_doubt.not_after[..], [Some(0), Some(7), Some(0)]);
-    assert!(quorum.placements.lock().is_empty());
 }

@@ -123,27 +123,6 @@ fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
 }
 
 #[test]
-fn a_release_tells_of_those_who_wait_at_any_node() {
-    for index in 0..5 {
-        let five = Five::held(1);
-        let memory = &five.nodes[index].memory;
-        let waiter = memory.subscribe(&lock(), None, 1, &Arc::default());
-        assert!(five.done(five.release(0)).others_wait, "{index}");
-        drop(waiter);
-    }
-}
-
-#[test]
-fn a_node_that_fails_a_request_is_left_alone() {
-    let five = Five::held(2);
-    five.set([W, W, W, L, D]);
-    five.done(five.release(1));
-    let pauses = |index: usize| five.quorum.nodes[index].breaker.lock().pause;
-    assert_eq!([0, 1, 2].map(|index| pauses(index).is_zero()), [true; 3]);
-    assert_eq!([3, 4].map(|index| pauses(index).is_zero()), [false; 2]);
-}
-
-#[test]
 fn a_hold_that_no_node_gave_back_was_released_by_none() {
     let five = Five::held(1);
     five.lose(&[1, 2], None);

@@ -212,28 +212,6 @@ fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
 }
 
 #[test]
-fn the_nodes_are_looked_at_and_those_that_vote_counted() {
-    let voting = |modes| {
-        let five = Five::new();
-        five.set(modes);
-        let found = five.quorum.check(soon()).unwrap();
-        let told = found.iter().find(|it| it.message.contains("have a vote"));
-        let told = told.unwrap();
-        let silent = found.iter().filter(|it| it.code == "reachable").count();
-        (told.severity, told.message.clone(), silent)
-    };
-    let (severity, message, silent) = voting([W; 5]);
-    assert_eq!((severity, silent), (Severity::Ok, 0));
-    assert!(message.starts_with("5 of 5"), "{message}");
-    let (severity, message, silent) = voting([D, D, W, W, W]);
-    assert_eq!((severity, silent), (Severity::Note, 2));
-    assert!(message.starts_with("3 of 5"), "{message}");
-    let (severity, message, silent) = voting([D, D, D, W, W]);
-    assert_eq!((severity, silent), (Severity::Danger, 3));
-    assert!(message.contains("no lock can be had"), "{message}");
-}
-
-#[test]
 fn the_round_trip_follows_those_that_were_measured() {
     let five = Five::new();
     assert_eq!(five.quorum.round_trip(), FIRST_ROUND_TRIP);
@@ -247,32 +225,32 @@ fn the_round_trip_follows_those_that_were_measured() {
 }
 
 #[test]
-fn a_release_is_a_round_trip_that_is_measured() {
-    for (modes, is_measured) in [([W; 5], true), ([W, W, D, D, D], false)] {
-        let five = Five::held(1);
-        five.quorum.round_trip.store(0, Ordering::Relaxed);
-        five.set(modes);
-        five.release(0).unwrap();
-        let is_known = five.quorum.round_trip.load(Ordering::Relaxed) > 0;
-        assert_eq!(is_known, is_measured, "{modes:?}");
-    }
+fn a_hold_is_lost_where_more_than_the_spare_nodes_lack_it() {
+    let mut tally = crate::stores::quorum::tally::Tally::new(5);
+    use crate::stores::quorum::tally::Vote;
+    assert_eq!((tally.answered(), tally.lacking(0)), (0, None));
+    tally.note(0, Vote::Lacks(LossCause::Gone));
+    assert_eq!((tally.answered(), tally.lacking(1)), (1, None));
+    assert_eq!(tally.lacking(0), Some(LossCause::Gone));
+    tally.note(1, Vote::Lacks(LossCause::HeldBy("b".to_owned())));
+    tally.note(2, Vote::Silent);
+    tally.note(3, Vote::Granted);
+    assert_eq!(tally.answered(), 3);
+    // The one that has it now says more than that it is gone.
+    assert_eq!(tally.lacking(1), Some(LossCause::HeldBy("b".to_owned())));
+    assert_eq!(tally.lacking(2), None);
 }
 
 #[test]
-fn nodes_that_lack_a_hold_are_not_counted_as_silent() {
-    let five = Five::held(2);
-    five.lose(&[0, 1], None);
-    five.set([W, W, D, D, W]);
-    match five.release(1).unwrap() {
-        Outcome::Unknown { error, .. } => match error {
-            Error::NoQuorum {
-                granted,
-                refused,
-                unreachable,
-                ..
-            } => assert_eq!((granted, refused, unreachable), (1, 2, 2)),
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
+fn messages_come_as_a_majority_sends_them() {
+    use Delivery::{Live, Pending, Polling};
+    for (each, expected) in [
+        ([Live, Live, Live, Pending, Polling], Live),
+        ([Live, Live, Pending, Polling, Polling], Pending),
+        ([Live, Live, Polling, Polling, Polling], Polling),
+        ([Pending; 5], Pending),
+        ([Polling; 5], Polling),
+    ] {
+        assert_eq!(joint_delivery(&each, 3), expected, "{each:?}");
     }
 }
