@@ -1,17 +1,6 @@
 //! The visitor of a wait, by the rules of its kind; how long a lock rests for pollers, and how acquisitions count.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[cfg(feature = "test-util")]
-mod asks;
-#[cfg(feature = "test-util")]
-mod conditions;
-#[cfg(feature = "test-util")]
-mod gives_back;
-#[cfg(feature = "test-util")]
-mod scene;
-#[cfg(feature = "test-util")]
-mod writes;
-
 use std::thread;
 use std::time::Duration;
 
