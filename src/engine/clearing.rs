@@ -4,9 +4,6 @@
 //! Each place that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
 //! delays neither a renewal nor what is to be released elsewhere. All that is due at one place goes in one call.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -28,9 +25,6 @@ pub(crate) struct Clearing {
     state: Mutex<State>,
     /// Something is due earlier, or it is all over.
     changed: Condvar,
-    /// For how many of the next threads there is no room.
-    #[cfg(test)]
-    pub(crate) no_room: std::sync::atomic::AtomicU32,
 }
 
 #[derive(Default)]
@@ -78,8 +72,6 @@ impl Clearing {
             command_timeout,
             state: Mutex::default(),
             changed: Condvar::default(),
-            #[cfg(test)]
-            no_room: Default::default(),
         }
     }
 
@@ -161,8 +153,6 @@ impl Clearing {
     }
 
     fn start(self: &Arc<Self>, keeper: &Arc<str>) -> io::Result<JoinHandle<()>> {
-        #[cfg(test)]
-        tests::take_room(&self.no_room)?;
         let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
         sync::spawn("redlatch-release", move || {
             let _waiting = WaitScope::begin(None);

@@ -1,9 +1,6 @@
 //! The rules of a wait, each a row: what it is told, what it does next, in ms from its beginning, a range where drawn.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod sleeps;
-mod visits;
-
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,16 +87,6 @@ fn unknown(lock: Arc<str>) -> Error {
         visitor: None,
         reason,
         source: None,
-    }
-}
-
-fn exhausted(lock: Arc<str>) -> Error {
-    let connections = 1;
-    let (node, _) = reason();
-    Error::Exhausted {
-        lock,
-        node,
-        connections,
     }
 }
 

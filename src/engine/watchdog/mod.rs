@@ -14,8 +14,6 @@
 mod jobs;
 #[cfg(feature = "in-memory")]
 mod moved;
-#[cfg(all(test, feature = "test-util"))]
-mod tests;
 mod threads;
 
 use std::sync::Arc;
