@@ -25,7 +25,7 @@ use crate::ground::sync::Mutex;
 use crate::stores::idle::IdleTimeout;
 use crate::stores::redis::{Redis, Settings, TlsConfig};
 pub(in crate::stores::redis) use route::Route;
-pub(in crate::stores::redis) use usual::{GRANTED, claim, counted, soon, within};
+pub(in crate::stores::redis) use usual::{GRANTED, claim, soon, within};
 
 /// One request: the command and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

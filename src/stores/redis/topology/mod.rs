@@ -186,6 +186,3 @@ impl Topology {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

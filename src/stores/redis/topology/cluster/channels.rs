@@ -14,17 +14,6 @@ pub(super) struct Channels {
     pub(super) is_closed: bool,
 }
 
-#[cfg(test)]
-impl Channels {
-    pub(super) fn waiters_of(&self, channel: &str) -> usize {
-        self.wanted.get(channel).map_or(0, |it| it.waiters)
-    }
-
-    pub(super) fn is_heard(&self, channel: &str) -> bool {
-        self.wanted.get(channel).is_some_and(|it| it.at.is_some())
-    }
-}
-
 /// One channel with waiters, and where its messages are heard.
 struct Channel {
     waiters: usize,

@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod heard;
 mod maps;
 mod requests;
 mod scene;

@@ -1,14 +1,13 @@
 //! A master and its replicas, which say themselves who is the master.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
 
 use super::*;
-use crate::stores::redis::tests::stub::{Says, StubServer, bulk, counted};
+use crate::stores::redis::tests::stub::{Says, StubServer, bulk};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
@@ -144,32 +143,4 @@ fn where_no_server_is_a_master_it_is_said_what_they_are() {
     assert_eq!(scene.connect().err().unwrap().reason(), words);
     let none = Replicas::new(Vec::new()).connect(soon()).err();
     assert_eq!(none, Some(CallError::NotSent("no address to try".into())));
-}
-
-#[test]
-fn the_last_server_gets_all_of_the_time_that_is_left() {
-    // A third of it is too short for that.
-    let late = Says::Later(Duration::from_millis(600), Box::new(master(1, 1)));
-    let scene = Scene::of(&[replica(), late]);
-    let by = Instant::now() + Duration::from_millis(1500);
-    assert_eq!(scene.connect_by(by), Ok(1));
-}
-
-#[test]
-fn those_who_hang_on_a_master_are_told_of_another_one() {
-    let scene = Scene::of(&[master(1, 5), replica()]);
-    let ((changed, hook), (taken_over, other)) = (counted(), counted());
-    scene.client.on_change(hook);
-    scene.client.on_takeover(other);
-    let told = || [&changed, &taken_over].map(|it| it.load(Ordering::Relaxed));
-    assert_eq!(scene.connect(), Ok(0));
-    assert_eq!((told(), scene.client.generation()), ([0, 0], 0));
-    scene.client.suspect(0);
-    assert_eq!((told(), scene.client.generation()), ([1, 0], 1));
-    assert_eq!(scene.master(), None);
-    scene.is(0, replica());
-    scene.is(1, master(1, 6));
-    assert_eq!(scene.connect(), Ok(1));
-    assert_eq!((told(), scene.client.generation()), ([1, 1], 1));
-    assert!(scene.client.can_fail_over() && !scene.client.is_watched());
 }

@@ -65,12 +65,6 @@ impl Sentinel {
         };
     }
 
-    /// Whether there is a connection that is not in use.
-    #[cfg(test)]
-    pub(super) fn holds(&self) -> bool {
-        self.idle.lock().connection.is_some()
-    }
-
     fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock();
         if !idle.is_closed {

@@ -1,7 +1,4 @@
-mod asked;
 mod health;
-#[cfg(feature = "test-util")]
-mod replaced;
 mod scene;
 mod searched;
 mod watched;

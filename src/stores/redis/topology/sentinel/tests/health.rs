@@ -1,9 +1,8 @@
 //! What sentinels say of themselves.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use super::scene::{Master, Scene, Told, Unknown, cut, ms, soon};
+use super::scene::{Master, Scene, Unknown, cut, soon};
 use super::*;
-use crate::stores::redis::tests::stub::Says;
 
 /// The findings, each as its node, how bad it is and what it says.
 fn found(scene: &Scene) -> Vec<(String, String)> {
@@ -66,22 +65,4 @@ fn few_sentinels_are_told_by_their_number() {
     assert_eq!(told(1), format!("note: one sentinel is {words}"));
     assert_eq!(told(2), format!("note: 2 sentinels are {words}"));
     assert!(told(4).starts_with("ok: 4 of 4"));
-}
-
-#[test]
-fn the_last_sentinel_gets_all_of_the_time_that_is_left() {
-    let scene = Scene::settled(2);
-    let mut places = [0, 1];
-    places.sort_by_key(|at| scene.sentinels[*at].address());
-    // A third of it is too short for that.
-    let address = Value::Array(vec![text("h"), text("1")]);
-    let late = Says::Later(ms(400), Box::new(Says::Reply(address)));
-    let mut words = vec![Master(0, 1), Master(0, 1)];
-    words[places[1]] = Told::Other(late);
-    scene.tell(&words);
-    let found = scene.client.watchers(Instant::now() + ms(2000));
-    let silent = found
-        .iter()
-        .filter(|it| it.message.contains("did not answer"));
-    assert_eq!(silent.count(), 0, "{found:?}");
 }

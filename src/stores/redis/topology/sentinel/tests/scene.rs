@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Mutex;
-use std::thread;
 
 use super::*;
 use crate::stores::redis::tests::stub::{self, Request, Says, StubServer};
@@ -13,15 +12,6 @@ pub(super) fn ms(count: u64) -> Duration {
 
 pub(super) fn soon() -> Instant {
     Instant::now() + ms(20_000)
-}
-
-/// Waits until it is so.
-pub(super) fn until(mut is_so: impl FnMut() -> bool) {
-    let patience = soon();
-    while !is_so() {
-        assert!(Instant::now() < patience, "it takes too long");
-        thread::sleep(ms(1));
-    }
 }
 
 /// What a sentinel says of the master.
@@ -45,10 +35,6 @@ pub(super) enum Does {
 
 pub(super) use Does::{Follows, Rules};
 
-pub(super) fn silent() -> Told {
-    Told::Other(Says::Nothing)
-}
-
 pub(super) fn cut() -> Told {
     Told::Other(Says::Cut)
 }
@@ -58,8 +44,6 @@ pub(super) struct Scene {
     pub(super) servers: Vec<StubServer>,
     told: Vec<Arc<Mutex<Told>>>,
     does: Vec<Arc<Mutex<Does>>>,
-    /// Whether the first sentinel answers no PING any more once somebody listens to it.
-    is_mute: Arc<AtomicBool>,
     pub(super) client: Sentinels,
 }
 
@@ -85,15 +69,9 @@ impl Scene {
             .map(|it| Arc::new(Mutex::new(it.clone())))
             .collect();
         let places: Vec<_> = servers.iter().map(StubServer::address).collect();
-        let is_mute: Arc<AtomicBool> = Arc::default();
-        let sentinels = told.iter().enumerate().map(|(at, told)| {
+        let sentinels = told.iter().map(|told| {
             let (told, places) = (Arc::clone(told), places.clone());
-            let (is_mute, mut is_heard) = (Arc::clone(&is_mute), false);
             StubServer::start(move |request| {
-                is_heard |= request.is("SUBSCRIBE");
-                if request.is("PING") && is_heard && at == 0 && is_mute.load(Ordering::Relaxed) {
-                    return Some(Says::Nothing);
-                }
                 let told = told.lock().unwrap().clone();
                 request.is("SENTINEL").then(|| word(told, request, &places))
             })
@@ -113,7 +91,6 @@ impl Scene {
             servers,
             told,
             does: does.to_vec(),
-            is_mute,
             client,
         }
     }
@@ -130,10 +107,6 @@ impl Scene {
         for (told, word) in self.told.iter().zip(words) {
             *told.lock().unwrap() = word.clone();
         }
-    }
-
-    pub(super) fn mute(&self) {
-        self.is_mute.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn does(&self, at: usize, what: Does) {
@@ -167,18 +140,6 @@ impl Scene {
             asked
                 .iter()
                 .filter(|it| it.is("SENTINEL GET-MASTER-ADDR-BY-NAME m"))
-                .count()
-        };
-        self.sentinels.iter().map(count).collect()
-    }
-
-    /// How many listen to each sentinel, or did.
-    pub(super) fn listened(&self) -> Vec<usize> {
-        let count = |it: &StubServer| {
-            let asked = it.asked();
-            asked
-                .iter()
-                .filter(|it| it.is("SUBSCRIBE +switch-master"))
                 .count()
         };
         self.sentinels.iter().map(count).collect()

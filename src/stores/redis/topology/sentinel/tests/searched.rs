@@ -1,29 +1,9 @@
 //! The search for the master.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use super::scene::{Does, Follows, Master, Rules, Scene, Told, Unknown, cut, ms, silent};
+use super::scene::{Does, Follows, Master, Rules, Scene, Told, Unknown, cut};
 use super::*;
-use crate::stores::redis::tests::stub::{Says, counted};
-
-#[test]
-fn somebody_who_knows_no_master_asks_all_and_then_one_at_a_time() {
-    let scene = Scene::of(&[Master(0, 1), Master(0, 1), Master(0, 1)]);
-    let group = scene.client.node();
-    assert!(
-        group.starts_with("the master m of the sentinels 127.0.0.1:"),
-        "{group}"
-    );
-    assert_eq!(scene.connect(), Ok(0));
-    assert_eq!(scene.asked(), [1, 1, 1]);
-    assert_eq!(scene.connect(), Ok(0));
-    assert_eq!(
-        (scene.asked(), scene.order()),
-        (vec![2, 1, 1], vec![0, 1, 2])
-    );
-    // On the same connection.
-    assert_eq!(scene.sentinels[0].connected(), 1);
-    assert_eq!(scene.client.generation(), 0);
-}
+use crate::stores::redis::tests::stub::Says;
 
 #[test]
 fn a_later_failover_is_followed_once_enough_sentinels_tell_of_it() {
@@ -41,21 +21,6 @@ fn a_later_failover_is_followed_once_enough_sentinels_tell_of_it() {
     scene.tell(&[Master(0, 1), Master(0, 1), Master(0, 1)]);
     assert_eq!(scene.connect(), Ok(0));
     assert_eq!(scene.client.generation(), 2);
-}
-
-#[test]
-fn a_master_that_is_still_named_is_tried_once() {
-    let scene = Scene::settled(3);
-    scene.does(0, Does::Other(Says::Cut));
-    let before = scene.servers[0].connected();
-    let fault = scene.connect().err().unwrap();
-    let node = scene.servers[0].address();
-    let words = format!("{node}: the connection was closed before the reply");
-    assert_eq!(fault.reason(), words);
-    assert_eq!(scene.servers[0].connected(), before + 1);
-    assert_eq!(scene.asked(), [2, 2, 2]);
-    // The one that named it cost time for nothing.
-    assert_eq!(scene.order(), [1, 2, 0]);
 }
 
 #[test]
@@ -127,61 +92,6 @@ fn one_sentinel_alone_is_not_believed_where_the_master_has_answered_or_others_na
 }
 
 #[test]
-fn a_silent_master_leaves_time_for_one_that_a_sentinel_alone_tells_of() {
-    let scene = Scene::settled(3);
-    scene.does(0, Does::Other(Says::Nothing));
-    scene.tell(&[Master(1, 2), cut(), cut()]);
-    assert_eq!(scene.connect_by(Instant::now() + ms(1600)), Ok(1));
-}
-
-#[test]
-fn a_silent_master_leaves_time_for_the_sentinel_behind_the_one_that_names_it() {
-    let scene = Scene::settled(3);
-    scene.does(0, Does::Other(Says::Nothing));
-    scene.tell(&[Master(1, 2), Master(0, 1), Master(1, 2)]);
-    assert_eq!(scene.connect_by(Instant::now() + ms(1600)), Ok(1));
-}
-
-#[test]
-fn the_last_master_that_is_named_gets_all_of_the_time_that_is_left() {
-    let scene = Scene::of(&[Master(0, 2), Master(1, 1)]);
-    scene.does(0, Does::Other(Says::Cut));
-    // A third of it is too short for that.
-    let role = Value::Array(vec![text("master")]);
-    let late = Says::Later(ms(600), Box::new(Says::Reply(role)));
-    scene.does(1, Does::Other(late));
-    assert_eq!(scene.connect_by(Instant::now() + ms(1500)), Ok(1));
-}
-
-#[test]
-fn a_sentinel_that_says_nothing_is_asked_once_more_behind_the_others() {
-    let scene = Scene::of(&[silent(), Master(0, 1)]);
-    assert_eq!(scene.connect_by(Instant::now() + ms(1500)), Ok(0));
-    assert_eq!((scene.asked(), scene.order()), (vec![2, 1], vec![1, 0]));
-    // From then on the other one is asked.
-    assert_eq!(scene.connect(), Ok(0));
-    assert_eq!(scene.asked(), [2, 2]);
-    // One that fails at once is not.
-    let scene = Scene::of(&[cut(), Master(0, 1)]);
-    assert_eq!(scene.connect(), Ok(0));
-    assert_eq!(scene.asked(), [1, 1]);
-    // Nor is it where there is no time for that.
-    let scene = Scene::of(&[silent(), Master(0, 1)]);
-    let _ = scene.connect_by(Instant::now() + ms(500));
-    assert!(scene.asked()[0] <= 1);
-}
-
-#[test]
-fn a_master_gets_the_time_that_is_left_once_all_sentinels_were_asked() {
-    let scene = Scene::settled(1);
-    let role = Value::Array(vec![text("master")]);
-    // Half of it is too short for that.
-    let late = Says::Later(ms(800), Box::new(Says::Reply(role)));
-    scene.does(0, Does::Other(late));
-    assert_eq!(scene.connect_by(Instant::now() + ms(1500)), Ok(0));
-}
-
-#[test]
 fn where_no_sentinel_is_of_use_it_is_said_why() {
     let scene = Scene::of(&[Unknown]);
     let fault = scene.connect().err().unwrap();
@@ -211,29 +121,4 @@ fn a_master_that_was_replaced_is_left_although_the_new_one_is_not_reached() {
     assert_eq!((scene.master(), scene.client.generation()), (None, 1));
     scene.does(1, Rules);
     assert_eq!(scene.connect(), Ok(1));
-}
-
-#[test]
-fn those_who_hang_on_a_master_are_told_of_another_one() {
-    let scene = Scene::settled(3);
-    let ((changed, hook), (taken_over, other)) = (counted(), counted());
-    scene.client.on_change(hook);
-    scene.client.on_takeover(other);
-    let told = || [&changed, &taken_over].map(|it| it.load(Ordering::Relaxed));
-    scene.client.suspect(7);
-    assert_eq!((scene.client.generation(), told()), (0, [0, 0]));
-    scene.client.suspect(0);
-    assert_eq!((scene.client.generation(), told()), (1, [1, 0]));
-    scene.tell(&[Master(1, 2), Master(1, 2), Master(1, 2)]);
-    assert_eq!(scene.connect(), Ok(1));
-    assert_eq!(told(), [1, 1]);
-    assert!(scene.client.can_fail_over() && scene.client.is_watched());
-}
-
-#[test]
-fn nobody_is_kept_waiting_by_a_deadline_that_is_over() {
-    let scene = Scene::settled(3);
-    let fault = scene.connect_by(Instant::now());
-    assert!(matches!(fault, Err(CallError::NotSent(_))), "{fault:?}");
-    assert_eq!(scene.master(), Some(0));
 }
