@@ -87,11 +87,6 @@ impl Room {
         (state.closed, state.lack.clone())
     }
 
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
-        self.state.lock().line.len()
-    }
-
     /// Counts one more connection that somebody has or makes.
     pub(super) fn enter(self: &Arc<Room>) -> InUse {
         let mut state = self.state.lock();

@@ -5,9 +5,7 @@ mod asked;
 mod clock;
 #[cfg(not(redlatch_sim))]
 mod greeting;
-mod identified;
 mod pieces;
-mod written;
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
