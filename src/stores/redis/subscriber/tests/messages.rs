@@ -4,7 +4,6 @@
 use redis::Value;
 
 use super::*;
-use crate::stores::redis::keys;
 use crate::stores::redis::tests::stub::bulk;
 
 /// The word of a server about a channel.
@@ -128,84 +127,4 @@ fn waiters_hear_that_the_slot_of_their_channel_is_elsewhere() {
     scene.handle("sunsubscribe", "a", Value::Int(0));
     assert!(!first.is_woken());
     assert_eq!(scene.moves(), 1);
-}
-
-#[test]
-fn an_end_that_was_asked_for_says_nothing_of_a_slot() {
-    let scene = Scene::still(true);
-    scene.leave("a", 2);
-    let _interest = scene.believe("a", 1, 1);
-    let waiter = scene.wait("a");
-    scene.handle("sunsubscribe", "a", Value::Int(0));
-    assert_eq!(scene.leaving("a"), Some(1));
-    scene.handle("sunsubscribe", "a", Value::Int(0));
-    assert_eq!(scene.leaving("a"), None);
-    assert!(!waiter.is_woken() && scene.is_live("a"));
-    assert_eq!(scene.moves(), 0);
-}
-
-#[test]
-fn the_end_of_an_unknown_channel_says_nothing() {
-    let scene = Scene::still(true);
-    scene.handle("sunsubscribe", "a", Value::Int(0));
-    assert_eq!(scene.moves(), 0);
-}
-
-#[test]
-fn a_refusal_that_names_a_slot_is_for_the_channels_of_it() {
-    let scene = Scene::still(true);
-    let _interests = [
-        scene.believe("a", 1, 1),
-        scene.believe("b", 1, 0),
-        // Of the slot, but not asked for.
-        scene.believe("{a}:2", 0, 0),
-    ];
-    let moved = channel("a");
-    scene.leave("a", 1);
-    scene.leave("b", 1);
-    let waiters = [scene.wait("a"), scene.wait("b")];
-    let text = format!("MOVED {} 127.0.0.1:7000", keys::slot(&moved));
-    scene.subscriber.shared.refused(&text);
-    assert_eq!(
-        waiters.each_ref().map(Waiter::is_woken),
-        [true, false],
-        "of the slot"
-    );
-    assert_eq!(scene.moves(), 1);
-    assert_eq!((scene.state_of("a"), scene.state_of("b")), ((0, 0), (1, 0)));
-    assert_eq!((scene.leaving("a"), scene.leaving("b")), (None, Some(1)));
-}
-
-#[test]
-fn only_a_channel_that_was_asked_for_can_be_refused() {
-    let scene = Scene::still(true);
-    let _interest = scene.believe("a", 0, 0);
-    let waiter = scene.wait("a");
-    let text = format!("MOVED {} 127.0.0.1:7000", keys::slot(&channel("a")));
-    scene.subscriber.shared.refused(&text);
-    assert!(!waiter.is_woken());
-}
-
-#[test]
-fn a_refusal_without_a_slot_is_for_some_channel_without_an_answer() {
-    let scene = Scene::still(true);
-    let _interests = [scene.believe("a", 1, 1), scene.believe("b", 2, 1)];
-    scene.leave("a", 1);
-    let waiters = [scene.wait("a"), scene.wait("b")];
-    let text = "NOPERM No permissions to access a channel";
-    scene.subscriber.shared.refused(text);
-    assert_eq!(waiters.each_ref().map(Waiter::is_woken), [false, false]);
-    assert_eq!((scene.state_of("a"), scene.state_of("b")), ((1, 1), (0, 0)));
-    assert_eq!((scene.moves(), scene.leaving("a")), (0, Some(1)));
-}
-
-#[test]
-fn a_refusal_changes_nothing_where_messages_are_not_sharded() {
-    let scene = Scene::still(false);
-    let _interest = scene.believe("a", 1, 0);
-    let waiter = scene.wait("a");
-    let text = format!("MOVED {} 127.0.0.1:7000", keys::slot(&channel("a")));
-    scene.subscriber.shared.refused(&text);
-    assert_eq!(scene.state_of("a"), (1, 0));
-    assert!(!waiter.is_woken());
 }
