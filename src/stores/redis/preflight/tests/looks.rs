@@ -89,21 +89,6 @@ fn a_server_where_all_is_well_is_looked_at_and_told_so() {
         ]
     );
     assert!(found.iter().all(|it| *it.node == *server.address()));
-    let asked = server.asked();
-    let named: Vec<_> = asked.iter().map(|it| it[0].to_lowercase()).collect();
-    let expected = [
-        "info",
-        "config",
-        "evalsha",
-        "eval",
-        "subscribe",
-        "unsubscribe",
-    ];
-    assert_eq!(named, expected);
-    assert_eq!(asked[1].join(" "), "CONFIG GET appendfsync");
-    assert!(asked[2].keys().is_empty());
-    assert_eq!(asked[3].join(" "), "EVAL return 1 0");
-    assert_eq!(asked[4][1], "redisson_lock__channel:{redlatch:preflight}");
 }
 
 #[test]
@@ -165,15 +150,6 @@ fn one_server_that_cannot_be_asked_is_an_error() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_one_question_is_not_asked_another() {
-    let server = server(|request| request.is("INFO").then_some(Says::Nothing));
-    let by = Instant::now() + Duration::from_millis(300);
-    let error = check(&server.store(), by).unwrap_err().to_string();
-    assert!(error.contains("no reply in time"), "{error}");
-    assert_eq!(server.asked().len(), 1);
-}
-
-#[test]
 fn a_server_that_answers_too_slowly_is_not_said_to_be_away() {
     for silent in ["CONFIG", "EVALSHA", "SUBSCRIBE"] {
         let server = server(move |request| request.is(silent).then_some(Says::Nothing));
@@ -188,43 +164,6 @@ fn a_server_that_answers_too_slowly_is_not_said_to_be_away() {
         };
         assert_eq!(last.code, code);
     }
-}
-
-#[test]
-fn a_look_that_needs_a_connection_of_its_own_costs_requests_none_of_theirs() {
-    let server = server(|request| request.is("SUBSCRIBE").then_some(Says::Cut));
-    let store = server.store();
-    let Topology::One(node) = &store.topology else {
-        panic!("one server");
-    };
-    node.pool
-        .keep(node.pool.connector().connect(soon()).unwrap());
-    let found = check(&store, soon()).unwrap();
-    assert_eq!((node.pool.idle(), server.connected()), (1, 2));
-    // Nor does it keep what else was found.
-    assert_eq!(codes(&found)[5..], ["connection note"]);
-    let why = "SUBSCRIBE was not answered: the connection was closed before the reply";
-    assert_eq!(found[5].message, why);
-}
-
-#[test]
-fn what_is_missing_is_told_though_there_is_no_further_connection() {
-    let server = server(|_| None);
-    let store = server.store();
-    let Topology::One(node) = &store.topology else {
-        panic!("one server");
-    };
-    node.pool
-        .keep(node.pool.connector().connect(soon()).unwrap());
-    let lacks = Value::Array(vec![bulk("pexpire")]);
-    server.answer(move |request| match request.is_script() {
-        true => Some(Says::Answer(lacks.clone())),
-        false if request.is("CLIENT SETNAME") => Says::error("ERR max number of clients reached"),
-        false => well(request),
-    });
-    let found = check(&store, soon()).unwrap();
-    assert_eq!(codes(&found)[5..], ["rights danger", "connection note"]);
-    assert!(found[5].message.ends_with(": +pexpire"), "{}", found[5]);
 }
 
 #[test]
@@ -290,69 +229,6 @@ fn cluster(count: usize, rather: fn(&Request) -> Option<Says>) -> (Redis, Vec<St
     }
     let urls: Vec<_> = servers.iter().map(StubServer::url).collect();
     (Redis::cluster(&urls, &settings()).unwrap(), servers)
-}
-
-#[test]
-fn the_masters_that_are_known_are_looked_at_though_none_takes_a_further_connection() {
-    let (store, servers) = cluster(2, |_| None);
-    check(&store, soon()).unwrap();
-    for server in &servers {
-        server.answer(|request| match request.is("CLIENT SETNAME") {
-            true => Says::error("ERR max number of clients reached"),
-            false => well(request),
-        });
-    }
-    let Topology::Cluster(map) = &store.topology else {
-        panic!("a cluster");
-    };
-    // What was told a moment ago is not asked for again.
-    while map.refresh(soon()).is_ok() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let found = codes(&check(&store, soon()).unwrap());
-    let count = |code: &str| found.iter().filter(|it| *it == code).count();
-    assert_eq!([count("version ok"), count("connection note")], [2, 2]);
-    assert_eq!(count("reachable danger"), 0);
-}
-
-#[test]
-fn each_master_of_a_cluster_is_looked_at_and_says_how_its_cluster_is() {
-    let (found, servers) = of_cluster(2, |_| None);
-    let of_one = [
-        "version ok",
-        "role ok",
-        "eviction ok",
-        "persistence ok",
-        "replicas note",
-        "cluster-state ok",
-        "rights ok",
-    ];
-    assert_eq!(codes(&found), [of_one, of_one].concat());
-    for server in servers {
-        let sharded = server
-            .asked()
-            .iter()
-            .filter(|it| it.is("SSUBSCRIBE"))
-            .count();
-        assert_eq!(sharded, 0, "it knows no sharded messages");
-    }
-}
-
-#[test]
-fn a_cluster_whose_messages_are_sharded_is_asked_for_those_rights() {
-    let (found, servers) = of_cluster(1, |request| {
-        let none = Says::Reply(Value::Array(Vec::new()));
-        let denied = "NOPERM no permissions to run the 'sunsubscribe' command";
-        match request.is("SUNSUBSCRIBE") {
-            true => Says::error(denied),
-            false => request.is("PUBSUB SHARDNUMSUB").then_some(none),
-        }
-    });
-    let rights = found.last().unwrap();
-    let effect = "+sunsubscribe: its subscriptions accumulate";
-    assert!(rights.message.ends_with(effect), "{rights}");
-    let asked = |word: &str| servers[0].asked().iter().any(|it| it.is(word));
-    assert!(asked("SSUBSCRIBE") && !asked("SUBSCRIBE"));
 }
 
 #[test]

@@ -16,38 +16,6 @@ fn said(code: &str, info: &str, told: &[(&'static str, &str)], place: Place) -> 
 }
 
 #[test]
-fn only_the_settings_that_matter_are_asked_for() {
-    let (aof, save) = ("aof_enabled:1\r\n", "aof_enabled:0\r\n");
-    let failed = "rdb_last_bgsave_status:err\r\n";
-    let good = "min_slaves_good_slaves:1\r\n";
-    for (info, wanted) in [
-        ("", &[][..]),
-        (aof, &["appendfsync"]),
-        (save, &["save"]),
-        ("rdb_last_bgsave_status:ok\r\n", &[]),
-        (failed, &["save", "stop-writes-on-bgsave-error"]),
-        (good, &["min-replicas-to-write"]),
-        ("connected_slaves:1\r\n", &["min-replicas-to-write"]),
-        ("connected_slaves:0\r\n", &[]),
-        (
-            &[save, failed].concat(),
-            &["save", "stop-writes-on-bgsave-error"],
-        ),
-        (
-            &[aof, failed, good].concat(),
-            &[
-                "appendfsync",
-                "min-replicas-to-write",
-                "save",
-                "stop-writes-on-bgsave-error",
-            ],
-        ),
-    ] {
-        assert_eq!(Settings::wanted(info), wanted, "{info}");
-    }
-}
-
-#[test]
 fn the_oldest_version_will_do() {
     let of = |info: &str| said("version", info, &[], ALONE);
     assert_eq!(of("redis_version:6.2.0\r\n"), ["ok: Redis 6.2.0"]);
