@@ -44,6 +44,3 @@ pub(super) fn is_known(connection: &mut Connection, handle: &NodeHandle) -> bool
         admitted => admitted.is_some(),
     }
 }
-
-#[cfg(test)]
-mod tests;

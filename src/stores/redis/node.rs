@@ -224,6 +224,3 @@ impl QuorumNode for RedisNode {
         self.send_renewals(claims, handle, deadline)
     }
 }
-
-#[cfg(test)]
-mod tests;

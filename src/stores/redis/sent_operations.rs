@@ -265,6 +265,3 @@ impl RedisNode {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -238,6 +238,3 @@ impl Node {
         *self.renewals.lock() = None;
     }
 }
-
-#[cfg(test)]
-mod tests;

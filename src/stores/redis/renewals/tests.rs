@@ -1,8 +1,6 @@
 //! Renewals at servers that answer as told.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod clustered;
-mod ends;
 mod single;
 
 use std::time::{Duration, SystemTime};
@@ -10,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 
 use super::*;
-use crate::ground::claim::Kind;
 use crate::ground::loss::LossCause;
 use crate::store::Store as _;
 use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk, claim, soon, within};
@@ -31,10 +28,6 @@ fn renewed_but(others: &[(i64, Value)]) -> Says {
 
 fn renewed() -> Says {
     renewed_but(&[])
-}
-
-fn too_late() -> Says {
-    Says::Answer(Value::Array(vec![now(), Value::Int(0)]))
 }
 
 fn now() -> Value {
@@ -63,11 +56,6 @@ fn why(outcomes: &[Renewal]) -> &str {
     }
 }
 
-fn are_renewed(outcomes: &[Renewal]) -> bool {
-    let mut outcomes = outcomes.iter();
-    outcomes.all(|outcome| matches!(outcome, Renewal::Renewed))
-}
-
 /// The commands that were sent, and how many claims each renews.
 fn calls(server: &StubServer) -> Vec<(String, usize)> {
     let mut asked = server.asked();
@@ -78,11 +66,4 @@ fn calls(server: &StubServer) -> Vec<(String, usize)> {
 
 fn sizes(server: &StubServer) -> Vec<usize> {
     calls(server).into_iter().map(|(_, size)| size).collect()
-}
-
-fn node(redis: &Redis) -> &Node {
-    match &redis.topology {
-        Topology::One(node) => node,
-        Topology::Cluster(_) => panic!("it is a cluster"),
-    }
 }

@@ -4,24 +4,6 @@
 use super::*;
 
 #[test]
-fn all_are_renewed_by_one_call_over_one_connection() {
-    let server = server(|_, _| renewed());
-    let store = server.store();
-    let outcomes = store.renew(&claims(3), soon());
-    assert!(
-        outcomes.len() == 3 && are_renewed(&outcomes),
-        "{outcomes:?}"
-    );
-    assert_eq!(calls(&server), [("EVALSHA".to_owned(), 3)]);
-    assert_eq!(server.asked()[0].keys(), ["lock-0", "lock-1", "lock-2"]);
-    assert_eq!(server.connected(), 1);
-    assert!(node(&store).has_renewing());
-    assert!(are_renewed(&store.renew(&claims(1), soon())));
-    assert_eq!(server.connected(), 1);
-    assert!(store.renew(&[], soon()).is_empty());
-}
-
-#[test]
 fn the_answer_names_those_that_were_not_renewed() {
     let server = server(|_, request| match request.keys() {
         [alone] if alone == "lock-0" => renewed_but(&[(1, bulk("other:7"))]),
@@ -51,100 +33,12 @@ fn the_answer_names_those_that_were_not_renewed() {
 }
 
 #[test]
-fn what_came_too_late_is_asked_for_again() {
-    let server = server(|call, _| if call == 0 { too_late() } else { renewed() });
-    let outcomes = server.store().renew(&claims(2), soon());
-    assert!(are_renewed(&outcomes), "{outcomes:?}");
-    assert_eq!(sizes(&server), [2, 2]);
-}
-
-#[test]
-fn a_claim_is_asked_for_so_often_and_no_more() {
-    let server = server(|_, _| too_late());
-    let outcomes = server.store().renew(&claims(1), soon());
-    assert_eq!(why(&outcomes), "it reached the server too late");
-    assert_eq!(sizes(&server).len(), ROUNDS as usize);
-}
-
-#[test]
 fn nothing_is_asked_for_after_the_deadline() {
     let server = server(|_, _| renewed());
     let (store, claims) = (server.store(), claims(1));
     let outcomes = Renewals::new(&store, None, &claims, Instant::now()).finish();
     assert_eq!(why(&outcomes), "");
     assert_eq!(server.connected(), 0);
-}
-
-#[test]
-fn one_call_renews_a_hundred_at_most() {
-    let server = server(|_, _| renewed());
-    let outcomes = server.store().renew(&claims(250), soon());
-    assert!(outcomes.len() == 250 && are_renewed(&outcomes));
-    assert_eq!(sizes(&server), [100, 100, 50]);
-}
-
-#[test]
-fn claims_of_another_script_are_renewed_by_another_call() {
-    let server = server(|_, _| renewed());
-    let mut claims = claims(4);
-    claims[1].kind = Kind::Token;
-    claims[3].kind = Kind::Token;
-    assert!(are_renewed(&server.store().renew(&claims, soon())));
-    assert_eq!(sizes(&server), [2, 2]);
-}
-
-#[test]
-fn the_first_call_makes_the_script_known_to_those_behind_it() {
-    let server = server(|call, _| match call {
-        0 | 1 => error("NOSCRIPT No matching script."),
-        _ => renewed(),
-    });
-    let outcomes = server.store().renew(&claims(102), soon());
-    assert!(are_renewed(&outcomes), "{outcomes:?}");
-    let sent = calls(&server);
-    let sent: Vec<_> = sent
-        .iter()
-        .map(|(command, size)| (&**command, *size))
-        .collect();
-    assert_eq!(
-        sent,
-        [
-            ("EVALSHA", 100),
-            ("EVALSHA", 2),
-            ("EVAL", 100),
-            ("EVALSHA", 2)
-        ]
-    );
-}
-
-#[test]
-fn each_script_is_made_known() {
-    let server = server(|_, request| match request.is("EVALSHA") {
-        true => error("NOSCRIPT No matching script."),
-        false => renewed(),
-    });
-    let mut claims = claims(4);
-    claims[1].kind = Kind::Token;
-    claims[3].kind = Kind::Token;
-    assert!(are_renewed(&server.store().renew(&claims, soon())));
-    assert_eq!(
-        calls(&server)[2..],
-        [("EVAL".to_owned(), 2), ("EVAL".to_owned(), 2)]
-    );
-}
-
-#[test]
-fn the_text_is_sent_where_evalsha_is_forbidden() {
-    let server = server(|_, request| match request.is("EVALSHA") {
-        true => error("NOPERM User x has no permissions to run the 'evalsha' command"),
-        false => renewed(),
-    });
-    let store = server.store();
-    assert!(are_renewed(&store.renew(&claims(1), soon())));
-    assert!(are_renewed(&store.renew(&claims(1), soon())));
-    let sent = calls(&server);
-    let sent: Vec<_> = sent.iter().map(|(command, _)| &**command).collect();
-    assert_eq!(sent, ["EVALSHA", "EVAL", "EVAL"]);
 }
 
 #[test]
@@ -168,30 +62,6 @@ fn what_is_refused_together_is_asked_for_one_by_one() {
         );
         assert_eq!(sizes(&server), [3, 1, 1, 1]);
     }
-}
-
-#[test]
-fn what_was_asked_for_alone_stays_alone() {
-    let server = server(|call, _| match call {
-        0 => error("ERR odd"),
-        1 | 2 => too_late(),
-        _ => renewed(),
-    });
-    assert!(are_renewed(&server.store().renew(&claims(2), soon())));
-    assert_eq!(sizes(&server), [2, 1, 1, 1, 1]);
-}
-
-#[test]
-fn what_is_asked_for_together_does_not_join_what_is_alone() {
-    let server = server(|call, _| match call {
-        0 => error("ERR odd"),
-        1 => too_late(),
-        _ => renewed(),
-    });
-    assert!(are_renewed(&server.store().renew(&claims(103), soon())));
-    let sizes = sizes(&server);
-    assert_eq!((sizes[..2].to_vec(), sizes.len()), (vec![100, 3], 103));
-    assert_eq!(sizes[102], 3);
 }
 
 #[test]
@@ -247,22 +117,4 @@ fn a_renewal_counts_if_enough_replicas_have_it() {
         told.unwrap(),
         "whether 2 replicas have acknowledged it was not answered in time"
     );
-}
-
-#[test]
-fn permits_with_ids_are_counted_one_by_one() {
-    let server = server(|_, _| renewed());
-    let handles = [60, 40, 1, 99, 1, 1_000, 1].map(|permits| {
-        let one = claim("seats");
-        let of_permits = Kind::PermitIds.rules().of_permits;
-        Claim {
-            kind: Kind::PermitIds,
-            visitor: of_permits(&one.visitor, permits),
-            ..one
-        }
-    });
-    let outcomes = server.store().renew(&handles, soon());
-    assert!(are_renewed(&outcomes));
-    // Two keys each.
-    assert_eq!(sizes(&server), [4, 4, 2, 2, 2]);
 }
