@@ -1,15 +1,9 @@
 //! A server on loopback that answers as a test tells it, so that each answer and each order of answers is a matter of
 //! milliseconds.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and not each one needs all of it"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-pub(in crate::stores::redis) mod cluster;
 mod route;
 mod usual;
-pub(crate) mod voter;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use redis::Value;
 
@@ -125,8 +119,8 @@ type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
 struct Shared {
     answers: Mutex<Answers>,
     asked: Mutex<Vec<Request>>,
-    /// Each connection that was made, with whether it listens to a channel.
-    streams: Mutex<Vec<(TcpStream, bool)>>,
+    /// Each connection that was made.
+    streams: Mutex<Vec<TcpStream>>,
     is_over: AtomicBool,
 }
 
@@ -157,12 +151,10 @@ impl StubServer {
                     return;
                 }
                 stream.set_nodelay(true).unwrap();
-                let mut streams = of_thread.streams.lock();
-                let place = streams.len();
-                streams.push((stream.try_clone().unwrap(), false));
-                drop(streams);
+                let kept = stream.try_clone().unwrap();
+                of_thread.streams.lock().push(kept);
                 let shared = Arc::clone(&of_thread);
-                thread::spawn(move || serve(&stream, place, &shared));
+                thread::spawn(move || serve(&stream, &shared));
             }
         });
         StubServer { address, shared }
@@ -192,53 +184,16 @@ impl StubServer {
             .collect()
     }
 
-    /// The requests so far.
-    pub(crate) fn all_asked(&self) -> Vec<Request> {
-        self.shared.asked.lock().clone()
-    }
-
     /// How many connections were made to it.
     pub(crate) fn connected(&self) -> usize {
         self.shared.streams.lock().len()
     }
 
-    /// Waits until it was asked what `is_it` accepts.
-    pub(crate) fn until_asked(&self, is_it: impl Fn(&Request) -> bool) {
-        self.until(|server| server.all_asked().iter().any(&is_it));
-    }
-
-    /// Waits until `holds`.
-    pub(crate) fn until(&self, holds: impl Fn(&StubServer) -> bool) {
-        let patience = Instant::now() + Duration::from_secs(10);
-        while !holds(self) {
-            assert!(Instant::now() < patience, "asked: {:?}", self.all_asked());
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// Closes all connections that it has.
     pub(crate) fn cut_all(&self) {
-        for (stream, _) in &*self.shared.streams.lock() {
+        for stream in &*self.shared.streams.lock() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-    }
-
-    /// Sends this to all who listen to a channel.
-    pub(crate) fn push(&self, value: &Value) {
-        for (stream, listens) in &*self.shared.streams.lock() {
-            if *listens {
-                let _ = (&mut &*stream).write_all(&encoded(value));
-            }
-        }
-    }
-
-    /// Sends a message of a channel to all who listen to one.
-    pub(crate) fn publish(&self, channel: &str, message: &str) {
-        self.push(&Value::Array(vec![
-            bulk("message"),
-            bulk(channel),
-            bulk(message),
-        ]));
     }
 
     /// The store of a client to it.
@@ -283,15 +238,12 @@ impl Drop for StubServer {
     }
 }
 
-fn serve(stream: &TcpStream, place: usize, shared: &Shared) {
+fn serve(stream: &TcpStream, shared: &Shared) {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read(&mut reader) {
         shared.asked.lock().push(request.clone());
         let told = (shared.answers.lock())(&request);
         let says = told.unwrap_or_else(|| by_default(&request));
-        if request.is("SUBSCRIBE") || request.is("SSUBSCRIBE") {
-            shared.streams.lock()[place].1 = true;
-        }
         if !say(stream, &request, &says) {
             let _ = stream.shutdown(Shutdown::Both);
             return;

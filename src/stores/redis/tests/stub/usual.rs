@@ -1,11 +1,8 @@
 //! The claims and the times of most tests at a stub.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::stores::redis::transport::Hook;
 
 /// The answer to an acquisition that got the lock, which tells no time.
 pub(crate) const GRANTED: i64 = (1 << 22) - 1;
@@ -29,14 +26,4 @@ pub(crate) fn claim(name: &str) -> Claim {
         inside: None,
         queueing: Default::default(),
     }
-}
-
-/// A hook, and how often it was called.
-pub(crate) fn counted() -> (Arc<AtomicUsize>, Hook) {
-    let told: Arc<AtomicUsize> = Arc::default();
-    let count = Arc::clone(&told);
-    let hook: Hook = Box::new(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    (told, hook)
 }
