@@ -11,9 +11,10 @@ use crate::jvm::{Jvm, Redisson, is_illegal_monitor_state};
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, eventually, ms, scripts};
 
-const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/acquire.lua");
-const RELEASE: &str = include_str!("../../src/stores/redis/scripts/release.lua");
-const RELEASE_LEVEL: &str = include_str!("../../src/stores/redis/scripts/release_level.lua");
+const ACQUIRE: &str = include_str!("../../src/stores/redis/kinds/reentrant/acquire.lua");
+const RELEASE: &str = include_str!("../../src/stores/redis/kinds/reentrant/release.lua");
+const RELEASE_LEVEL: &str =
+    include_str!("../../src/stores/redis/kinds/reentrant/release_level.lua");
 
 /// The total time of one of our commands.
 const TIMEOUT: Duration = ms(1_000);

@@ -19,8 +19,8 @@ use crate::support::child::{arg, listen, say};
 use crate::support::proxy::Rule;
 use crate::support::{Child, Fault, Proxy, RedisServer, ms};
 
-const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/token/acquire.lua");
-const RELEASE: &str = include_str!("../../src/stores/redis/scripts/token/release.lua");
+const ACQUIRE: &str = include_str!("../../src/stores/redis/kinds/token/acquire.lua");
+const RELEASE: &str = include_str!("../../src/stores/redis/kinds/token/release.lua");
 
 /// The lock of both sides, and its key.
 const NAME: &str = "orders";

@@ -226,10 +226,9 @@ fn set(rules: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn the_tables_are_what_the_scripts_and_the_source_say() {
-    let not_rights = |name: &str| !["rights.lua", "guarded.lua"].contains(&name);
-    let scripts = "src/stores/redis/scripts";
-    let locks = called_in(scripts, not_rights);
-    let tokens = called_in(&format!("{scripts}/token"), not_rights);
+    let scripts = "src/stores/redis/kinds";
+    let locks = called_in(&format!("{scripts}/reentrant"), |_| true);
+    let tokens = called_in(&format!("{scripts}/token"), |_| true);
     let sent = sent();
     let calls = set(&["eval", "evalsha"]);
     let listens = set(&["subscribe", "unsubscribe"]);
@@ -242,37 +241,37 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         "for Client::lock"
     );
     assert_eq!(for_tokens(), union(&[&tokens, &calls]), "for token_lock");
-    let fenced = called_in(&format!("{scripts}/fenced"), not_rights);
+    let fenced = called_in(&format!("{scripts}/fenced"), |_| true);
     let beside: BTreeSet<_> = fenced.difference(&locks).cloned().collect();
     assert_eq!(for_fences(), beside, "for fenced_lock");
-    let latches = called_in(&format!("{scripts}/latch"), not_rights);
+    let latches = called_in(&format!("{scripts}/latch"), |_| true);
     assert_eq!(
         for_latches(),
         union(&[&latches, &calls, &listens]),
         "for latch"
     );
-    let semaphores = called_in(&format!("{scripts}/permits"), not_rights);
+    let semaphores = called_in(&format!("{scripts}/permits"), |_| true);
     assert_eq!(
         for_semaphores(),
         union(&[&semaphores, &calls, &listens]),
         "for semaphore"
     );
-    let sides = called_in(&format!("{scripts}/rw"), not_rights);
+    let sides = called_in(&format!("{scripts}/read_write"), |_| true);
     assert_eq!(
         for_sides(),
         union(&[&sides, &calls, &listens]),
         "for read_write_lock"
     );
-    let conditions = called_in(&format!("{scripts}/condition"), not_rights);
+    let conditions = called_in(&format!("{scripts}/condition"), |_| true);
     let beside: BTreeSet<_> = conditions.difference(&locks).cloned().collect();
     assert_eq!(for_conditions(), beside, "for conditions");
-    let permits = called_in(&format!("{scripts}/permit_ids"), not_rights);
+    let permits = called_in(&format!("{scripts}/permit_ids"), |_| true);
     assert_eq!(
         for_permit_semaphores(),
         union(&[&permits, &calls, &listens]),
         "for permit_semaphore"
     );
-    let fair = called_in(&format!("{scripts}/fair"), not_rights);
+    let fair = called_in(&format!("{scripts}/fair"), |_| true);
     // The scripts of the holds themselves are those of every lock.
     assert_eq!(
         union(&[&for_fair(), &set(&["pubsub|numsub"])]),

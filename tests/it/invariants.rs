@@ -25,7 +25,7 @@ macro_rules! scripts {
         $(
             #[allow(dead_code, reason = "not every script has a test that picks out its calls")]
             pub(crate) const $name: &str =
-                include_str!(concat!("../../src/stores/redis/scripts/", $path));
+                include_str!(concat!("../../src/stores/redis/kinds/", $path));
         )*
 
         /// All scripts, by their paths below their folder.
@@ -34,16 +34,16 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE "acquire.lua"
-    FORCE_RELEASE "force_release.lua"
+    ACQUIRE "reentrant/acquire.lua"
+    FORCE_RELEASE "reentrant/force_release.lua"
     GUARDED "guarded.lua"
-    INSPECT "inspect.lua"
-    RELEASE "release.lua"
-    RELEASE_LEVEL "release_level.lua"
-    RENEW "renew.lua"
+    INSPECT "reentrant/inspect.lua"
+    RELEASE "reentrant/release.lua"
+    RELEASE_LEVEL "reentrant/release_level.lua"
+    RENEW "reentrant/renew.lua"
     RIGHTS "rights.lua"
-    TRANSFER "transfer.lua"
-    WITHDRAW "withdraw.lua"
+    TRANSFER "reentrant/transfer.lua"
+    WITHDRAW "reentrant/withdraw.lua"
     CONDITION_LOOK "condition/look.lua"
     CONDITION_SIGNAL "condition/signal.lua"
     FAIR_ACQUIRE "fair/acquire.lua"
@@ -64,14 +64,14 @@ scripts! {
     PERMITS_RELEASE "permits/release.lua"
     PERMITS_RENEW "permits/renew.lua"
     PERMITS_WITHDRAW "permits/withdraw.lua"
-    RW_FORCE_RELEASE "rw/force_release.lua"
-    RW_INSPECT "rw/inspect.lua"
-    RW_READ "rw/read.lua"
-    RW_RELEASE "rw/release.lua"
-    RW_RELEASE_LEVEL "rw/release_level.lua"
-    RW_RENEW "rw/renew.lua"
-    RW_WITHDRAW "rw/withdraw.lua"
-    RW_WRITE "rw/write.lua"
+    RW_FORCE_RELEASE "read_write/force_release.lua"
+    RW_INSPECT "read_write/inspect.lua"
+    RW_READ "read_write/read.lua"
+    RW_RELEASE "read_write/release.lua"
+    RW_RELEASE_LEVEL "read_write/release_level.lua"
+    RW_RENEW "read_write/renew.lua"
+    RW_WITHDRAW "read_write/withdraw.lua"
+    RW_WRITE "read_write/write.lua"
     TOKEN_ACQUIRE "token/acquire.lua"
     TOKEN_FORCE_RELEASE "token/force_release.lua"
     TOKEN_INSPECT "token/inspect.lua"

@@ -162,7 +162,7 @@ impl Model for Phases {
             }
             Action::Release(at) => {
                 let visitor = visitor(at);
-                let said = next.call(at, "rw/release", &[&visitor, CHANNEL]);
+                let said = next.call(at, "read_write/release", &[&visitor, CHANNEL]);
                 next.threads[at] = Is::Idle;
                 if !said.told.is_empty() {
                     next.tell_all();
@@ -214,7 +214,11 @@ impl Phases {
             } else {
                 b"0"
             };
-            return next.call(at, "rw/write", &[&visitor, LEASE, b"0", b"1", waits, LATE]);
+            return next.call(
+                at,
+                "read_write/write",
+                &[&visitor, LEASE, b"0", b"1", waits, LATE],
+            );
         }
         let memo = match next.threads[at] {
             _ if self.rules.prefers_readers => "*".to_owned(),
@@ -225,7 +229,7 @@ impl Phases {
         };
         let memo = memo.as_bytes();
         let args: [&[u8]; 8] = [&visitor, LEASE, b"0", b"1", b"", memo, NEED, LATE];
-        next.call(at, "rw/read", &args)
+        next.call(at, "read_write/read", &args)
     }
 
     fn answered(&self, next: &mut State, at: usize, said: &Said) {

@@ -11,7 +11,7 @@ use crate::ground::time;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, SentCopies};
 use crate::stores::redis::keys::Key;
-use crate::stores::redis::layout::{Layout, RIGHTS};
+use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CLUSTER_NODE, CallError, STRANGER, plain};
 use crate::stores::redis::wait_replicas::ReplicaAck;

@@ -15,7 +15,7 @@ use redlatch_server::{Config, Delivery, Server, next};
 use crate::ground::clock::Timeline;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Announcements};
-use crate::stores::redis::layout::{KINDS, Layout, RIGHTS};
+use crate::stores::redis::kinds::{KINDS, Layout, RIGHTS};
 
 /// The name of the server in messages.
 pub(crate) const NODE: &str = "in memory";

@@ -11,7 +11,7 @@ mod fences;
 #[cfg(feature = "in-memory")]
 pub(crate) mod in_memory;
 mod keys;
-mod layout;
+mod kinds;
 pub(crate) mod node;
 mod open;
 mod packed;
@@ -49,8 +49,8 @@ use calls::{
     Waiters,
 };
 use fences::Fences;
-pub(crate) use layout::flaw;
-use layout::{Layout, PLACES};
+pub(crate) use kinds::flaw;
+use kinds::{Layout, PLACES};
 pub(crate) use open::{Credentials, Settings};
 use topology::Topology;
 use transport::Connection;

@@ -13,7 +13,7 @@ use crate::stores::idle::IdleTimeout;
 use crate::stores::redis::Redis;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Cluster;

@@ -32,7 +32,7 @@ pub(super) enum Arg {
     Wanted,
     /// The channel of unlock messages.
     Channel,
-    /// The word of [`Layout::rights`](super::layout::Layout::rights).
+    /// The word of [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
     /// The name of the lock, where it is to be no key.
     Lock,

@@ -8,7 +8,7 @@ use crate::support::scripts::spliced;
 
 #[test]
 fn the_tests_know_every_script() {
-    let folder = root().join("src/stores/redis/scripts");
+    let folder = root().join("src/stores/redis/kinds");
     let found: BTreeSet<_> = files_of(&folder, "lua")
         .into_iter()
         .map(|path| below(&folder, &path))

@@ -187,7 +187,7 @@ impl Redis {
             is_stale: false,
             ticks_at: None,
             force: if plan.forces() {
-                ["force_release", "token/force_release"]
+                ["reentrant/force_release", "token/force_release"]
                     .into_iter()
                     .flat_map(crate::names::hashes_of)
                     .collect()

@@ -8,7 +8,7 @@ use crate::server::engine;
 pub struct Plant {
     /// The name of the bug.
     pub name: &'static str,
-    /// The path of the text below `src/stores/redis/scripts`.
+    /// The path of the text below `src/stores/redis/kinds`; of a piece below `src/stores/redis/scripts`.
     pub file: &'static str,
     /// The text that is replaced, which stands there once.
     pub find: &'static str,

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 /// A script and its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
-    /// The path of its text below `src/stores/redis/scripts`, without the extension.
+    /// The path of its text below `src/stores/redis/kinds`, without the extension.
     pub name: &'static str,
     /// The text in Lua.
     pub text: &'static str,
@@ -19,20 +19,20 @@ macro_rules! scripts {
         /// All scripts.
         pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| vec![$(Script {
             name: $name,
-            text: spliced(include_str!(concat!("../../../src/stores/redis/scripts/", $name, ".lua"))).leak(),
+            text: spliced(include_str!(concat!("../../../src/stores/redis/kinds/", $name, ".lua"))).leak(),
         }),*]);
     };
 }
 
 scripts! {
-    "acquire"
-    "release"
-    "release_level"
-    "transfer"
-    "withdraw"
-    "force_release"
-    "inspect"
-    "renew"
+    "reentrant/acquire"
+    "reentrant/release"
+    "reentrant/release_level"
+    "reentrant/transfer"
+    "reentrant/withdraw"
+    "reentrant/force_release"
+    "reentrant/inspect"
+    "reentrant/renew"
     "token/acquire"
     "token/release"
     "token/transfer"
@@ -55,15 +55,15 @@ scripts! {
     "permit_ids/withdraw"
     "permit_ids/renew"
     "permit_ids/count"
+    "read_write/read"
+    "read_write/write"
+    "read_write/release"
+    "read_write/release_level"
+    "read_write/withdraw"
+    "read_write/renew"
+    "read_write/force_release"
+    "read_write/inspect"
     "guarded"
-    "rw/read"
-    "rw/write"
-    "rw/release"
-    "rw/release_level"
-    "rw/withdraw"
-    "rw/renew"
-    "rw/force_release"
-    "rw/inspect"
     "fair/acquire"
     "fair/release"
     "fair/withdraw"

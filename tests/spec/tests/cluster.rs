@@ -90,7 +90,7 @@ fn a_slot_moves_with_its_keys_and_its_listeners() {
     assert_eq!(from.hand_keys(NOW, wanted, 1, to), 1);
     assert!(acquire(from, NOW, "b:1:1").starts_with(&format!("-ASK {wanted}")));
     assert!(acquire(to, NOW, "b:1:1").starts_with("-MOVED"));
-    let text = scripts::named("inspect").unwrap().text;
+    let text = scripts::named("reentrant/inspect").unwrap().text;
     let inspect = ["EVAL", text, "1", "orders", "a:1:1", "7"].map(|word| word.as_bytes().to_vec());
     send(to, NOW, 1, "ASKING");
     let told = texts(to.command(NOW, 1, &inspect));
@@ -142,7 +142,13 @@ fn a_release_under_a_slot_on_the_move_is_heard() {
     send(here, NOW, 2, "SUBSCRIBE c");
     here.begin_to_leave(wanted, address(3));
     // The key is gone then, for which this server does not answer any more.
-    let released = script(here, NOW, 1, "release", &["orders", "a:1:1", "c", "8"]);
+    let released = script(
+        here,
+        NOW,
+        1,
+        "reentrant/release",
+        &["orders", "a:1:1", "c", "8"],
+    );
     assert_eq!(released, format!(":{}", 8 * 4_194_304 + 1));
     assert_eq!(here.take_broadcasts(), [(b"c".to_vec(), b"0".to_vec())]);
 }

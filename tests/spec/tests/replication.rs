@@ -50,7 +50,7 @@ fn a_replica_has_what_it_was_told_and_refuses_writes() {
         &mut replica,
         NOW,
         1,
-        "release",
+        "reentrant/release",
         &["orders", "a:1:1", "c", "3"],
     );
     assert_eq!(
@@ -92,7 +92,7 @@ fn wait_counts_the_replicas_that_have_it() {
         &mut master,
         NOW,
         1,
-        "withdraw",
+        "reentrant/withdraw",
         &["orders", "a:1:1", "c", "3"],
     );
     send(&mut master, NOW, 1, "WAIT 1 50");

@@ -30,7 +30,10 @@ fn a_lock_is_granted_refused_and_given_back() {
     send(&mut server, now, 2, "SUBSCRIBE c");
     let release = ["orders", "a:1:1", "c", "8"];
     let heard = format!(":{}", 8 * 4_194_304 + 1);
-    assert_eq!(script(&mut server, now, 1, "release", &release), heard);
+    assert_eq!(
+        script(&mut server, now, 1, "reentrant/release", &release),
+        heard
+    );
     assert!(server.look(now, "orders").is_none());
 }
 
@@ -99,7 +102,7 @@ fn a_restart_ends_connections_scripts_and_the_keys_that_were_not_kept() {
             &mut server,
             now,
             1,
-            "withdraw",
+            "reentrant/withdraw",
             &["orders", "a:1:1", "c", "9"],
         );
         acquire(&mut server, now, "b:1:1");
@@ -131,7 +134,7 @@ fn a_restart_ends_connections_scripts_and_the_keys_that_were_not_kept() {
 fn refusals_of_writes_name_the_script() {
     let mut server = server();
     server.set_full(true);
-    let hash = scripts::hash(scripts::named("acquire").unwrap().text.as_bytes());
+    let hash = scripts::hash(scripts::named("reentrant/acquire").unwrap().text.as_bytes());
     let text = format!(
         "-OOM command not allowed when used memory > 'maxmemory'. script: {hash}, on @user_script:42."
     );

@@ -15,7 +15,7 @@ use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{
     Answered, Call, Operation, Read, Release, ReleaseLevel, Repeat, SentCopies,
 };
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 use crate::stores::redis::wait_replicas::ReplicaAck;

@@ -12,7 +12,7 @@ use crate::store::CountStep;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::calls::condition::ConditionCall;
 use crate::stores::redis::keys::{COUNTER, Key};
-use crate::stores::redis::layout::{Layout, PLACES};
+use crate::stores::redis::kinds::{Layout, PLACES};
 use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
 

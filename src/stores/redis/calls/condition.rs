@@ -10,7 +10,7 @@ use crate::store::{
 };
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
-use crate::stores::redis::layout::CONDITION;
+use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::CallError;

@@ -11,7 +11,7 @@ use crate::ground::time;
 use crate::store::{CountOp, EXPIRY_SLACK};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::CallError;

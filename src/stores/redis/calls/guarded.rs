@@ -17,7 +17,7 @@ use crate::store::{self, Outcome, Store as _};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::keys::{self, Key};
-use crate::stores::redis::layout::GUARDED;
+use crate::stores::redis::kinds::GUARDED;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::{Arg, Script};
 use crate::stores::redis::topology::Topology;

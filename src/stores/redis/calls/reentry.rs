@@ -6,7 +6,7 @@ use crate::ground::claim::Claim;
 use crate::store::Outcome;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Repeat, Unread};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::Script;
 

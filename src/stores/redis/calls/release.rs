@@ -11,7 +11,7 @@ use crate::ground::turn_count::{Messages, Turns};
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 

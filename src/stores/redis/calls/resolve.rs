@@ -12,7 +12,7 @@ use crate::store::InDoubt;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::condition::{ConditionCall, place_call};
 use crate::stores::redis::calls::{Call, Limit, Operation, Read, SentCopies, Unread};
-use crate::stores::redis::layout::CONDITION;
+use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 

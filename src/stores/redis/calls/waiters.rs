@@ -7,7 +7,7 @@ use crate::ground::error::Result;
 use crate::store::nobody_counts_waiters;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::scripts::Script;
 
 /// Tells how many wait for a lock in its queue on the server.

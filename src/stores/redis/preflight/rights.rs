@@ -7,7 +7,7 @@ use crate::ground::claim::Kind;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::keys::CHANNEL;
-use crate::stores::redis::layout::RIGHTS_WITHOUT_KEY;
+use crate::stores::redis::kinds::RIGHTS_WITHOUT_KEY;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, lacks_evalsha};
 

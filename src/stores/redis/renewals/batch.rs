@@ -11,7 +11,7 @@ use crate::ground::claim::{Claim, ID_LENGTH, Kind};
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::calls::{Limit, pack};
 use crate::stores::redis::keys;
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Shard;

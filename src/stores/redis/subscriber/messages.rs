@@ -7,7 +7,7 @@ use redis::Value;
 use super::{Channel, Shared, State, pack_together};
 use crate::ground::time;
 use crate::stores::redis::keys;
-use crate::stores::redis::layout::{KINDS, Layout};
+use crate::stores::redis::kinds::{KINDS, Layout};
 
 impl Shared {
     pub(super) fn handle(&self, message: Value) {

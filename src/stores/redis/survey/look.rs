@@ -10,7 +10,7 @@ use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Parts};
 use crate::stores::redis::errors::{Class, class_of};
 use crate::stores::redis::keys::{COUNTER, Key};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};

@@ -40,5 +40,5 @@ pub fn script(server: &mut Server, now: i64, connection: u64, name: &str, rest: 
 pub fn acquire(server: &mut Server, now: i64, visitor: &str) -> String {
     let expiry = (now / 1000 + 1000).to_string();
     let args = ["orders", visitor, "30000", "0", "1", &expiry, "7"];
-    script(server, now, 1, "acquire", &args)
+    script(server, now, 1, "reentrant/acquire", &args)
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::topology::Topology;
 
 fn doubt(thread: u64, not_after: i64) -> InDoubt {

@@ -90,7 +90,10 @@ fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
         for kind in KINDS.into_iter().filter(may_have) {
             let layout = Layout::of(kind);
             let keys = layout.scripts().flat_map(|script| script.keys);
-            for key in keys.chain([&layout.channel, &PLACES]).chain(WAITING) {
+            for key in keys
+                .chain([&layout.channel, &PLACES])
+                .chain(condition::WAITING)
+            {
                 assert_eq!(keys::slot(&key.of(name)), keys::slot(name), "{key:?}");
             }
         }

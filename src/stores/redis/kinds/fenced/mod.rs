@@ -1,0 +1,17 @@
+//! The reentrant lock with a number that grows with each holder.
+
+use super::*;
+
+pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
+    let acquire = include_str!("acquire.lua");
+    let transfer = include_str!("transfer.lua");
+    let keys = &[Key::Name, COUNTER];
+    let entered = &[Visitor, Lease, Known, Wanted, Floor];
+    let handed_off = &[Visitor, Successor, Lease, Channel, Floor];
+    Layout {
+        rights: "fenced",
+        acquire: Script::new(acquire, keys, entered).expiring(),
+        transfer: Script::new(transfer, keys, handed_off).expiring(),
+        ..Layout::plain()
+    }
+});

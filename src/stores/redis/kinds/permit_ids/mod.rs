@@ -1,0 +1,24 @@
+//! A semaphore whose permits have ids.
+
+use super::*;
+
+/// As the row of permits, with ids in the place of owners: Redisson's own set.
+pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
+    channel: Key::Prefix("redisson_sc"),
+    wakes: Some(wakes_as_many),
+    rights: "permit_ids",
+    release: owned(include_str!("release.lua"), WITH_IDS),
+    resolve: owned(include_str!("withdraw.lua"), WITH_IDS),
+    renew: renew(include_str!("renew.lua"), WITH_IDS),
+    acquire: taken(include_str!("acquire.lua"), WITH_IDS),
+    count: Some(counted(
+        include_str!("count.lua"),
+        &[Key::Name, ONCE, IDS],
+        &[Step, Amount, Channel, Lease, Life, Successor],
+    )),
+    ..Layout::plain()
+});
+
+/// The ids of permits.
+const IDS: Key = Key::Suffix("timeout");
+const WITH_IDS: &[Key] = &[Key::Name, IDS];

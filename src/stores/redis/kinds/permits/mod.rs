@@ -1,0 +1,24 @@
+//! A semaphore whose permits come back when their holder dies.
+
+use super::*;
+
+/// Nobody asks whom permits belong to, nor enters them twice or hands them over: those scripts are the plain lock's.
+pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
+    channel: Key::Prefix("redisson_sc"),
+    wakes: Some(wakes_as_many),
+    rights: "permits",
+    release: owned(include_str!("release.lua"), OWNED),
+    resolve: owned(include_str!("withdraw.lua"), OWNED),
+    renew: renew(include_str!("renew.lua"), OWNED),
+    acquire: taken(include_str!("acquire.lua"), OWNED),
+    count: Some(counted(
+        include_str!("count.lua"),
+        &[Key::Name, ONCE, OWNERS],
+        &[Step, Amount, Channel, Lease, Life, Visitor],
+    )),
+    ..Layout::plain()
+});
+
+/// The owners of permits.
+const OWNERS: Key = Key::Prefix("redlatch_sc");
+const OWNED: &[Key] = &[Key::Name, OWNERS];
