@@ -87,8 +87,6 @@ pub use builder::Builder;
 pub use client::Client;
 pub use condition::Condition;
 pub use engine::owner::current_thread_id;
-#[cfg(redlatch_sim)]
-pub use engine::owner::eye;
 pub use ground::batch::Batch;
 pub use ground::claim::VisitorId;
 pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};

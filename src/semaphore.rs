@@ -13,7 +13,6 @@ use crate::ground::claim::{LARGEST_COUNT, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::interrupt::Interrupt;
-use crate::ground::sync::mutant;
 use crate::losses::Losses;
 use crate::store::CountStep;
 
@@ -182,10 +181,7 @@ impl Semaphore {
             raw_lock,
             hold,
             count: permits,
-            _owner: match mutant("permits end with the call that took them") {
-                true => Owner::of_handle(self.raw_lock.inner.pid()),
-                false => owner,
-            },
+            _owner: owner,
             is_over: false,
         }))
     }

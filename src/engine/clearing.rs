@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::clock::BootInstant;
 use crate::ground::events;
-use crate::ground::sync::{self, Condvar, JoinHandle, Mutex, mutant};
+use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
 use crate::ground::time;
 use crate::store::{InDoubt, Store};
 
@@ -77,11 +77,7 @@ impl Clearing {
 
     /// Releases in the background what `in_doubt` is about, now and as long as it may stand; if it `is_owed`, also when the
     /// client ends before.
-    pub(crate) fn settle(self: &Arc<Self>, mut in_doubt: InDoubt, is_owed: bool) -> Filed {
-        if mutant("a doubt is given up after half a minute") {
-            let given_up = BootInstant::now() + Duration::from_secs(30);
-            in_doubt.ends = in_doubt.ends.min(given_up);
-        }
+    pub(crate) fn settle(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> Filed {
         let open = OpenDoubt {
             in_doubt,
             due: time::now(),
@@ -164,8 +160,7 @@ impl Clearing {
     pub(crate) fn close(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         state.desks.retain(|_, desk| {
-            desk.open
-                .retain(|it| it.is_owed && !mutant("what is owed at the end is dropped"));
+            desk.open.retain(|it| it.is_owed);
             desk.rests_until = None;
             !desk.open.is_empty()
         });

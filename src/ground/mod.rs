@@ -9,19 +9,16 @@ pub(crate) mod digits;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod histogram;
+pub(crate) mod host;
 pub(crate) mod interrupt;
 pub(crate) mod loss;
 pub(crate) mod notify;
 pub(crate) mod observer;
 pub(crate) mod permit_id;
-#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/poll.rs")]
 pub(crate) mod poll;
 pub(crate) mod process_name;
-#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/random.rs")]
 pub(crate) mod random;
 pub(crate) mod reply;
-#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/sync.rs")]
 pub(crate) mod sync;
-#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/time.rs")]
 pub(crate) mod time;
 pub(crate) mod turn_count;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard, mutant};
+use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard};
 
 /// Why a parked thread goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,7 @@ impl Parker {
     fn hear(&self, source: u32, may_be_let_by: bool, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
-        if (state.permit.is_some() || state.heard & bit != 0)
-            && !mutant("a second permit for one waiter")
-        {
+        if state.permit.is_some() || state.heard & bit != 0 {
             return false;
         }
         if may_be_let_by && state.lets_by > 0 {
@@ -123,7 +121,7 @@ impl Parker {
     /// Returns whether this waiter had none yet.
     fn pass(&self, permit: Wake) -> bool {
         let mut state = self.state.lock();
-        let given = state.permit.is_none() || mutant("a second permit for one waiter");
+        let given = state.permit.is_none();
         state.permit.get_or_insert(permit);
         self.wake(state);
         given
@@ -321,9 +319,7 @@ impl Drop for Registration {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
             // Taken under the same lock that givers hold: nobody can hand us another one behind this line.
             let unspent = self.parker.take_permit().or(self.owes);
-            if let Some(permit) = unspent
-                && !mutant("a leaving waiter keeps its permit")
-            {
+            if let Some(permit) = unspent {
                 queue.iter().any(|waiter| waiter.parker.pass(permit));
             }
             if queue.is_empty() {

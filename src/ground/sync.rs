@@ -100,8 +100,3 @@ impl Clock {
         self.0 >= deadline
     }
 }
-
-/// Whether a test has planted this bug, to prove that it would be found. Never, in the library itself.
-pub(crate) const fn mutant(_bug: &str) -> bool {
-    false
-}

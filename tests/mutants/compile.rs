@@ -125,6 +125,10 @@ fn write(workshop: &Workshop, written: &BTreeMap<&str, Written>) -> Result<(), S
         .collect();
     // Not how the source is written is asked here, but what it does.
     let opening = "#![allow(warnings, clippy::all, arithmetic_overflow, unconditional_panic, overflowing_literals)]\n";
+    let simulation = "tests/sim/lib.rs";
+    let root_of_simulation =
+        read(simulation)?.replacen("include!", &format!("{opening}include!"), 1);
+    files.insert(simulation.to_owned(), root_of_simulation);
     // The specification of the scripts has a file of the library in it.
     for (folder, first) in [("src", "#!["), ("tests/spec/src", "mod ")] {
         let file = format!("{folder}/lib.rs");
@@ -164,6 +168,8 @@ fn cargo(workshop: &Workshop, package: &[&str], step: &[&str]) -> Result<Answer,
         .args(step)
         .args(package)
         .args(["--message-format=json", "--quiet"])
+        // What is changed would not be the text that bugs are planted in.
+        .env("REDLATCH_NONE_PLANTED", "1")
         .arg("--target-dir")
         .arg(&workshop.target)
         .current_dir(&workshop.tree)
@@ -223,6 +229,8 @@ fn place(span: &Value) -> Option<(String, Range<usize>)> {
     }
     let number = |name: &str| usize::try_from(outer[name].as_u64()?).ok();
     let file = outer["file_name"].as_str()?;
+    // The simulation is built from a copy of the library.
+    let file = file.rsplit_once("/out/").map_or(file, |(_, copied)| copied);
     Some((file.to_owned(), number("byte_start")?..number("byte_end")?))
 }
 

@@ -298,7 +298,7 @@ fn code_for_tests_and_constants_are_not_changed() {
         fn without() -> bool { false }
         #[cfg(all(unix, feature = "tls"))]
         fn with() -> bool { false }
-        #[cfg(any(redlatch_sim, test))]
+        #[cfg(any(redlatch_shuttle, test))]
         fn simulated() -> bool { false }
     "#;
     let found = found(text);

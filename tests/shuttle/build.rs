@@ -1,8 +1,60 @@
-//! Says that files of the library are compiled for shuttle.
+//! Copies the files of the library that are compiled for shuttle, and plants bugs in the copies.
 
-#![allow(clippy::print_stdout, reason = "this is how cargo is told")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is how cargo is told"
+)]
 
-fn main() {
+#[path = "planted.rs"]
+mod own;
+#[path = "../sim/planted/mod.rs"]
+mod planted;
+#[path = "../sim/planting.rs"]
+mod planting;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What is compiled here and has bugs: these files of `src`, and what is in the folder.
+const FILES: [&str; 5] = [
+    "engine/timer.rs",
+    "engine/wait_queue/",
+    "ground/notify.rs",
+    "stores/connection_limit.rs",
+    "stores/redis/transport/room.rs",
+];
+
+fn main() -> ExitCode {
     println!("cargo::rustc-cfg=redlatch_shuttle");
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../../src");
+    match make() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make() -> Result<(), String> {
+    let out = env::var_os("OUT_DIR").map(PathBuf::from);
+    let src = out.ok_or("cargo sets OUT_DIR")?.join("src");
+    let of_library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src");
+    planting::copy(&of_library, &src).map_err(|error| error.to_string())?;
+    let is_here = |file: &str| FILES.iter().any(|here| file.starts_with(here));
+    let of_simulation = planted::bugs().filter(|bug| is_here(bug.file));
+    planting::plant_in_files(&src, own::BUGS.iter().chain(of_simulation))?;
+    // `main.rs` includes the files, but for those that are modules of others.
+    for file in FILES {
+        let file = match file.strip_suffix('/') {
+            Some(folder) => &format!("{folder}/mod.rs"),
+            None => file,
+        };
+        planting::edit(&src.join(file), |text| {
+            Ok(planting::without_inner_attributes(&text))
+        })?;
+    }
+    Ok(())
 }

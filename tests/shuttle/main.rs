@@ -1,20 +1,28 @@
 //! The waiting code of the library under shuttle, which tries many interleavings of its threads.
 //!
-//! The wait queue, the notifier, the timer, the permits and the line for room are compiled here as they are, against `sync.rs`
-//! of this folder. Each scenario is also run with a bug planted, which it has to find.
+//! The wait queue, the notifier, the timer, the permits and the line for room are compiled here against `sync.rs` of this
+//! folder, from copies in which `build.rs` plants bugs. Each scenario is also run with a bug, which it has to find.
 #![allow(
     dead_code,
     clippy::unwrap_used,
     reason = "not every part of the files is driven here"
 )]
 
+/// The copy of a file of `src`.
+macro_rules! library {
+    ($file:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/src/", $file));
+    };
+}
+
 #[path = "."]
 mod ground {
     pub(crate) mod claim {
         pub(crate) type LockId = std::sync::Arc<str>;
     }
-    #[path = "../../src/ground/notify.rs"]
-    pub(crate) mod notify;
+    pub(crate) mod notify {
+        library!("ground/notify.rs");
+    }
     #[path = "sync.rs"]
     pub(crate) mod sync;
     #[path = "../../src/ground/turn_count.rs"]
@@ -34,8 +42,9 @@ mod ground {
 }
 #[path = "."]
 mod stores {
-    #[path = "../../src/stores/connection_limit.rs"]
-    mod connection_limit;
+    mod connection_limit {
+        library!("stores/connection_limit.rs");
+    }
     #[path = "."]
     mod redis {
         #[path = "."]
@@ -47,17 +56,25 @@ mod stores {
             }
             #[path = "room.rs"]
             mod lines;
-            #[path = "../../src/stores/redis/transport/room.rs"]
-            mod room;
+            mod room {
+                library!("stores/redis/transport/room.rs");
+            }
         }
     }
     #[path = "permits.rs"]
     mod permits;
 }
-#[path = "../../src/engine/timer.rs"]
-mod timer;
-#[path = "../../src/engine/wait_queue/mod.rs"]
-mod wait_queue;
+mod timer {
+    library!("engine/timer.rs");
+}
+mod wait_queue {
+    library!("engine/wait_queue/mod.rs");
+}
+
+#[path = "planted.rs"]
+mod own;
+#[path = "../sim/planted/mod.rs"]
+mod planted;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -546,4 +563,18 @@ fn the_timer_wakes_for_an_earlier_entry() {
 #[test]
 fn the_timer_does_what_was_not_cancelled_once() {
     shuttle::check_random(entries_come_and_go, 300);
+}
+
+#[test]
+fn each_planted_bug_is_looked_for() {
+    let scenarios = [
+        include_str!("main.rs"),
+        include_str!("permits.rs"),
+        include_str!("room.rs"),
+    ];
+    for bug in own::BUGS {
+        let name = format!("{:?}", bug.name);
+        let is_found = scenarios.iter().any(|text| text.contains(&name));
+        assert!(is_found, "no scenario finds {name}");
+    }
 }

@@ -1,12 +1,81 @@
-//! Says that the library is compiled for the simulation.
+//! Makes the library that the simulation runs: a copy of `src` in which some files are exchanged and bugs are planted.
 
-#![allow(clippy::print_stdout, reason = "this is how cargo is told")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is how cargo is told"
+)]
 
-fn main() {
-    println!("cargo::rustc-cfg=redlatch_sim");
+mod planted;
+mod planting;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Files of `src`, or new ones there, and what they are in the simulation: threads, clocks, chance and network of the world.
+const SWAPPED: [(&str, &str); 7] = [
+    ("engine/owner/eye.rs", "swapped/eye.rs"),
+    ("ground/host.rs", "swapped/host.rs"),
+    ("ground/poll.rs", "swapped/poll.rs"),
+    ("ground/random.rs", "swapped/random.rs"),
+    ("ground/sync.rs", "swapped/sync.rs"),
+    ("ground/time.rs", "swapped/time.rs"),
+    ("stores/redis/transport/socket.rs", "swapped/socket.rs"),
+];
+
+/// What stands at the end of files in the simulation, so that it sees what is private to them.
+const ADDED: [(&str, &str); 2] = [
+    ("engine/owner/mod.rs", "pub mod eye;\n"),
+    (
+        "engine/hold/renewal_schedule.rs",
+        "\
+impl Hold {
+    /// The lease that it is renewed by, if it counts on renewal.
+    pub(crate) fn renewed_lease(&self) -> Option<Duration> {
+        self.state.lock().renewed_lease()
+    }
+}
+",
+    ),
+];
+
+/// Set by `make mutants`, which changes the text that bugs would be planted in, and needs none of them.
+const NONE_PLANTED: &str = "REDLATCH_NONE_PLANTED";
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=../../src");
+    println!("cargo::rerun-if-changed=swapped");
+    println!("cargo::rerun-if-env-changed={NONE_PLANTED}");
     // What the library can be built with beside what the simulation needs.
     println!(
         "cargo::rustc-check-cfg=cfg(feature, values(\"mysql\", \"tls\", \"tracing\", \"test-util\", \"in-memory\"))"
     );
-    println!("cargo::rerun-if-changed=build.rs");
+    match make() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make() -> Result<(), String> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = env::var_os("OUT_DIR").map(PathBuf::from);
+    let src = out.ok_or("cargo sets OUT_DIR")?.join("src");
+    planting::copy(&here.join("../../src"), &src).map_err(|error| error.to_string())?;
+    if env::var_os(NONE_PLANTED).is_none() {
+        planting::plant_in_files(&src, planted::bugs())?;
+    }
+    for (file, swapped) in SWAPPED {
+        let (from, to) = (here.join(swapped), src.join(file));
+        std::fs::copy(from, to).map_err(|error| format!("{swapped}: {error}"))?;
+    }
+    for (file, added) in ADDED {
+        planting::edit(&src.join(file), |text| Ok(text + "\n" + added))?;
+    }
+    planting::edit(&src.join("lib.rs"), |text| {
+        Ok(planting::without_inner_attributes(&text))
+    })
 }

@@ -1,8 +1,15 @@
 //! The simulation, run as the program that it is.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::env;
+mod planted;
+#[allow(dead_code, reason = "it is for the build script")]
+mod planting;
+
+use std::collections::BTreeSet;
 use std::process::Command;
+use std::{env, fs};
+
+use planted::Bug;
 
 /// Runs the program with variables. Returns whether it ended well, and what it said.
 fn simulate(variables: &[(&str, &str)]) -> (bool, String) {
@@ -123,6 +130,51 @@ fn runs_until(
         let (is_good, text) = simulate(&[variables, &part].concat());
         is_enough(is_good, &text)
     })
+}
+
+/// The names in the texts between these two signs.
+fn between<'t>(text: &'t str, before: &str, after: char) -> impl Iterator<Item = &'t str> {
+    let behind = text.split(before).skip(1);
+    behind.filter_map(move |rest| Some(rest.split_once(after)?.0))
+}
+
+#[test]
+fn each_planted_bug_is_looked_for() {
+    let (_, looked_for) = simulate(&[("LIST", "1")]);
+    let mut planted: BTreeSet<_> = planted::bugs().map(|bug| bug.name.to_owned()).collect();
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/src/scripts");
+    for script in fs::read_dir(scripts).unwrap() {
+        let text = fs::read_to_string(script.unwrap().path()).unwrap();
+        planted.extend(between(&text, "is_planted(\"", '"').map(str::to_owned));
+    }
+    let looked_for: BTreeSet<_> = looked_for.lines().map(str::to_owned).collect();
+    let amiss: Vec<_> = planted.symmetric_difference(&looked_for).collect();
+    assert!(amiss.is_empty(), "in one of two lists: {amiss:?}");
+}
+
+#[test]
+fn a_bug_that_fits_nowhere_is_named() {
+    let bug = |find, replace| Bug {
+        name: "it is upside down",
+        file: "lib.rs",
+        find,
+        replace,
+    };
+    let plant =
+        |find, replace| planting::plant("let up = 1; let down = 2;", &[&bug(find, replace)]);
+    let planted = plant("up = 1", "up = if PLANTED { 2 } else { 1 }").unwrap();
+    let question = "crate::ground::sync::mutant(\"it is upside down\")";
+    let expected = format!("let up = if {question} {{ 2 }} else {{ 1 }}; let down = 2;");
+    assert_eq!(planted, expected);
+    for (find, replace) in [("left", "PLANTED"), ("let", "PLANTED"), ("up", "down")] {
+        let error = plant(find, replace).unwrap_err();
+        assert!(
+            error.contains("\"it is upside down\", src/lib.rs"),
+            "{error}"
+        );
+    }
+    let twice = [&bug("up = 1", "PLANTED"), &bug("1; let", "PLANTED")];
+    assert!(planting::plant("let up = 1; let down = 2;", &twice).is_err());
 }
 
 /// Plants a bug of the library, and demands that a rule be broken by it.

@@ -228,12 +228,6 @@ impl Hold {
         self.state.lock().renewed_lease().is_some()
     }
 
-    /// The lease that it is renewed by, if it counts on renewal.
-    #[cfg(redlatch_sim)]
-    pub(crate) fn renewed_lease(&self) -> Option<Duration> {
-        self.state.lock().renewed_lease()
-    }
-
     /// Sets the instant of the heap entry that counts from now on. Returns whether there was another one before.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()

@@ -12,7 +12,6 @@ use crate::ground::claim::Rules;
 use crate::ground::clock::{BootInstant, ClockPair, Timeline, drift};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
-use crate::ground::sync::mutant;
 
 #[derive(Debug)]
 pub(super) struct Level {
@@ -135,9 +134,7 @@ impl State {
         if now.moment < self.valid_until || self.pinned_since().is_some() || !is_held {
             return None;
         }
-        Some(if mutant("a hold that has lapsed is called gone") {
-            LossCause::Gone
-        } else if !owner_lives {
+        Some(if !owner_lives {
             LossCause::ThreadEnded
         } else if self
             .life_ends()

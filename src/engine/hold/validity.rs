@@ -11,7 +11,6 @@ use crate::engine::hold::Hold;
 use crate::engine::hold::in_flight::{By, Flying, InFlight, InFlightId};
 use crate::engine::hold::state::State;
 use crate::ground::clock::{BootInstant, drift};
-use crate::ground::sync::mutant;
 use crate::store::EXPIRY_SLACK;
 
 /// More requests without an answer than these count as one.
@@ -59,19 +58,13 @@ impl State {
         self.merge();
         // The store may be about to shorten the lease, whether we hear of it or not.
         let end = end_of_validity(sent, lease);
-        if !mutant("a request in flight shortens nothing") {
-            self.valid_until = self.valid_until.min(end);
-        }
+        self.valid_until = self.valid_until.min(end);
         self.longest = self.longest.max(lease);
         let mut most = None;
         for other in &mut self.in_flight {
-            if !mutant("an earlier request is answered in full behind a later one") {
-                other.most = Some(other.most.map_or(end, |most| most.min(end)));
-            }
+            other.most = Some(other.most.map_or(end, |most| most.min(end)));
             let behind = end_of_validity(sent, other.lease);
-            if !mutant("a later request is answered in full before an earlier one") {
-                most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
-            }
+            most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
         }
         let id = InFlightId(self.next_in_flight_id);
         self.next_in_flight_id = self.next_in_flight_id.wrapping_add(1);
@@ -149,9 +142,7 @@ impl State {
         };
         let mut end = end_of_validity(sent, lease);
         if let Some(request) = self.in_flight.get_mut(at) {
-            if !mutant("an answer counts in full whatever else is in flight") {
-                end = request.most.map_or(end, |most| most.min(end));
-            }
+            end = request.most.map_or(end, |most| most.min(end));
             request.state = Flying::Answered;
         }
         end = self.life_ends().map_or(end, |ends| ends.min(end));

@@ -7,7 +7,6 @@ use crate::engine::hold::in_flight::LateCopy;
 use crate::engine::hold::state::Phase;
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
-use crate::ground::sync::mutant;
 
 /// The part of guarded work that the hold knows.
 #[derive(Debug)]
@@ -27,11 +26,10 @@ impl Hold {
             return None;
         }
         let late_copy = state.late_copy().filter(|copy| now < copy.gone_at);
-        let ignored = mutant("a batch is sent while a copy of the acquisition is out");
         Some(WriteStart {
             claim: self.claim(&state, Duration::ZERO),
             valid_until: state.valid_until,
-            late_copy: late_copy.filter(|_| !ignored),
+            late_copy,
         })
     }
 

@@ -1,9 +1,5 @@
 //! The owners of holds: the threads of this process and those that are none, their numbers, and what each of them holds.
 
-/// The eye of the simulation.
-#[cfg(redlatch_sim)]
-#[path = "../../../tests/sim/swapped/eye.rs"]
-pub mod eye;
 mod holds;
 mod registry;
 #[cfg(test)]

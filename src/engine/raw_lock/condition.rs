@@ -16,7 +16,6 @@ use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::notify::Parker;
-use crate::ground::sync::mutant;
 use crate::store::{
     ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PlaceInDoubt, Refusal, Store,
     Subscription,
@@ -189,7 +188,6 @@ impl RawLock {
         loop {
             let taken = last.as_ref().map_or(0, |entry| entry.hold.count());
             let lease = usize::try_from(taken).ok().and_then(|at| leases.get(at));
-            let lease = lease.filter(|_| taken == 0 || !mutant("a wait takes one level back"));
             let Some(lease) = lease else {
                 return last.ok_or_else(|| self.not_held());
             };
@@ -269,11 +267,7 @@ impl Place<'_> {
     fn leave(&self, reason: Ended) -> Ended {
         let deadline = self.raw_lock.inner.deadline();
         match self.ask(ConditionStep::Leave, deadline) {
-            Ok(Outcome::Done(ConditionAnswer::Woken))
-                if !mutant("a signal at the end of a wait is dropped") =>
-            {
-                return Ended::Woken;
-            }
+            Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
             // Somebody else gets the signal, if there was one.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {

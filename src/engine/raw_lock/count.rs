@@ -12,7 +12,6 @@ use crate::ground::claim::VisitorId;
 use crate::ground::error::Result;
 use crate::ground::events::{self, WaitSpan};
 use crate::ground::loss::LossCause;
-use crate::ground::sync::mutant;
 use crate::store::{CountOp, CountStep, Refusal};
 
 /// A waiter looks again after this time, whatever messages come.
@@ -37,10 +36,7 @@ impl RawLock {
         permit: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<i64> {
-        let number = match mutant("a step of a count is taken for the one before") {
-            true => 1,
-            false => self.inner.next_hold(),
-        };
+        let number = self.inner.next_hold();
         let op = CountOp {
             counter: &self.key.lock,
             request: VisitorId::new(&self.inner.id, current_thread_id(), number),

@@ -15,7 +15,6 @@ use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::{Granted, InDoubt, Outcome, Refusal};
 
@@ -165,9 +164,7 @@ impl<'a> LockVisit<'a> {
 
     fn queueing(&self) -> Queueing {
         let rules = self.raw_lock.key.lock.kind.rules();
-        if self.raw_lock.prefers_readers
-            || rules.is_shared && mutant("readers come in whoever waits")
-        {
+        if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
         // Of several parts the first attempt asks each, as a try does: its refusal tells who has the lock.
@@ -175,17 +172,10 @@ impl<'a> LockVisit<'a> {
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
                 need: (self.raw_lock.inner.round_trip() * 2).clamp(SHORTEST_NEED, LONGEST_NEED),
-                memo: self
-                    .memo
-                    .clone()
-                    .filter(|_| !mutant("a reader is turned away in each phase")),
+                memo: self.memo.clone(),
                 // It is the first of the line of this client, if that has one, unless it asks before it joins that.
-                takes_place: self.was_refused
-                    || self.open_wait.is_some() && !mutant("the next in line is not noted")
-                    || rules.waits_in_store()
-                    || mutant("one takes a place before it is first"),
-                had_place: self.has_place
-                    && !mutant("a place that was lost is not asked for again"),
+                takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
+                had_place: self.has_place,
             },
             false => Queueing::Tries,
         }
@@ -215,10 +205,7 @@ impl<'a> LockVisit<'a> {
             visitor: self.visitor.next(make),
             count: 0,
             lease: lease.duration(),
-            inside: inside
-                .as_ref()
-                .filter(|_| !mutant("a writer that reads waits for itself"))
-                .map(|it| it.visitor.clone()),
+            inside: inside.as_ref().map(|it| it.visitor.clone()),
             queueing: self.queueing(),
         };
         // What a reader needs to come is told with its next attempt.
@@ -317,10 +304,6 @@ impl<'a> LockVisit<'a> {
     fn settle(&mut self, in_doubt: InDoubt) {
         self.visitor.retire();
         self.has_place = false;
-        let is_permit = !self.raw_lock.key.lock.kind.rules().has_thread_owner;
-        if is_permit && mutant("permits in doubt stay taken") {
-            return;
-        }
         self.raw_lock.inner.watchdog.settle(in_doubt);
     }
 
@@ -389,9 +372,7 @@ fn late(claim: &Claim) -> Error {
 impl Drop for LockVisit<'_> {
     /// The place that a wait without the lock has left is given up.
     fn drop(&mut self) {
-        if let Some(visitor) = self.visitor.take().filter(|_| self.has_place)
-            && !mutant("one that gives up keeps its place")
-        {
+        if let Some(visitor) = self.visitor.take().filter(|_| self.has_place) {
             let RawLock { inner, key, .. } = self.raw_lock;
             let place = InDoubt::of(key.lock.kind, &key.lock.name, &visitor, COUNTS_AS_WAITING);
             inner.watchdog.withdraw(place, inner.deadline());

@@ -1,7 +1,6 @@
 //! The visitor that the attempts of one wait have.
 
 use crate::ground::claim::{Rules, VisitorId};
-use crate::ground::sync::mutant;
 
 /// The visitor of a wait: one for all its attempts where a refused one leaves something in the store, else one for each,
 /// so that an attempt can be withdrawn while the next one runs.
@@ -24,7 +23,7 @@ impl WaitVisitor {
     /// The visitor of the next attempt.
     pub(super) fn next(&mut self, make: impl FnOnce() -> VisitorId) -> VisitorId {
         let visitor = self.kept.take().unwrap_or_else(make);
-        let is_kept = self.rules.places_in_store && !mutant("a place is taken anew at each look");
+        let is_kept = self.rules.places_in_store;
         self.kept = is_kept.then(|| visitor.clone());
         visitor
     }

@@ -31,7 +31,6 @@ use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
-use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::{Refusal, Store, Subscription};
 
@@ -110,13 +109,7 @@ pub(crate) fn wait<V: Visit>(
         unqueued: None,
         woken_by: Via::Free,
     };
-    let polls =
-        polling.map(
-            |Polling { first, longest }| match mutant("a spin lock pauses ever longer") {
-                true => Backoff::between(first, longest * 64),
-                false => Backoff::between(first, longest),
-            },
-        );
+    let polls = polling.map(|Polling { first, longest }| Backoff::between(first, longest));
     let began = time::now();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
         // The connections of its client were in use to the end of its time.

@@ -11,7 +11,6 @@ use crate::engine::wait_loop::undone::Undone;
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::{Backoff, jitter};
 use crate::ground::error::{Error, Result};
-use crate::ground::sync::mutant;
 use crate::store::{Delivery, Refusal};
 
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
@@ -113,7 +112,7 @@ impl<'a> Waiting<'a> {
             in_doubt: None,
             then: Then::Attempt,
             over: None,
-            joins: joins && !is_single && !mutant("a newcomer asks before those who wait"),
+            joins: joins && !is_single,
             sleep: None,
             was_woken: false,
             last_try_out_of_turn: false,
@@ -299,9 +298,7 @@ impl<'a> Waiting<'a> {
         }
         // A holder of this client may have died with the lock, and the lock may be gone unheard.
         let is_held = queue.turn == Turn::HeldLocally;
-        let is_overdue = is_held
-            && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP)
-            && !mutant("a waiter relies on a holder here for ever");
+        let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }

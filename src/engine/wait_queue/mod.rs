@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::LockId;
 use crate::ground::notify::Parker;
-use crate::ground::sync::{Mutex, mutant};
+use crate::ground::sync::Mutex;
 use crate::ground::time;
 pub(crate) use process_turns::Yield;
 use resting::{Memory, Resting};
@@ -109,10 +109,6 @@ impl<O, G> WaitQueues<O, G> {
             || self.resting.makes_wait(lock)
     }
 
-    fn has_queue(&self, lock: &LockId) -> bool {
-        self.wait_queues.lock().contains_key(lock)
-    }
-
     /// Notes for how many there is a queue or a memory, before the mutex of the queues is unlocked under which that changed.
     fn note_known(&self) {
         let known = self.waiting.load(Ordering::SeqCst) + self.resting.number();
@@ -199,9 +195,6 @@ impl<O, G> WaitQueues<O, G> {
     pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>, rest: Option<Duration>) {
         if yields.is_none() && self.known.load(Ordering::SeqCst) == 0 {
             return;
-        }
-        if mutant("a lock is set free beside its queue") && !self.has_queue(lock) {
-            return self.resting.freed(lock, yields);
         }
         let mut first = None;
         // Over both looks: what is kept of the lock goes into the queue of one who comes meanwhile, and would rest there.
@@ -326,13 +319,6 @@ impl<O, G> QueueNode<O, G> {
     /// comes of it. With a lock that is shared it keeps nobody out: the next one asks.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
-        while mutant("a chosen waiter stays") && matches!(*state, State::Successor) {
-            drop(state);
-            self.waiter
-                .parker
-                .park(Some(time::now() + Duration::from_millis(1)));
-            state = self.waiter.state.lock();
-        }
         let grant = match std::mem::replace(&mut *state, State::Left) {
             State::Granted(grant) => Some(grant),
             _ => None,
@@ -376,9 +362,7 @@ impl<O, G> Drop for QueueNode<O, G> {
                     }
                 }
                 // The next one takes over what this one did: it asks, and listens for messages.
-                Some(next)
-                    if was_first && !queue.is_held_locally && !mutant("nobody takes over") =>
-                {
+                Some(next) if was_first && !queue.is_held_locally => {
                     takes_over = Some(Arc::clone(next));
                 }
                 Some(_) => {}

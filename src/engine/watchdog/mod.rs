@@ -35,7 +35,7 @@ use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::ground::sync::{self, JoinHandle, Mutex, mutant};
+use crate::ground::sync::{self, JoinHandle, Mutex};
 use crate::ground::time;
 use crate::store::{Announcement, InDoubt, Severity, Store};
 
@@ -316,12 +316,8 @@ impl Watchdog {
 }
 
 impl Shared {
-    fn settle(&self, mut in_doubt: InDoubt) {
+    fn settle(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
-        if mutant("what is in doubt is released before all else") {
-            let deadline = time::now() + self.command_timeout;
-            drop(self.store.resolve(&mut [&mut in_doubt], deadline));
-        }
         self.clear(in_doubt, false);
     }
 

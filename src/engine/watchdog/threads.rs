@@ -14,7 +14,7 @@ use crate::engine::watchdog::jobs::{Batch, Job};
 use crate::ground::clock::ClockPair;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::ground::sync::{self, JoinHandle, mutant};
+use crate::ground::sync::{self, JoinHandle};
 use crate::ground::time;
 use crate::store::Renewal;
 
@@ -196,7 +196,7 @@ impl Shared {
         } else {
             Job::Renew(Arc::clone(hold))
         };
-        if !self.timer.schedule(look.due, job) && !mutant("a hold of a closed client is not told") {
+        if !self.timer.schedule(look.due, job) {
             hold.abandon();
         }
     }

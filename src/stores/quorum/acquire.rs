@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
-use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::{Announcement, Granted, Outcome, Refusal};
 use crate::stores::quorum::breaker::Order;
@@ -88,7 +87,6 @@ impl Quorum {
         let open = tally.open();
         if is_first {
             let leftover = self.undo(claim, &open, deadline);
-            let leftover = leftover.filter(|_| !mutant("what was not undone is dropped"));
             return self.refuse(claim, &tally.said, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::clock::BootInstant;
-use crate::ground::sync::{Mutex, mutant};
+use crate::ground::sync::Mutex;
 
 /// Which server it is that a connection leads to, by what the server says of itself.
 #[derive(Debug)]
@@ -162,19 +162,13 @@ impl Membership {
     ) -> Option<(BootInstant, QuarantineReason)> {
         let all_of_it = |why| Some((now + self.max_lease, why));
         match before {
-            _ if identity.has_followed && !mutant("a promoted replica votes") => {
-                all_of_it(QuarantineReason::Followed)
-            }
+            _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
             // Whether it remembers now says nothing of how it ran before it was started.
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
-                let from = match mutant("a quarantine counts from before the question") {
-                    true => identity.asked,
-                    false => identity.told,
-                };
-                (from + left, QuarantineReason::IsNew)
+                (identity.told + left, QuarantineReason::IsNew)
             }),
             Some(before) if before.run == identity.run => all_of_it(QuarantineReason::ChangedId),
             Some(before)

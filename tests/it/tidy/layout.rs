@@ -103,12 +103,7 @@ fn no_file_of_the_source_is_long() {
 }
 
 /// Folders whose files are named elsewhere than in a module: by a build script, or by cargo.
-const ROOTS: [&str; 4] = [
-    "benches/",
-    "examples/",
-    "tests/sim/swapped/",
-    "tests/spec/tests/",
-];
+const ROOTS: [&str; 3] = ["benches/", "examples/", "tests/spec/tests/"];
 
 #[test]
 fn every_file_belongs_to_a_program() {

@@ -1,4 +1,4 @@
-//! The bugs that are planted, each by its name in the source, and the shape of seeds in which it is looked for first.
+//! The bugs that are planted, each by its name, and the shape of seeds in which it is looked for first.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::{cores, variable};
 /// A bug of the library, or of the scripts as the simulated server runs them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutant {
-    /// What `mutant` is asked in the source, or the name of a change of a script in `redlatch_spec::PLANTS`.
+    /// Its name in `tests/sim/planted`, or in `redlatch_spec::PLANTS` for a bug of a script.
     pub(crate) name: &'static str,
     /// Seeds of other shapes are counted, and not run: it may be found in them, too, and seldom is.
     pub(crate) shape: Shape,

@@ -27,6 +27,15 @@ pub(crate) fn violated(what: &str) -> ! {
     conclude(Some(what))
 }
 
+/// The text of a panic with the place in `src` where the copy of the library has one.
+fn in_source(panic: &str) -> String {
+    let begin = panic.find(" at ").map_or(0, |at| at + " at ".len());
+    match panic.find("/out/src/") {
+        Some(end) if begin < end => format!("{}{}", &panic[..begin], &panic[end + "/out/".len()..]),
+        _ => panic.to_owned(),
+    }
+}
+
 fn conclude(violation: Option<&str>) -> ! {
     let (steps, switches, hash) = scheduler::figures();
     let (held, looks) = rules::figures();
@@ -53,7 +62,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     scheduler::begin(seed, plan.pace, is_traced);
     scheduler::on_stuck(|text| violated(&text));
     std::panic::set_hook(Box::new(|info| {
-        let text = info.to_string();
+        let text = in_source(&info.to_string());
         if !text.contains("on purpose") {
             violated(&text);
         }

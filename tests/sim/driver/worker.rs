@@ -30,7 +30,7 @@ pub(crate) struct Worker {
     /// Whether a hold may end in calm, too.
     may_lose: bool,
     /// Whether threads may wait for connections for most of the time that a node has.
-    is_crowded: bool,
+    pub(crate) is_crowded: bool,
     may_be_closed: bool,
     /// Whether threads of the library may not start.
     may_lack_threads: bool,

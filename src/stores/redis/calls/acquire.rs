@@ -7,7 +7,6 @@ use redis::Value;
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::loss::printable;
-use crate::ground::sync::mutant;
 use crate::store::{Granted, Outcome, Refusal, Released};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
@@ -107,7 +106,6 @@ impl Operation for Acquire<'_> {
             // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
             repeat: match self.known > 0 || call.layout.repeats_acquisition {
                 true => call.repeat,
-                false if mutant("the copy of a token is refused by the first one") => call.repeat,
                 false => Repeat::Never,
             },
             ..call
@@ -155,9 +153,9 @@ impl Operation for Acquire<'_> {
         Ok(Outcome::Refused(Refusal {
             retry_after: u64::try_from(*ttl).ok().map(Duration::from_millis),
             holder: Some(printable(&holder).into()),
-            leftover: (copies.are_in_doubt()
-                && !mutant("the copy of a token is refused by the first one"))
-            .then(|| claim.in_doubt(copies.not_after)),
+            leftover: copies
+                .are_in_doubt()
+                .then(|| claim.in_doubt(copies.not_after)),
             memo: item_at(reply, 4).map(|memo| text_of(memo).into()),
             recheck_after: integer_at(reply, 5)
                 .and_then(|pause| u64::try_from(pause).ok())

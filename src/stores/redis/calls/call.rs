@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::ground::batch::Work;
 use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Kind, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
-use crate::ground::sync::mutant;
 use crate::store::CountStep;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::calls::condition::ConditionCall;
@@ -258,12 +257,6 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// The keys of work, which the server is told of: it would write one that it does not have without a word.
-fn declared(work: Work<'_>) -> impl Iterator<Item = &str> {
-    work.keys()
-        .filter(|_| !mutant("a batch does not declare its keys"))
-}
-
 /// Packs one call of `script` for all of `calls`, which are of it: the keys of each, the arguments of each, and once behind
 /// them the limit and the number of the request, which its answer repeats.
 pub(in crate::stores::redis) fn pack<'c>(
@@ -279,7 +272,7 @@ pub(in crate::stores::redis) fn pack<'c>(
         keys += call.keys().count();
         args += script.args.len();
         if let Some(work) = call.work {
-            keys += declared(work).count();
+            keys += work.keys().count();
             // One argument of the script stands for all of it.
             args = args + work.count() - 1;
         }
@@ -299,7 +292,8 @@ pub(in crate::stores::redis) fn pack<'c>(
         for key in call.keys() {
             packed.text(&key.pieces(call.lock, call.of_key(*key)));
         }
-        let data = call.work.into_iter().flat_map(declared);
+        // Declared, because a cluster node does not check the slot of a key that a script writes undeclared.
+        let data = call.work.into_iter().flat_map(Work::keys);
         data.for_each(|key| packed.text(&[key]));
     }
     for call in calls {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::ground::error::{Error, Result};
-use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::{CountOp, EXPIRY_SLACK};
 use crate::stores::redis::Redis;
@@ -40,10 +39,7 @@ impl<'a> Count<'a> {
             op,
             layout,
             script,
-            remembered: match mutant("a count-down is forgotten at once") {
-                true => Duration::from_millis(1),
-                false => left + EXPIRY_SLACK * 2,
-            },
+            remembered: left + EXPIRY_SLACK * 2,
         })
     }
 }

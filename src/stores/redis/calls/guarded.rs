@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::ground::batch::Work;
-use crate::ground::claim::{Claim, Kind, LockId};
+use crate::ground::claim::{Claim, Kind};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
-use crate::ground::loss::LossCause;
 use crate::ground::reply::Reply;
-use crate::ground::sync::mutant;
 use crate::ground::time;
-use crate::store::{self, Outcome, Store as _};
+use crate::store::{self, Outcome};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::keys::{self, Key};
@@ -148,7 +146,7 @@ impl Operation for Guarded<'_> {
         // It is sent once: whether a copy of it has run, nobody could tell.
         let call = match self.check {
             Check::Hold(claim, end) => Call {
-                valid_until: Some(end).filter(|_| !mutant("a batch may run behind the validity")),
+                valid_until: Some(end),
                 ..Call::of(claim, |_| self.script)
             },
             Check::Fence(resource, fence) => Call {
@@ -263,25 +261,7 @@ impl Redis {
                 return Ok(Outcome::Refused(left));
             }
         }
-        let is_checked_before = mutant("a batch is checked by a request before it");
-        if is_checked_before && self.lacks(claim, deadline)? {
-            return Ok(Outcome::Gone(LossCause::Gone));
-        }
-        if is_checked_before || mutant("a batch goes without its check") {
-            operation.check = Check::Fence(&claim.name, u64::MAX);
-            operation.script = &FENCED;
-        }
         operation.run(self, deadline)
-    }
-
-    /// Whether a hold is gone by now, which says nothing of a moment later.
-    fn lacks(&self, claim: &Claim, deadline: Instant) -> Result<bool> {
-        let lock = LockId {
-            kind: claim.kind,
-            name: Arc::clone(&claim.name),
-        };
-        let holding = self.inspect(&lock, Some(&claim.visitor), deadline)?;
-        Ok(holding.count == 0)
     }
 
     /// Runs a batch unless the resource has seen a larger fence.

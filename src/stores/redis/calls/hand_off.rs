@@ -4,7 +4,6 @@ use redis::Value;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Reason, Result};
-use crate::ground::sync::mutant;
 use crate::store::{Granted, InDoubt, Outcome};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
@@ -105,9 +104,6 @@ impl Operation for HandOff<'_> {
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
                     Some(Err(error)) => {
                         return Ok(self.in_doubt(from.in_doubt(0), error, copies));
-                    }
-                    _ if mutant("a hold that is handed off keeps its token") => {
-                        token.map(|_| self.floor.saturating_sub(1))
                     }
                     fence => fence.and_then(Result::ok),
                 };

@@ -26,7 +26,6 @@ use redis::Value;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Reason, Result};
-use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::Outcome;
 use crate::stores::redis::Redis;
@@ -121,8 +120,7 @@ pub(super) trait Operation: Sized {
             // That says nothing of the copies before.
             copies.last_did_not_run();
         }
-        let is_in_doubt = copies.are_in_doubt() && !mutant("the last copy speaks for all");
-        if is_unanswered || is_in_doubt {
+        if is_unanswered || copies.are_in_doubt() {
             return self.unknown(redis, fault, copies);
         }
         Err(self.refused(redis, fault, copies.deadline))

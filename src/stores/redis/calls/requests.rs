@@ -5,7 +5,6 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::ground::clock::BootInstant;
-use crate::ground::sync::mutant;
 use crate::stores::redis::Redis;
 use crate::stores::redis::admission::vote_on;
 use crate::stores::redis::calls::{Call, Limit};
@@ -137,9 +136,7 @@ impl SentCopies {
     /// The answer of the replicas, if too few of them have it.
     pub(super) fn replicas_missing(&self) -> Option<ReplicaAck> {
         let replica_ack = self.replica_ack.as_ref();
-        let is_missing = |it: &&ReplicaAck| {
-            **it != ReplicaAck::Enough && !mutant("a hold needs none of its replicas")
-        };
+        let is_missing = |it: &&ReplicaAck| **it != ReplicaAck::Enough;
         replica_ack.filter(is_missing).cloned()
     }
 }

@@ -1,7 +1,5 @@
 //! How many waiters of this client a message is for.
 
-use crate::ground::sync::mutant;
-
 /// The rule of a read-write lock: its waiting readers ask all at once, and of its waiting writers only the first listens.
 pub(super) fn wakes_every_one(_: &str) -> usize {
     usize::MAX
@@ -25,8 +23,8 @@ pub(super) fn wakes_one(words: &str) -> usize {
 /// The rule of a latch: its opening is for everybody, and that it was set is for nobody.
 pub(super) fn wakes_all(words: &str) -> usize {
     match words {
-        "0" if !mutant("a latch that opens wakes nobody") => usize::MAX,
-        "0" | "1" => 0,
+        "0" => usize::MAX,
+        "1" => 0,
         _ => 1,
     }
 }

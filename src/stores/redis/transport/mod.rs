@@ -8,7 +8,6 @@ mod decoder;
 mod pool;
 mod reply_text;
 mod room;
-#[cfg_attr(redlatch_sim, path = "../../../../tests/sim/swapped/socket.rs")]
 mod socket;
 mod stream;
 #[cfg(feature = "tls")]

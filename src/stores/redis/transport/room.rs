@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ground::sync::{Clock, Condvar, Mutex, mutant};
+use crate::ground::sync::{Clock, Condvar, Mutex};
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 
@@ -168,9 +168,7 @@ impl Drop for InUse {
         let is_closed = matches!(self.ends, End::Closed);
         state.closed += u64::from(is_closed);
         state.freed += u64::from(is_closed || matches!(self.ends, End::GivenBack));
-        if !mutant("a connection that comes back wakes nobody") {
-            state.wake();
-        }
+        state.wake();
     }
 }
 
@@ -246,9 +244,7 @@ impl Place<'_> {
             false => state.urgent(),
         };
         state.line.insert(at, Arc::clone(&self.waiter));
-        if !mutant("one that goes back into the line wakes nobody") {
-            state.wake();
-        }
+        state.wake();
     }
 }
 
@@ -265,8 +261,6 @@ impl Drop for Place<'_> {
             state.lack = None;
             state.tried_at = None;
         }
-        if !mutant("one that leaves the line wakes nobody") {
-            state.wake();
-        }
+        state.wake();
     }
 }

@@ -1,9 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[cfg(not(redlatch_sim))]
 mod asked;
 mod clock;
-#[cfg(not(redlatch_sim))]
 mod greeting;
 mod pieces;
 
@@ -13,7 +11,6 @@ use std::thread;
 
 use super::*;
 use crate::stores::redis::drawn::{altered, draws};
-#[cfg(not(redlatch_sim))]
 use crate::stores::redis::tests::stub::bulk;
 use crate::stores::redis::tests::stub::{Request, Says, StubServer};
 use crate::stores::redis::transport::address::Address;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::ground::claim::VisitorId;
-use crate::ground::sync::{Mutex, mutant};
+use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::stores::connection_limit::{ConnectionLimit, NoPermit, Permit};
 use crate::stores::idle::IdleTimeout;
@@ -154,10 +154,7 @@ impl Pool {
                 || connection.is_stale()
                 || (connection.resets_seen != resets_seen && connection.is_reset());
             let is_of_another = connection.generation != generation;
-            if !is_stale
-                && (!is_of_another || mutant("the master before is asked"))
-                && self.is_alive(&mut connection, deadline)
-            {
+            if !is_stale && !is_of_another && self.is_alive(&mut connection, deadline) {
                 return Some(connection);
             }
         }

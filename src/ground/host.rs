@@ -1,0 +1,16 @@
+//! This process and its host, as a part of the names of connections.
+
+/// A longer host name is cut off.
+const LONGEST_HOST: usize = 64;
+
+/// Returns `PID@HOST`, without characters that a server refuses in a name.
+pub(crate) fn pid_at_host() -> String {
+    let system = rustix::system::uname();
+    let host = system.nodename().to_string_lossy();
+    let host: String = host
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(LONGEST_HOST)
+        .collect();
+    format!("{}@{host}", std::process::id())
+}

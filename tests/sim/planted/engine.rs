@@ -1,0 +1,137 @@
+//! Bugs of `src/engine`: validity, renewals, what is in doubt, conditions, counts.
+
+use super::Bug;
+
+pub(super) const BUGS: &[Bug] = &[
+    // A renewal that is underway may shorten the lease before its answer comes.
+    Bug {
+        name: "a request in flight shortens nothing",
+        file: "engine/hold/validity.rs",
+        find: r"
+        self.valid_until = self.valid_until.min(end);
+        self.longest = self.longest.max(lease);",
+        replace: r"
+        if !PLANTED { self.valid_until = self.valid_until.min(end); }
+        self.longest = self.longest.max(lease);",
+    },
+    Bug {
+        name: "an earlier request is answered in full behind a later one",
+        file: "engine/hold/validity.rs",
+        find: "other.most = Some(other.most.map_or(end, |most| most.min(end)));",
+        replace: "if !PLANTED { other.most = Some(other.most.map_or(end, |most| most.min(end))); }",
+    },
+    Bug {
+        name: "a later request is answered in full before an earlier one",
+        file: "engine/hold/validity.rs",
+        find: "most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));",
+        replace: "if !PLANTED { most = Some(most.map_or(behind, |most: BootInstant| most.min(behind))); }",
+    },
+    Bug {
+        name: "an answer counts in full whatever else is in flight",
+        file: "engine/hold/validity.rs",
+        find: "end = request.most.map_or(end, |most| most.min(end));",
+        replace: "if !PLANTED { end = request.most.map_or(end, |most| most.min(end)); }",
+    },
+    // Its key may still be there, with a lease that is over by this clock alone.
+    Bug {
+        name: "a hold that has lapsed is called gone",
+        file: "engine/hold/state.rs",
+        find: "Some(if !owner_lives {",
+        replace: "Some(if PLANTED { LossCause::Gone } else if !owner_lives {",
+    },
+    // The copy, if it runs last, begins another hold under the batch.
+    Bug {
+        name: "a batch is sent while a copy of the acquisition is out",
+        file: "engine/hold/write.rs",
+        find: "            late_copy,",
+        replace: "            late_copy: late_copy.filter(|_| !PLANTED),",
+    },
+    // The request number says which step it is; a step with the number of another one is not carried out.
+    Bug {
+        name: "a step of a count is taken for the one before",
+        file: "engine/raw_lock/count.rs",
+        find: "let number = self.inner.next_hold();",
+        replace: "let number = if PLANTED { 1 } else { self.inner.next_hold() };",
+    },
+    Bug {
+        name: "permits end with the call that took them",
+        file: "semaphore.rs",
+        find: "_owner: owner,",
+        replace: "_owner: if PLANTED { Owner::of_handle(self.raw_lock.inner.pid()) } else { owner },",
+    },
+    Bug {
+        name: "permits in doubt stay taken",
+        file: "engine/raw_lock/visit.rs",
+        find: "self.raw_lock.inner.watchdog.settle(in_doubt);",
+        replace: r"
+        let is_permit = !self.raw_lock.key.lock.kind.rules().has_thread_owner;
+        if !(is_permit && PLANTED) {
+            self.raw_lock.inner.watchdog.settle(in_doubt);
+        }",
+    },
+    // A wait on a condition gives up all levels of its hold, and takes as many back.
+    Bug {
+        name: "a wait takes one level back",
+        file: "engine/raw_lock/condition.rs",
+        find: "let Some(lease) = lease else {",
+        replace: "let Some(lease) = lease.filter(|_| taken == 0 || !PLANTED) else {",
+    },
+    // One that leaves because its time is over may have been signalled just before.
+    Bug {
+        name: "a signal at the end of a wait is dropped",
+        file: "engine/raw_lock/condition.rs",
+        find: "Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,",
+        replace: "Ok(Outcome::Done(ConditionAnswer::Woken)) if !PLANTED => return Ended::Woken,",
+    },
+    // It may run as long as its lease may, which is longer.
+    Bug {
+        name: "a doubt is given up after half a minute",
+        file: "engine/clearing.rs",
+        find: r"
+        let open = OpenDoubt {
+            in_doubt,",
+        replace: r"
+        let mut in_doubt = in_doubt;
+        if PLANTED {
+            let given_up = BootInstant::now() + Duration::from_secs(30);
+            in_doubt.ends = in_doubt.ends.min(given_up);
+        }
+        let open = OpenDoubt {
+            in_doubt,",
+    },
+    // A place in a queue on the server is to be given up also while the client shuts down.
+    Bug {
+        name: "what is owed at the end is dropped",
+        file: "engine/clearing.rs",
+        find: "desk.open.retain(|it| it.is_owed);",
+        replace: "desk.open.retain(|it| it.is_owed && !PLANTED);",
+    },
+    // The thread that asked waits for a server that may be silent.
+    Bug {
+        name: "what is in doubt is released before all else",
+        file: "engine/watchdog/mod.rs",
+        find: r"
+        self.clear(in_doubt, false);
+    }",
+        replace: r"
+        let mut in_doubt = in_doubt;
+        if PLANTED {
+            let deadline = time::now() + self.command_timeout;
+            drop(self.store.resolve(&mut [&mut in_doubt], deadline));
+        }
+        self.clear(in_doubt, false);
+    }",
+    },
+    Bug {
+        name: "a hold of a closed client is not told",
+        file: "engine/watchdog/threads.rs",
+        find: "if !self.timer.schedule(look.due, job) {",
+        replace: "if !self.timer.schedule(look.due, job) && !PLANTED {",
+    },
+    Bug {
+        name: "an earlier entry wakes nobody",
+        file: "engine/timer.rs",
+        find: "if oversleeps {",
+        replace: "if oversleeps && !PLANTED {",
+    },
+];

@@ -1,0 +1,29 @@
+//! Bugs of the quorum of several servers.
+
+use super::Bug;
+
+pub(super) const BUGS: &[Bug] = &[
+    // Nodes that took the lock for an attempt without a majority, and did not answer when that was undone.
+    Bug {
+        name: "what was not undone is dropped",
+        file: "stores/quorum/acquire.rs",
+        find: "return self.refuse(claim, &tally.said, leftover);",
+        replace: "return self.refuse(claim, &tally.said, leftover.filter(|_| !PLANTED));",
+    },
+    // It may lack what its master has acknowledged.
+    Bug {
+        name: "a promoted replica votes",
+        file: "stores/quorum/quarantine.rs",
+        find: "_ if identity.has_followed =>",
+        replace: "_ if identity.has_followed && !PLANTED =>",
+    },
+    // The age that the server has told is that at its answer, not when it was asked.
+    Bug {
+        name: "a quarantine counts from before the question",
+        file: "stores/quorum/quarantine.rs",
+        find: "(identity.told + left, QuarantineReason::IsNew)",
+        replace: r"
+                let from = if PLANTED { identity.asked } else { identity.told };
+                (from + left, QuarantineReason::IsNew)",
+    },
+];
