@@ -2,8 +2,9 @@
 //!
 //! They need a client opened with a `mysql://` URL: [`Client::row_lock`](crate::Client::row_lock),
 //! [`Client::lock_many`](crate::Client::lock_many), [`Client::versioned`](crate::Client::versioned) and
-//! [`Guard::transaction`](crate::Guard::transaction). No type of the database driver is exposed: statements take
-//! [`Params`], into which tuples convert, and return rows as tuples, single values or a [`Row`].
+//! [`Guard::transaction`](crate::Guard::transaction). Statements take [`Params`], into which tuples convert, and return rows
+//! as tuples, single values or a [`Row`]. These types are those of the crate `mysql` 28, which opens the connections:
+//! [`params!`] and [`Row::get`] panic where its documentation says so, and [`Row::get_opt`] does not.
 //!
 //! ```no_run
 //! use redlatch::Client;
@@ -26,10 +27,10 @@ pub(crate) mod versioned;
 pub(crate) mod versioned_row;
 
 pub use crate::ground::error::database::DatabaseError;
-pub use crate::stores::mysql::from_value::FromValue;
-pub use crate::stores::mysql::parameters::Params;
-pub use crate::stores::mysql::row::{FromRow, Row};
-pub use crate::stores::mysql::value::{DateTime, Span, Value};
+#[doc(no_inline)]
+pub use crate::stores::mysql::values::{
+    Column, FromRow, FromRowError, FromValue, FromValueError, Params, Row, ToValue, Value, params,
+};
 pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
 pub use transaction::Tx;
 pub use versioned::{Check, Versioned};

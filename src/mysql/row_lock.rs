@@ -9,8 +9,8 @@ use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::mysql::transaction::{IDLE_LIMIT, Tx};
-use crate::stores::mysql::value::Value;
-use crate::stores::mysql::{Ident, KeyedTable, MySql, RowLockOptions, Session, to_driver};
+use crate::stores::mysql::values::{Value, literal};
+use crate::stores::mysql::{Ident, KeyedTable, MySql, RowLockOptions, Session};
 
 /// A set of rows that can be locked: the rows of a table by its primary key, or named rows.
 #[derive(Clone, Debug)]
@@ -215,7 +215,7 @@ impl RowLock {
 impl fmt::Debug for RowLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowLock")
-            .field("row", &self.target.subject(&self.key.to_string()))
+            .field("row", &self.target.subject(&literal(&self.key)))
             .field("isolation", &self.isolation)
             .field("idle_limit", &self.idle_limit)
             .finish_non_exhaustive()
@@ -302,9 +302,8 @@ fn lock(
     keys: Vec<Value>,
     options: RowLockOptions<'_>,
 ) -> Result<RowGuard> {
-    let names: Vec<String> = keys.iter().map(Value::to_string).collect();
+    let names: Vec<String> = keys.iter().map(literal).collect();
     let subject = target.subject(&names.join(", "));
-    let keys = keys.into_iter().map(to_driver).collect();
     let session =
         store(client, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, options)?;
     Ok(RowGuard {

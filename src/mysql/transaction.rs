@@ -12,9 +12,8 @@ use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::guard::{Guard, HeldLevel, OwnedGuard};
 use crate::mysql::allowed_statements::{ALLOWED, changes_session, first_word};
-use crate::stores::mysql::parameters::Params;
-use crate::stores::mysql::row::FromRow;
-use crate::stores::mysql::{MySql, Session, params_to_driver, rows_from_driver};
+use crate::stores::mysql::values::{FromRow, Params};
+use crate::stores::mysql::{MySql, Session};
 
 /// The server ends a transaction that is idle for this long, so that a holder that hangs does not block others.
 pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
@@ -47,8 +46,8 @@ impl<'a> Tx<'a> {
         self.session.statement_timeout = timeout;
     }
 
-    /// Runs a statement with its parameters (`?`, or `:name` with [`Params::named`]), and returns the number of affected
-    /// rows.
+    /// Runs a statement with its parameters (`?`, or `:name` with [`params!`](crate::mysql::params!)), and returns the number
+    /// of affected rows.
     ///
     /// # Errors
     ///
@@ -61,13 +60,13 @@ impl<'a> Tx<'a> {
     /// - [`Error::Forked`]: in a forked child.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
         self.check_allowed(statement)?;
-        Ok(self
-            .session
-            .execute(statement, params_to_driver(params.into()))?
-            .1)
+        Ok(self.session.execute(statement, params.into())?.1)
     }
 
     /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
+    ///
+    /// Bytes that are digits are read as a number if the type is one, whatever the column is. Read a BIT, BINARY or BLOB as
+    /// `Vec<u8>`, or let the server calculate: `SELECT flags + 0`.
     ///
     /// # Errors
     ///
@@ -78,13 +77,11 @@ impl<'a> Tx<'a> {
         params: impl Into<Params>,
     ) -> Result<Vec<T>> {
         self.check_allowed(statement)?;
-        let rows = self
-            .session
-            .query(statement, params_to_driver(params.into()))?;
-        rows_from_driver(rows)
-            .into_iter()
+        let rows = self.session.query(statement, params.into())?;
+        rows.into_iter()
             .map(|row| {
-                T::from_row(row).map_err(|_| Error::Unsupported {
+                // The driver's error shows the values of the row.
+                T::from_row_opt(row).map_err(|_| Error::Unsupported {
                     lock: Arc::clone(&self.subject),
                     reason: "a row of the answer is not of the type asked for".to_owned(),
                 })

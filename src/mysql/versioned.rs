@@ -11,10 +11,8 @@ use crate::ground::time;
 use crate::mysql::row_lock::store;
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
-use crate::stores::mysql::value::Value;
-use crate::stores::mysql::{
-    Ident, KeyedTable, Lookup, MySql, Update, from_driver, sleep_until, to_driver,
-};
+use crate::stores::mysql::values::{Value, literal};
+use crate::stores::mysql::{Ident, KeyedTable, Lookup, MySql, Update, sleep_until};
 
 /// The column by which an update notices that another writer was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +196,7 @@ impl Versioned {
                     return Err(E::from(Error::Database(DatabaseError::RowNotFound {
                         node: Arc::clone(self.store(&subject)?.node()),
                         lock: subject,
-                        key: key.to_string(),
+                        key: literal(&key),
                     })));
                 }
                 Some(Some(row)) => {
@@ -240,25 +238,21 @@ impl Versioned {
     }
 
     fn subject(&self, key: &Value) -> Arc<str> {
-        let key: String = key.to_string().chars().take(64).collect();
+        let key: String = literal(key).chars().take(64).collect();
         format!("{}[{key}]", self.target.table.as_str()).into()
     }
 
     fn read(&self, key: &Value, subject: &Arc<str>) -> Result<Option<VersionedRow>> {
         let found = self.store(subject)?.read_row(&Lookup {
             target: &self.target,
-            key: &to_driver(key.clone()),
+            key,
             columns: &self.columns,
             check: &self.check_column,
             subject,
         })?;
-        Ok(found.map(|found| VersionedRow {
+        Ok(found.map(|row| VersionedRow {
             key: key.clone(),
-            columns: Arc::clone(&self.columns),
-            values: found.values.into_iter().map(from_driver).collect(),
-            binary: found.binary,
-            seen: from_driver(found.check),
-            decimals: found.decimals,
+            row,
         }))
     }
 
@@ -272,7 +266,7 @@ impl Versioned {
         let mut set = Vec::with_capacity(changes.0.len());
         for (name, value) in &changes.0 {
             match self.columns.iter().find(|column| column.is(name)) {
-                Some(column) => set.push((column, to_driver(value.clone()))),
+                Some(column) => set.push((column, value)),
                 None => {
                     return Err(Error::Unsupported {
                         lock: Arc::clone(subject),
@@ -286,14 +280,13 @@ impl Versioned {
         let update = Update {
             lookup: Lookup {
                 target: &self.target,
-                key: &to_driver(seen.key.clone()),
+                key: &seen.key,
                 columns: &self.columns,
                 check: &self.check_column,
                 subject,
             },
             set: &set,
-            seen: &to_driver(seen.seen.clone()),
-            decimals: seen.decimals,
+            seen: &seen.row,
             is_time: matches!(self.check, Check::UpdatedAt(_)),
         };
         self.store(subject)?.write_row(&update, deadline)

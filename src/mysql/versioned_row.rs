@@ -1,25 +1,16 @@
 //! The rows that an optimistic update reads, and the changes that it makes to them.
 
 use std::fmt;
-use std::sync::Arc;
 
-use crate::ground::error::Result;
-use crate::stores::mysql::Ident;
-use crate::stores::mysql::from_value::FromValue;
-use crate::stores::mysql::row::convert_column;
-use crate::stores::mysql::value::Value;
+use crate::ground::error::{Error, Result};
+use crate::stores::mysql::values::{Column, FromValue, Row, Value, is_binary, reads_digits};
 
 /// A row as it was read.
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    pub(crate) columns: Arc<[Ident]>,
-    pub(crate) values: Vec<Value>,
-    /// For each value, whether it is bytes and not text.
-    pub(crate) binary: Vec<bool>,
-    pub(crate) seen: Value,
-    /// The decimals of a second of the check, if it is a time.
-    pub(crate) decimals: u8,
+    /// The columns asked for, and the check as the last one.
+    pub(crate) row: Row,
 }
 
 /// New values for some of the columns of a row.
@@ -53,10 +44,34 @@ impl VersionedRow {
     /// # Errors
     ///
     /// [`Error::Unsupported`](crate::Error::Unsupported) if [`Client::versioned`](crate::Client::versioned) did not name the
-    /// column, or its value is not of this type; a column that may be NULL is an `Option`.
+    /// column, or its value is not of this type; a column that may be NULL is an `Option`. A BIT, BINARY or BLOB is no
+    /// number, whatever its bytes are.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
-        let at = self.columns.iter().position(|known| known.is(column));
-        convert_column(at, &self.values, &self.binary, column)
+        let refused = |reason| Error::Unsupported {
+            lock: column.into(),
+            reason,
+        };
+        let mut known = self.columns().iter().enumerate();
+        let found = known.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
+        let (at, described) =
+            found.ok_or_else(|| refused(format!("the row has no column {column:?}")))?;
+        if is_binary(described) && reads_digits::<T>() {
+            return Err(refused(format!(
+                "the column {column:?} is bytes or bits: read it as Vec<u8>"
+            )));
+        }
+        // The driver's error shows the value.
+        let value = self.row.get_opt(at).and_then(std::result::Result::ok);
+        value.ok_or_else(|| {
+            refused(format!(
+                "the value of the column {column:?} is not of the type asked for; one that may be NULL is an Option"
+            ))
+        })
+    }
+
+    fn columns(&self) -> &[Column] {
+        let all = self.row.columns_ref();
+        all.split_last().map_or(all, |(_, asked_for)| asked_for)
     }
 
     /// Returns the key.
@@ -82,8 +97,9 @@ impl Changes {
 // Values of a user's tables do not belong in logs.
 impl fmt::Debug for VersionedRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.columns().iter().map(Column::name_str).collect();
         f.debug_struct("VersionedRow")
-            .field("columns", &self.columns)
+            .field("columns", &names)
             .finish_non_exhaustive()
     }
 }

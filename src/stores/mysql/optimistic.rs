@@ -6,7 +6,6 @@ use std::time::Instant;
 use ::mysql::{Column, Params, Row, Value};
 
 use super::call_error::{CallError, unknown};
-use super::driver_values::{bits_as_number, is_binary};
 use super::keys::{Ident, KeyedTable};
 use super::rows::NOWAIT_PAUSE;
 use super::{MySql, ROW_WAIT, TABLE_WAIT, sleep_until};
@@ -28,27 +27,31 @@ pub(crate) struct Lookup<'a> {
 /// New values for a row that was read before.
 pub(crate) struct Update<'a> {
     pub(crate) lookup: Lookup<'a>,
-    pub(crate) set: &'a [(&'a Ident, Value)],
-    pub(crate) seen: &'a Value,
-    /// The decimals of a second that the check had when it was read, if it is a time.
-    pub(crate) decimals: u8,
+    pub(crate) set: &'a [(&'a Ident, &'a Value)],
+    /// The row as it was read, with the check as its last column.
+    pub(crate) seen: &'a Row,
     /// Whether the check is a time, not a number.
     pub(crate) is_time: bool,
 }
 
-/// The values of a row at the time it was read.
-pub(crate) struct Snapshot {
-    pub(crate) values: Vec<Value>,
-    /// For each value, whether it is bytes and not text.
-    pub(crate) binary: Vec<bool>,
-    pub(crate) check: Value,
-    /// The decimals of a second of the check, if it is a time.
-    pub(crate) decimals: u8,
+impl Update<'_> {
+    /// Returns the check as it was read.
+    fn seen_check(&self) -> Value {
+        let seen = self.seen.len().checked_sub(1);
+        let seen = seen.and_then(|last| self.seen.as_ref(last));
+        seen.cloned().unwrap_or(Value::NULL)
+    }
+
+    /// Returns the decimals of a second that the check had when it was read, if it is a time.
+    fn decimals(&self) -> u8 {
+        let columns = self.seen.columns_ref();
+        columns.last().map_or(0, Column::decimals)
+    }
 }
 
 impl MySql {
-    /// Reads the columns and the check of a row; `None` if there is no such row.
-    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Snapshot>> {
+    /// Reads the columns and, behind them, the check of a row; `None` if there is no such row.
+    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Row>> {
         let key = self.normalized_key(lookup.target, lookup.key.clone(), lookup.subject)?;
         let (table, key_column) = lookup.target.quoted();
         let mut columns: Vec<String> = lookup.columns.iter().map(Ident::quoted).collect();
@@ -60,24 +63,7 @@ impl MySql {
         let rows = self
             .query(&statement, Params::Positional(vec![key]), self.deadline())
             .map_err(|error| self.error_of_users(lookup.subject, error))?;
-        Ok(rows.into_iter().next().map(|row| {
-            let columns = row.columns();
-            let binary = columns.iter().map(is_binary).collect();
-            let decimals = columns.last().map_or(0, Column::decimals);
-            // This `unwrap` does not panic: it turns a row into its values.
-            let mut values: Vec<Value> = Row::unwrap(row)
-                .into_iter()
-                .zip(&*columns)
-                .map(|(value, column)| bits_as_number(value, column))
-                .collect();
-            let check = values.pop().unwrap_or(Value::NULL);
-            Snapshot {
-                values,
-                binary,
-                check,
-                decimals,
-            }
-        }))
+        Ok(rows.into_iter().next())
     }
 
     /// Writes a row if it is unchanged since it was read, and returns whether it was.
@@ -94,14 +80,18 @@ impl MySql {
             .map(|(column, _)| format!("{} = ?", column.quoted()))
             .collect();
         assignments.push(self.next_check(update)?);
-        let mut params: Vec<Value> = update.set.iter().map(|(_, value)| value.clone()).collect();
-        params.extend([key.clone(), update.seen.clone()]);
+        let mut params: Vec<Value> = update
+            .set
+            .iter()
+            .map(|(_, value)| Value::clone(value))
+            .collect();
+        params.extend([key.clone(), update.seen_check()]);
         // A time may be NULL before the first update. The check always changes, so the count of affected rows is right
         // whether it counts found or changed rows. If the column's precision was altered since the read, the step could be
         // rounded away: then the row counts as changed. The length of a time as text tells its precision.
         let still = if update.is_time {
-            let point = usize::from(update.decimals > 0);
-            let length = TIME_LENGTH + point + usize::from(update.decimals);
+            let decimals = usize::from(update.decimals());
+            let length = TIME_LENGTH + usize::from(decimals > 0) + decimals;
             format!("({check} IS NULL OR CHAR_LENGTH({check}) = {length})")
         } else {
             format!("{check} IS NOT NULL")
@@ -213,7 +203,7 @@ impl MySql {
                 "is the time of the last update, so it has to be a DATETIME or TIMESTAMP",
             );
         }
-        let decimals = update.decimals.min(6);
+        let decimals = update.decimals().min(6);
         // One unit of its own precision, since less would be rounded away.
         let unit = 10u64.pow(6 - u32::from(decimals));
         let now = format!("UTC_TIMESTAMP({decimals})");

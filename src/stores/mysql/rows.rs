@@ -13,6 +13,7 @@ use ::mysql::{Params, Value, params};
 
 use super::keys::KeyedTable;
 use super::refusals::LONGEST_NAME;
+use super::values::literal;
 use super::{MySql, Session};
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
@@ -90,7 +91,7 @@ impl MySql {
             for key in &keys {
                 if key_bytes(key).is_none_or(|bytes| bytes > LONGEST_NAME) {
                     return Err(Error::InvalidName {
-                        name: key.as_sql(true).chars().take(64).collect(),
+                        name: literal(key).chars().take(64).collect(),
                         reason: "the name of a row is text or bytes, 255 bytes at most",
                     });
                 }
@@ -178,7 +179,7 @@ impl MySql {
         Error::Database(DatabaseError::RowNotFound {
             lock: Arc::clone(subject),
             node: Arc::clone(self.node()),
-            key: key.as_sql(true),
+            key: literal(key),
         })
     }
 

@@ -9,6 +9,7 @@ use super::MySql;
 use super::call_error::{CallError, Class, unknown};
 use super::connection::Connection;
 use super::pool::CheckedOut;
+use super::values::literal;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
@@ -168,7 +169,7 @@ impl Session {
         Error::Database(DatabaseError::RowNotFound {
             lock: Arc::clone(&self.subject),
             node: Arc::clone(&self.node),
-            key: key.as_sql(true),
+            key: literal(key),
         })
     }
 

@@ -436,3 +436,32 @@ fn no_update_is_lost_when_the_column_of_the_check_is_altered() {
     });
     assert!(wrote != [true, true]);
 }
+
+#[test]
+fn a_versioned_row_reads_no_number_from_bytes() {
+    let database = database();
+    database.run(
+        "CREATE TABLE bits (id INT PRIMARY KEY, v INT NOT NULL, a BIT(8), b BINARY(2), c VARBINARY(9), d BLOB, \
+         e VARCHAR(9), f DECIMAL(9, 2));\n\
+         INSERT INTO bits VALUES (1, 0, 49, '49', '49', '49', '49', 4.5)",
+    );
+    let columns = ["a", "b", "c", "d", "e", "f"];
+    let check = Check::Version("v".into());
+    let bits = client(&database).versioned("bits", "id", &columns, check);
+    let bits = bits.unwrap();
+    let row = bits.get(1).unwrap().unwrap();
+    for column in ["a", "b", "c", "d"] {
+        assert!(row.get::<i64>(column).is_err(), "{column}");
+        assert!(row.get::<Option<u8>>(column).is_err(), "{column}");
+        assert!(row.get::<f64>(column).is_err(), "{column}");
+        let digits = if column == "a" { "1" } else { "49" };
+        assert_eq!(row.get::<String>(column).unwrap(), digits);
+    }
+    assert_eq!(row.get::<i64>("E").unwrap(), 49);
+    assert_eq!(row.get::<f64>("f").unwrap(), 4.5);
+    assert!(row.get::<i64>("v").is_err() && row.get::<i64>("absent").is_err());
+    // What was read can be written as it is.
+    let changes = Changes::new().set("a", row.get::<Vec<u8>>("a").unwrap());
+    assert!(bits.try_update(&row, &changes).unwrap());
+    assert_eq!(database.first::<u8>("SELECT a + 0 FROM bits"), 49);
+}

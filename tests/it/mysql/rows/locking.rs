@@ -258,22 +258,20 @@ pub(super) fn a_key_of_another_kind_is_refused_and_locks_nothing(server: &'stati
     let client = client(&database);
     let of = |table, key| RowTarget::table(table, key).unwrap();
     let (texts, days, prices) = (of("texts", "name"), of("days", "id"), of("prices", "id"));
-    let day = DateTime {
-        year: 2026,
-        month: 1,
-        day: 1,
-        ..DateTime::default()
-    };
+    let day = Value::Date(2026, 1, 1, 0, 0, 0, 0);
     let span = Value::from(ms(7000));
+    // More days than a message can count in hours.
+    let longest = Value::Time(false, u32::MAX, 0, 0, 0, 0);
     let refused = [
+        (&accounts, longest),
         (&accounts, Value::from("abc")),
         (&accounts, Value::from("7x")),
         (&accounts, Value::from("7")),
         (&accounts, Value::from("")),
-        (&accounts, Value::from(day)),
+        (&accounts, day.clone()),
         (&accounts, span.clone()),
         (&prices, Value::from("7.50x")),
-        (&texts, Value::from(day)),
+        (&texts, day.clone()),
         (&texts, span.clone()),
         (&days, Value::from("x")),
         (&days, Value::from("")),
@@ -286,7 +284,10 @@ pub(super) fn a_key_of_another_kind_is_refused_and_locks_nothing(server: &'stati
                 .lock_many(target, [&key, &key], Wait::Never)
                 .unwrap_err(),
         ] {
-            assert!(matches!(error, Error::Unsupported { .. }), "{key}: {error}");
+            assert!(
+                matches!(error, Error::Unsupported { .. }),
+                "{key:?}: {error}"
+            );
         }
     }
     let stock = client
@@ -306,11 +307,11 @@ pub(super) fn a_key_of_another_kind_is_refused_and_locks_nothing(server: &'stati
         (&prices, Value::from("7.50")),
         (&prices, Value::from(0)),
         (&texts, Value::from("2026-01-01")),
-        (&days, Value::from(day)),
+        (&days, day.clone()),
         (&days, Value::from("2026-01-01")),
     ] {
         let guard = client.row_lock(target, key.clone()).try_lock();
-        assert!(guard.unwrap().is_some(), "{key}");
+        assert!(guard.unwrap().is_some(), "{key:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use redlatch::mysql::DatabaseError;
-use redlatch::mysql::{Check, DateTime, Isolation, RowGuard, RowTarget, Value, Wait};
+use redlatch::mysql::{Check, Isolation, RowGuard, RowTarget, Value, Wait};
 use redlatch::{Client, Error, Interrupt};
 
 use locking::*;

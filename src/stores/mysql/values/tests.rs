@@ -1,0 +1,20 @@
+use super::*;
+
+#[test]
+fn a_value_in_a_message_is_one_line() {
+    let text = literal(&Value::from("a'b\n\u{1b}[2J\u{202e}"));
+    assert_eq!(text, r"'a''b\n\u{1b}[2J\u{202e}'");
+    assert_eq!(literal(&Value::from(&[0xff_u8, 0][..])), "0xFF00");
+    let longest = Value::Time(true, u32::MAX, 255, 59, 59, 0);
+    assert_eq!(literal(&longest), "a TIME out of range");
+    let span = Value::Time(true, 34, 22, 59, 59, 1);
+    assert_eq!(literal(&span), "'-838:59:59.000001'");
+}
+
+#[test]
+fn numbers_are_told_from_text() {
+    assert!(reads_digits::<i64>() && reads_digits::<Option<u8>>());
+    assert!(reads_digits::<f64>() && reads_digits::<bool>());
+    assert!(!reads_digits::<String>() && !reads_digits::<Vec<u8>>());
+    assert!(!reads_digits::<Value>() && !reads_digits::<std::time::Duration>());
+}
