@@ -77,16 +77,7 @@ impl<'a> Tx<'a> {
         params: impl Into<Params>,
     ) -> Result<Vec<T>> {
         self.check_allowed(statement)?;
-        let rows = self.session.query(statement, params.into())?;
-        rows.into_iter()
-            .map(|row| {
-                // The driver's error shows the values of the row.
-                T::from_row_opt(row).map_err(|_| Error::Unsupported {
-                    lock: Arc::clone(&self.subject),
-                    reason: "a row of the answer is not of the type asked for".to_owned(),
-                })
-            })
-            .collect()
+        self.session.query(statement, params.into())
     }
 
     /// Runs a query and returns its first row; `None` if the answer has no rows.

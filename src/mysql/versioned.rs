@@ -12,7 +12,7 @@ use crate::mysql::row_lock::store;
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
 use crate::stores::mysql::values::{Value, literal};
-use crate::stores::mysql::{Ident, KeyedTable, Lookup, MySql, Update, sleep_until};
+use crate::stores::mysql::{Ident, KeyedTable, Lookup, MySql, Update, row_not_found, sleep_until};
 
 /// The column by which an update notices that another writer was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,11 +193,8 @@ impl Versioned {
             match unless_busy(self.read(&key, &subject))? {
                 None => {}
                 Some(None) => {
-                    return Err(E::from(Error::Database(DatabaseError::RowNotFound {
-                        node: Arc::clone(self.store(&subject)?.node()),
-                        lock: subject,
-                        key: literal(&key),
-                    })));
+                    let node = self.store(&subject)?.node();
+                    return Err(E::from(row_not_found(&subject, node, &key)));
                 }
                 Some(Some(row)) => {
                     let outcome = |value, written| Outcome {

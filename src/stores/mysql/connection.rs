@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ::mysql::prelude::Queryable;
+use ::mysql::prelude::{FromRow, Queryable};
 use ::mysql::{Conn, OptsBuilder, Params, Row};
 use rustix::net::RecvFlags;
 use socket2::SockRef;
@@ -291,15 +291,31 @@ impl Connection {
     }
 
     /// Runs a statement and returns its rows.
-    pub(super) fn query(
+    pub(super) fn query<T: FromRow>(
         &mut self,
         statement: &str,
         params: Params,
         deadline: Instant,
-    ) -> Result<Vec<Row>, CallError> {
-        self.begin_call(deadline)?
-            .exec(statement, params)
-            .map_err(CallError::of)
+    ) -> Result<Vec<T>, CallError> {
+        let conn = self.begin_call(deadline)?;
+        let rows: Vec<Row> = conn.exec(statement, params).map_err(CallError::of)?;
+        rows.into_iter()
+            .map(|row| T::from_row_opt(row).map_err(|error| CallError::of(error.into())))
+            .collect()
+    }
+
+    /// Fails if a transaction has locked the row that `select` finds, without a wait for it.
+    pub(super) fn probe(
+        &mut self,
+        select: &str,
+        params: Params,
+        deadline: Instant,
+    ) -> Result<(), CallError> {
+        match self.query::<Row>(select, params, deadline) {
+            // 1064: the server does not know NOWAIT.
+            Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -105,11 +105,7 @@ impl MySql {
         name: &str,
         deadline: Instant,
     ) -> Result<(), CallError> {
-        match connection.query(&self.statements.probe, params! { "r" => name }, deadline) {
-            // 1064: the server does not know NOWAIT.
-            Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        connection.probe(&self.statements.probe, params! { "r" => name }, deadline)
     }
 
     /// Reads the row of a lock; `None` if nobody owns it.
@@ -119,14 +115,11 @@ impl MySql {
         name: &str,
         deadline: Instant,
     ) -> Result<Option<LockRow>, CallError> {
-        let rows = connection.query(&statements.inspect, params! { "r" => name }, deadline)?;
-        let Some(row) = rows.into_iter().next() else {
-            return Ok(None);
-        };
-        let unreadable = |_| CallError::Usage("the lock table has rows of another kind".to_owned());
-        let (owner, holds, left): (Vec<u8>, u32, i64) =
-            ::mysql::from_row_opt(row).map_err(unreadable)?;
-        Ok(Some(LockRow {
+        type Found = (Vec<u8>, u32, i64);
+        let params = params! { "r" => name };
+        let rows: Vec<Found> = connection.query(&statements.inspect, params, deadline)?;
+        let found = rows.into_iter().next();
+        Ok(found.map(|(owner, holds, left)| LockRow {
             owner: String::from_utf8_lossy(&owner).into_owned(),
             holds,
             left: u64::try_from(left)
@@ -247,7 +240,7 @@ impl MySql {
         deadline: Instant,
     ) -> Result<Outcome<Granted, Refusal>> {
         self.check_not_pinned_here(&claim.name)?;
-        self.check_lock_table(&claim.name, deadline)?;
+        self.check_own(&self.tables.locks, &claim.name, deadline)?;
         let lease = lease_of(claim);
         let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;

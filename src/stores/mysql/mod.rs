@@ -7,8 +7,6 @@
 mod address;
 mod call_error;
 mod connection;
-mod describe;
-mod key_kind;
 mod keys;
 mod lock_table;
 mod optimistic;
@@ -21,14 +19,16 @@ mod schema;
 mod session;
 mod sql;
 mod survey;
+mod table;
 pub(crate) mod values;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Params, Row, params};
+use ::mysql::prelude::FromRow;
+use ::mysql::{Params, params};
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
@@ -49,7 +49,7 @@ pub(crate) use optimistic::{Lookup, Update};
 
 use pool::Pools;
 use refusals::refuses;
-pub(crate) use rows::{RowLockOptions, sleep_until};
+pub(crate) use rows::{RowLockOptions, row_not_found, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
@@ -68,8 +68,8 @@ pub(crate) struct MySql {
     statements: Statements,
     /// The lock table and the table of the named rows.
     tables: schema::Tables,
-    /// Tables as the server described them, the lock table included.
-    known: schema::SchemaCache,
+    /// The tables that were used and were right, the lock table included.
+    known: Mutex<HashMap<Ident, Arc<table::Table>>>,
     facts: Facts,
     /// The visitors whose rows a transaction of this process has pinned.
     pinned: Mutex<HashSet<VisitorId>>,
@@ -86,7 +86,7 @@ impl MySql {
             pools,
             statements: Statements::new(&tables.locks.quoted()),
             tables,
-            known: schema::SchemaCache::default(),
+            known: Mutex::default(),
             facts: Facts {
                 refuses,
                 is_polled: |_| true,
@@ -110,12 +110,12 @@ impl MySql {
     }
 
     /// Runs a statement that may run twice, and returns its rows.
-    pub(crate) fn query(
+    pub(crate) fn query<T: FromRow>(
         &self,
         statement: &str,
         params: Params,
         deadline: Instant,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Vec<T>, CallError> {
         self.pools.with_retry(deadline, |connection| {
             connection.query(statement, params.clone(), deadline)
         })
@@ -169,25 +169,37 @@ impl MySql {
 }
 
 impl MySql {
-    /// Gives levels back, so that `keep` stay.
-    fn release_level(
+    /// Changes the row of a hold.
+    fn change_hold<D, R>(
         &self,
         claim: &Claim,
-        keep: u32,
+        change: Change<'_>,
+        operation: &'static str,
         deadline: Instant,
-    ) -> Result<Outcome<Released>> {
-        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
-            return Err(error);
-        }
-        let change = Change::Leave(keep);
+        done: impl FnOnce(Granted) -> D,
+    ) -> Result<Outcome<D, R>> {
+        self.check_not_pinned(claim)?;
         let (outcome, not_after) = self.change_row_pooled(claim, change, deadline);
         match outcome {
-            Ok(RowChange::Done { .. }) => Ok(Outcome::Done(Released::default())),
+            // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
+            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(done(Granted {
+                fence: Some(fence),
+                // No copy shortens a lease.
+                ..Granted::at(sent)
+            }))),
             Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
-                claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
-                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            )),
+            Err(CallError::NoReply { reason, .. }) => {
+                let not_after = not_after.saturating_add(millis(LATEST_EFFECT));
+                let error = self.unknown(&claim.name, Some(&claim.visitor), operation, reason);
+                Ok(match change {
+                    Change::Owner(to) => Outcome::Unknown {
+                        in_doubt: claim.in_doubt(0),
+                        successor: Some(Box::new(to.in_doubt(not_after))),
+                        error,
+                    },
+                    _ => Outcome::unknown(claim.in_doubt(not_after), error),
+                })
+            }
             Err(error) => Err(self.lock_error(&claim.name, error)),
         }
     }
@@ -214,36 +226,16 @@ impl Store for MySql {
         if claim.count == 0 {
             return self.acquire_new(claim, deadline);
         }
-        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
-            return Err(error);
-        }
-        let (outcome, not_after) = self.change_row_pooled(
-            claim,
-            Change::Enter(claim.count.saturating_add(1)),
-            deadline,
-        );
-        match outcome {
-            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(Granted {
-                fence: Some(fence),
-                // No copy shortens a lease.
-                ..Granted::at(sent)
-            })),
-            Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
-                claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
-                self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-            )),
-            Err(error) => Err(self.lock_error(&claim.name, error)),
-        }
+        let enter = Change::Enter(claim.count.saturating_add(1));
+        self.change_hold(claim, enter, "acquire", deadline, |granted| granted)
     }
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
         if keep > 0 {
-            return self.release_level(claim, keep, deadline);
+            let leave = Change::Leave(keep);
+            return self.change_hold(claim, leave, "release", deadline, |_| Released::default());
         }
-        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
-            return Err(error);
-        }
+        self.check_not_pinned(claim)?;
         match self.release_twice(claim, deadline) {
             // Pollers of other processes are not known here.
             Ok(None) => Ok(Outcome::Done(Released::default())),
@@ -262,26 +254,9 @@ impl Store for MySql {
     }
 
     fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
-        if let Some(error) = self.pinned_error(&from.name, &from.visitor) {
-            return Err(error);
-        }
-        let (outcome, not_after) = self.change_row_pooled(from, Change::Owner(to), deadline);
-        match outcome {
-            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(Granted {
-                fence: Some(fence),
-                // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
-                ..Granted::at(sent)
-            })),
-            Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::Unknown {
-                in_doubt: from.in_doubt(0),
-                successor: Some(Box::new(
-                    to.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
-                )),
-                error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
-            }),
-            Err(error) => Err(self.lock_error(&from.name, error)),
-        }
+        self.change_hold(from, Change::Owner(to), "hand-over", deadline, |granted| {
+            granted
+        })
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {

@@ -52,7 +52,7 @@ impl Update<'_> {
 impl MySql {
     /// Reads the columns and, behind them, the check of a row; `None` if there is no such row.
     pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Row>> {
-        let key = self.normalized_key(lookup.target, lookup.key.clone(), lookup.subject)?;
+        let key = self.key_of_row(lookup.target, lookup.key, lookup.subject)?;
         let (table, key_column) = lookup.target.quoted();
         let mut columns: Vec<String> = lookup.columns.iter().map(Ident::quoted).collect();
         columns.push(lookup.check.quoted());
@@ -71,7 +71,13 @@ impl MySql {
     /// If a transaction has the row locked, this waits until `deadline`, at most as long as any statement waits for a row.
     pub(crate) fn write_row(&self, update: &Update<'_>, deadline: Option<Instant>) -> Result<bool> {
         let lookup = &update.lookup;
-        let key = self.normalized_key(lookup.target, lookup.key.clone(), lookup.subject)?;
+        let key = self.key_of_row(lookup.target, lookup.key, lookup.subject)?;
+        self.checked(
+            &lookup.target.table,
+            lookup.subject,
+            self.deadline(),
+            |found| found.check_rises(lookup.check.as_str(), update.is_time),
+        )?;
         let (table, key_column) = lookup.target.quoted();
         let check = lookup.check.quoted();
         let mut assignments: Vec<String> = update
@@ -79,7 +85,7 @@ impl MySql {
             .iter()
             .map(|(column, _)| format!("{} = ?", column.quoted()))
             .collect();
-        assignments.push(self.next_check(update)?);
+        assignments.push(next_check(update));
         let mut params: Vec<Value> = update
             .set
             .iter()
@@ -147,11 +153,8 @@ impl MySql {
                 connection
                     .execute_text("START TRANSACTION", request_deadline)
                     .map_err(CallError::before_sending)?;
-                let free = match connection.query(look, key.clone(), request_deadline) {
-                    // 1064: the server does not know NOWAIT.
-                    Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
-                    Err(error) => Err(error.before_sending()),
-                };
+                let free = connection.probe(look, key.clone(), request_deadline);
+                let free = free.map_err(CallError::before_sending);
                 let written = free.and_then(|()| {
                     let (_, touched) =
                         connection.execute(statement, params.clone(), request_deadline)?;
@@ -176,41 +179,19 @@ impl MySql {
             }
         }
     }
+}
 
-    /// Returns the assignment that raises the check.
-    fn next_check(&self, update: &Update<'_>) -> Result<String> {
-        let lookup = &update.lookup;
-        let check = lookup.check.quoted();
-        let table = &lookup.target.table;
-        let column = self.column(table, lookup.check, lookup.subject)?;
-        let wrong = |reason: &str| {
-            Err(self.schema_error(
-                lookup.subject,
-                table,
-                &format!("its column `{}` {reason}", lookup.check.as_str()),
-            ))
-        };
-        if !update.is_time {
-            return if column.is_integer() && !column.is_nullable() {
-                Ok(format!("{check} = {check} + 1"))
-            } else {
-                // NULL + 1 is NULL: no conflict would be noticed.
-                wrong("is the version, so it has to be an integer and NOT NULL")
-            };
-        }
-        if !column.is_time() {
-            return wrong(
-                "is the time of the last update, so it has to be a DATETIME or TIMESTAMP",
-            );
-        }
-        let decimals = update.decimals().min(6);
-        // One unit of its own precision, since less would be rounded away.
-        let unit = 10u64.pow(6 - u32::from(decimals));
-        let now = format!("UTC_TIMESTAMP({decimals})");
-        Ok(format!(
-            "{check} = GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))"
-        ))
+/// Returns the assignment that raises the check.
+fn next_check(update: &Update<'_>) -> String {
+    let check = update.lookup.check.quoted();
+    if !update.is_time {
+        return format!("{check} = {check} + 1");
     }
+    let decimals = update.decimals().min(6);
+    // One unit of its own precision, since less would be rounded away.
+    let unit = 10u64.pow(6 - u32::from(decimals));
+    let now = format!("UTC_TIMESTAMP({decimals})");
+    format!("{check} = GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))")
 }
 
 /// Returns whether an error means that the check has reached its largest value. 1264 and 1690 are for numbers, 1292 and

@@ -27,10 +27,12 @@ thread_local! {
 }
 
 impl MySql {
-    /// Returns the error for a use of a pinned row from any connection but the one that pinned it.
-    pub(super) fn pinned_error(&self, lock: &Arc<str>, visitor: &VisitorId) -> Option<Error> {
-        let is_pinned = self.pinned.lock().contains(visitor);
-        is_pinned.then(|| Error::in_its_transaction(lock))
+    /// Fails if a transaction of this process has pinned the row: only its own connection may use the row.
+    pub(super) fn check_not_pinned(&self, claim: &Claim) -> Result<()> {
+        match self.pinned.lock().contains(&claim.visitor) {
+            true => Err(Error::in_its_transaction(&claim.name)),
+            false => Ok(()),
+        }
     }
 
     /// Fails if a transaction of the calling thread has this row locked, through any client: the thread would wait for
@@ -58,13 +60,13 @@ impl MySql {
     /// Begins a transaction and locks the row of a hold in it; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // In an engine without transactions a pin would lock nothing.
-        self.check_lock_table(&claim.name, self.deadline())?;
+        self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
         let permit = self.pools.transaction_permit(self.deadline());
         let permit = permit.map_err(|error| self.error(&claim.name, error))?;
         let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), permit)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
-        let rows = session.query(&self.statements.pin, params)?;
-        Ok((!rows.is_empty()).then_some(session))
+        let fences: Vec<u64> = session.query(&self.statements.pin, params)?;
+        Ok((!fences.is_empty()).then_some(session))
     }
 
     /// Extends the lease of a pinned hold within its transaction. Returns whether the row is still ours.

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Params, Value, params};
+use ::mysql::{Params, Row, Value, params};
 
 use super::keys::KeyedTable;
 use super::refusals::LONGEST_NAME;
@@ -74,22 +74,12 @@ impl MySql {
             }
             None => None,
         };
-        let built_in;
-        let target = match target {
-            Some(target) => target,
-            None => {
-                built_in = self.tables.named_rows();
-                &built_in
-            }
-        };
-        let kind = self.primary_key(target, subject)?;
-        let keys = keys
-            .into_iter()
-            .map(|key| kind.normalized(key, subject))
-            .collect::<Result<Vec<_>>>()?;
-        if *target == self.tables.named_rows() {
+        let target = target.unwrap_or(&self.tables.rows);
+        let keys = keys.iter().map(|key| self.key_of_row(target, key, subject));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        if *target == self.tables.rows {
             for key in &keys {
-                if key_bytes(key).is_none_or(|bytes| bytes > LONGEST_NAME) {
+                if !matches!(key, Value::Bytes(name) if name.len() <= LONGEST_NAME) {
                     return Err(Error::InvalidName {
                         name: literal(key).chars().take(64).collect(),
                         reason: "the name of a row is text or bytes, 255 bytes at most",
@@ -120,6 +110,29 @@ impl MySql {
         }
         session.reset_row_wait()?;
         Ok(session)
+    }
+
+    /// Checks the table, and returns the key of a row in the form for which the server uses the index.
+    pub(super) fn key_of_row(
+        &self,
+        target: &KeyedTable,
+        key: &Value,
+        subject: &Arc<str>,
+    ) -> Result<Value> {
+        if *target == self.tables.rows {
+            self.check_own(&target.table, subject, self.deadline())?;
+        }
+        let column = self.checked(&target.table, subject, self.deadline(), |found| {
+            found.key_column(target.key.as_str()).cloned()
+        })?;
+        column.key(key.clone()).ok_or_else(|| Error::Unsupported {
+            lock: Arc::clone(subject),
+            reason: format!(
+                "the key {} finds no row for certain by the primary key, which is a column of the type {}",
+                literal(key),
+                column.kind
+            ),
+        })
     }
 
     /// Waits for a permit as long as it may wait for the row: other transactions keep their connections for as long as they
@@ -157,30 +170,15 @@ impl MySql {
         let select = format!("SELECT {key} FROM {table} WHERE {key} = ?");
         let mut found = Vec::with_capacity(keys.len());
         for wanted in keys {
-            let rows = self
-                .query(
-                    &select,
-                    Params::Positional(vec![wanted.clone()]),
-                    self.deadline(),
-                )
-                .map_err(|error| self.error_of_users(subject, error))?;
-            let row = rows
-                .into_iter()
-                .next()
-                .and_then(|mut row| row.take::<Value, _>(0));
-            found.push(row.ok_or_else(|| self.no_row(subject, wanted))?);
+            let params = Params::Positional(vec![wanted.clone()]);
+            let keys = self.query(&select, params, self.deadline());
+            let mut keys: Vec<Value> = keys.map_err(|error| self.error_of_users(subject, error))?;
+            let key = keys.pop();
+            found.push(key.ok_or_else(|| row_not_found(subject, self.node(), wanted))?);
         }
         found.sort_by_cached_key(|key| key.as_sql(true));
         found.dedup();
         Ok(found)
-    }
-
-    fn no_row(&self, subject: &Arc<str>, key: &Value) -> Error {
-        Error::Database(DatabaseError::RowNotFound {
-            lock: Arc::clone(subject),
-            node: Arc::clone(self.node()),
-            key: literal(key),
-        })
     }
 
     /// Inserts the row of a name unless it exists; the row stays.
@@ -196,14 +194,14 @@ impl MySql {
         // Without IGNORE, which would cut a name that is too long, so that two names share a row.
         let make = format!("INSERT INTO {table} ({key}) VALUES (:k)");
         // An insert would wait for the holder of the row.
-        let found = self.query(&look, params! { "k" => name.clone() }, deadline);
+        let found = self.query::<Row>(&look, params! { "k" => name.clone() }, deadline);
         if !found
             .map_err(|error| self.error(subject, error))?
             .is_empty()
         {
             return Ok(());
         }
-        match self.query(&make, params! { "k" => name.clone() }, deadline) {
+        match self.query::<Row>(&make, params! { "k" => name.clone() }, deadline) {
             Ok(_) => Ok(()),
             // Another client has inserted it meanwhile, and may have locked it.
             Err(error) if error.is_busy() || error.is_duplicate() => Ok(()),
@@ -212,12 +210,12 @@ impl MySql {
     }
 }
 
-/// Returns the length in bytes of a key that is text or bytes.
-fn key_bytes(key: &Value) -> Option<usize> {
-    match key {
-        Value::Bytes(bytes) => Some(bytes.len()),
-        _ => None,
-    }
+pub(crate) fn row_not_found(subject: &Arc<str>, node: &Arc<str>, key: &Value) -> Error {
+    Error::Database(DatabaseError::RowNotFound {
+        lock: Arc::clone(subject),
+        node: Arc::clone(node),
+        key: literal(key),
+    })
 }
 
 /// The refusal of a row that another transaction has locked.
@@ -250,8 +248,8 @@ fn lock_all(
             session.lock_row(&nowait, params, Duration::ZERO)
         };
         match outcome {
-            Ok(rows) if rows.is_empty() => return Err(session.row_not_found(key)),
-            Ok(_) => {}
+            Ok(true) => {}
+            Ok(false) => return Err(session.row_not_found(key)),
             Err(error @ Error::Database(DatabaseError::WaitTimeout { .. })) => {
                 return Ok(Some(Contended {
                     error,

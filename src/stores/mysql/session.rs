@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::mysql::prelude::FromRow;
 use ::mysql::{Params, Row, Value};
 
 use super::MySql;
 use super::call_error::{CallError, Class, unknown};
 use super::connection::Connection;
 use super::pool::CheckedOut;
-use super::values::literal;
+use super::rows::row_not_found;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
@@ -166,11 +167,7 @@ impl Session {
     }
 
     pub(super) fn row_not_found(&self, key: &Value) -> Error {
-        Error::Database(DatabaseError::RowNotFound {
-            lock: Arc::clone(&self.subject),
-            node: Arc::clone(&self.node),
-            key: literal(key),
-        })
+        row_not_found(&self.subject, &self.node, key)
     }
 
     fn close_with(&mut self, error: Error) -> Error {
@@ -196,7 +193,7 @@ impl Session {
         self.call(|connection, deadline| connection.execute(statement, params, deadline))
     }
 
-    pub(crate) fn query(&mut self, statement: &str, params: Params) -> Result<Vec<Row>> {
+    pub(crate) fn query<T: FromRow>(&mut self, statement: &str, params: Params) -> Result<Vec<T>> {
         self.call(|connection, deadline| connection.query(statement, params, deadline))
     }
 
@@ -210,20 +207,20 @@ impl Session {
         })
     }
 
-    /// Locks one row by `SELECT … FOR UPDATE`. A time-out ends the transaction: with `innodb_rollback_on_timeout` the server
+    /// Locks one row by `SELECT … FOR UPDATE`, and returns whether there is one. A time-out ends the transaction: with `innodb_rollback_on_timeout` the server
     /// has rolled all of it back.
     pub(super) fn lock_row(
         &mut self,
         statement: &str,
         params: Params,
         wait: Duration,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<bool> {
         let timeout = self.statement_timeout;
         // The server times out before the socket does, so that there is an answer.
         self.statement_timeout = timeout.saturating_add(wait);
-        let outcome = self.query(statement, params);
+        let outcome = self.query::<Row>(statement, params);
         self.statement_timeout = timeout;
-        outcome
+        outcome.map(|rows| !rows.is_empty())
     }
 
     /// Sets the longest wait of statements for rows, in whole seconds.

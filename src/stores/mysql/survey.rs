@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Row, params};
+use ::mysql::params;
 
 use super::MySql;
-use super::call_error::CallError;
+use super::refusals::LONGEST_NAME;
 use crate::ground::claim::LockId;
 use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
@@ -14,8 +14,8 @@ use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 /// How many rows are read at once.
 const ROWS_AT_ONCE: u32 = 512;
 
-/// The longest name of a row.
-const LONGEST_NAME: usize = 255;
+/// A row of the survey: name, owner, count, remaining lease in microseconds, fencing number.
+type Surveyed = (Vec<u8>, Vec<u8>, u32, i64, u64);
 
 impl MySql {
     /// Reads the row of one lock.
@@ -24,10 +24,7 @@ impl MySql {
         let params = params! { "a" => &**name, "z" => [name.as_bytes(), &[0]].concat(), "k" => 1 };
         let rows = self.query(&self.statements.survey, params, deadline);
         let rows = rows.map_err(|error| self.lock_error(name, error))?;
-        let found = rows.into_iter().next().map(|row| self.told_by(row));
-        let found = found
-            .transpose()
-            .map_err(|error| self.lock_error(name, error))?;
+        let found = rows.into_iter().next().map(|row| self.lock_info(row));
         let free = || LockInfo::free(name, LockKind::Fenced, Arc::clone(self.node()));
         Ok(found.unwrap_or_else(free))
     }
@@ -50,27 +47,22 @@ impl MySql {
         position.is_over = true;
         let rows = self.query(&self.statements.survey, params, deadline);
         let rows = rows.map_err(|error| self.lock_error(&all, error))?;
-        let is_full = rows.len() >= ROWS_AT_ONCE as usize;
-        let told = rows.into_iter().map(|row| self.told_by(row));
-        let told: Result<Vec<LockInfo>, CallError> = told.collect();
-        let told = told.map_err(|error| self.lock_error(&all, error))?;
-        position.is_over = !is_full;
-        position.after = told.last().map(|info| Arc::clone(&info.name));
-        Ok(told)
+        position.is_over = rows.len() < ROWS_AT_ONCE as usize;
+        let rows = rows.into_iter().map(|row| self.lock_info(row));
+        let locks: Vec<LockInfo> = rows.collect();
+        position.after = locks.last().map(|info| Arc::clone(&info.name));
+        Ok(locks)
     }
 
-    fn told_by(&self, row: Row) -> Result<LockInfo, CallError> {
-        let unreadable = |_| CallError::Usage("the lock table has rows of another kind".to_owned());
-        let (name, owner, holds, left, fence): (Vec<u8>, Vec<u8>, u32, i64, u64) =
-            ::mysql::from_row_opt(row).map_err(unreadable)?;
+    fn lock_info(&self, (name, owner, holds, left, fence): Surveyed) -> LockInfo {
         let name: Arc<str> = String::from_utf8_lossy(&name).into();
         let owner = String::from_utf8_lossy(&owner);
-        Ok(LockInfo {
+        LockInfo {
             holders: vec![Holder::of_field(&owner, holds)],
             expires: u64::try_from(left).ok().map(Duration::from_micros),
             fence: Some(fence),
             ..LockInfo::free(&name, LockKind::Fenced, Arc::clone(self.node()))
-        })
+        }
     }
 }
 

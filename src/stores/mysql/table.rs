@@ -1,0 +1,196 @@
+//! Tables as the server describes them. A client checks each table at its first use.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::mysql::{Value, params};
+
+use super::MySql;
+use super::keys::Ident;
+use crate::ground::error::database::DatabaseError;
+use crate::ground::error::{Error, Result};
+
+/// One row for each column. `:t` the table. A limit of the server on the length of an answer changes none of the values.
+const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
+     COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
+     (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
+     (SELECT IF(COUNT(*) = 1 AND COUNT(SUB_PART) = 0, MIN(COLUMN_NAME), NULL) FROM information_schema.STATISTICS \
+     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t AND INDEX_NAME = 'PRIMARY'), \
+     (SELECT COUNT(*) FROM information_schema.STATISTICS \
+     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t) \
+     FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
+
+/// A column as the server describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    name: String,
+    pub(super) kind: String,
+    /// The longest value in bytes, or the decimals of a second.
+    pub(super) size: u64,
+    pub(super) is_nullable: bool,
+}
+
+/// A table as the server describes it.
+#[derive(Debug)]
+pub(super) struct Table {
+    columns: Vec<Column>,
+    /// The name of the column that is the primary key, if the key is one whole column.
+    key: Option<String>,
+    /// The number of columns in all indexes.
+    pub(super) indexed: u64,
+}
+
+impl MySql {
+    /// Returns what `check` finds in a table. The table is described once per client, and again after a failed check.
+    pub(super) fn checked<T>(
+        &self,
+        table: &Ident,
+        subject: &Arc<str>,
+        deadline: Instant,
+        check: impl Fn(&Table) -> Result<T, String>,
+    ) -> Result<T> {
+        let known = self.known.lock().get(table).cloned();
+        if let Some(Ok(value)) = known.map(|known| check(&known)) {
+            return Ok(value);
+        }
+        let wrong = |reason: String| self.schema_error(subject, table, &reason);
+        let found = Arc::new(self.described(table, subject, deadline)?.map_err(wrong)?);
+        let value = check(&found).map_err(wrong)?;
+        self.known.lock().insert(table.clone(), found);
+        Ok(value)
+    }
+
+    fn described(
+        &self,
+        table: &Ident,
+        subject: &Arc<str>,
+        deadline: Instant,
+    ) -> Result<Result<Table, String>> {
+        type Described = (
+            String,
+            String,
+            u64,
+            bool,
+            Option<String>,
+            Option<String>,
+            u64,
+        );
+        let rows = self.query(DESCRIBE, params! { "t" => table.as_str() }, deadline);
+        let rows: Vec<Described> = rows.map_err(|error| self.error(subject, error))?;
+        let Some((.., engine, key, indexed)) = rows.first().cloned() else {
+            let reason = "it does not exist, or this user has no right to it";
+            return Ok(Err(reason.to_owned()));
+        };
+        let engine = engine.unwrap_or_else(|| "a view".to_owned());
+        if !engine.eq_ignore_ascii_case("InnoDB") {
+            return Ok(Err(format!(
+                "its engine is {engine}, which locks no rows: it has to be InnoDB"
+            )));
+        }
+        let columns = rows.into_iter();
+        let columns = columns.map(|(name, kind, size, is_nullable, ..)| Column {
+            name,
+            kind,
+            size,
+            is_nullable,
+        });
+        Ok(Ok(Table {
+            columns: columns.collect(),
+            key,
+            indexed,
+        }))
+    }
+
+    pub(super) fn schema_error(&self, subject: &Arc<str>, table: &Ident, reason: &str) -> Error {
+        let advice = match self.tables.has(table) {
+            true => format!("; {}", self.tables.advice()),
+            false => String::new(),
+        };
+        Error::Database(DatabaseError::Schema {
+            lock: Arc::clone(subject),
+            node: Arc::clone(self.node()),
+            reason: format!("table `{}`: {reason}{advice}", table.as_str()),
+        })
+    }
+}
+
+impl Table {
+    pub(super) fn column(&self, name: &str) -> Result<&Column, String> {
+        let mut columns = self.columns.iter();
+        columns
+            .find(|column| column.name.eq_ignore_ascii_case(name))
+            .ok_or_else(|| format!("it has no column `{name}`"))
+    }
+
+    /// Returns the column that is the primary key. A search by any other column would lock every row that it reads.
+    pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
+        match &self.key {
+            Some(key) if key.eq_ignore_ascii_case(name) => self.column(name),
+            _ => Err(format!(
+                "its primary key is not the column `{name}`, whole and alone, and rows are locked by the primary key only"
+            )),
+        }
+    }
+
+    /// Checks the column by which an update notices that another writer was faster.
+    pub(super) fn check_rises(&self, name: &str, is_time: bool) -> Result<(), String> {
+        let column = self.column(name)?;
+        let reason = if is_time && !column.is_date() {
+            "is the time of the last update, so it has to be a DATETIME or TIMESTAMP"
+        } else if !is_time && (!column.is_integer() || column.is_nullable) {
+            // NULL + 1 is NULL: no conflict would be noticed.
+            "is the version, so it has to be an integer and NOT NULL"
+        } else {
+            return Ok(());
+        };
+        Err(format!("its column `{name}` {reason}"))
+    }
+}
+
+impl Column {
+    fn is_integer(&self) -> bool {
+        self.kind.ends_with("int")
+    }
+
+    fn is_date(&self) -> bool {
+        matches!(&*self.kind, "datetime" | "timestamp")
+    }
+
+    /// Returns a key in the form for which the server uses the index and finds no other row; `None` if there is none.
+    ///
+    /// A number would be compared with every row of a text column. Text becomes a number where the column is one: `7x` is 7,
+    /// and `x` is 0. A floating point number finds no row for certain.
+    pub(super) fn key(&self, key: Value) -> Option<Value> {
+        let kind = &*self.kind;
+        let is_integer = self.is_integer() || matches!(kind, "year" | "bit");
+        let is_decimal = matches!(kind, "decimal" | "float" | "double");
+        let is_date = self.is_date() || kind == "date";
+        let is_time = kind == "time";
+        let is_text = !(is_integer || is_decimal || is_date || is_time);
+        let fits = match &key {
+            Value::NULL | Value::Float(_) | Value::Double(_) => false,
+            Value::Int(_) | Value::UInt(_) if is_text => {
+                return Some(Value::Bytes(key.as_sql(true).into_bytes()));
+            }
+            Value::Int(_) | Value::UInt(_) => true,
+            Value::Bytes(text) if is_decimal => {
+                let number = std::str::from_utf8(text).map(str::parse::<f64>);
+                is_made_of(text, b"-.") && matches!(number, Ok(Ok(_)))
+            }
+            Value::Bytes(text) if is_date || is_time => is_made_of(text, b"-:. "),
+            Value::Bytes(_) => is_text,
+            Value::Date(..) => is_date,
+            Value::Time(..) => is_time,
+        };
+        fits.then_some(key)
+    }
+}
+
+/// Returns whether a text has digits, and nothing but digits and `others`.
+fn is_made_of(text: &[u8], others: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_digit() || others.contains(byte);
+    text.iter().any(u8::is_ascii_digit) && text.iter().all(fits)
+}
+
+#[cfg(test)]
+mod tests;
