@@ -50,7 +50,9 @@ pub(super) fn rename(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(Reply::OK)
 }
 
-fn flush(on: &mut Execution<'_>, is_meant: impl Fn(&Key) -> bool) -> Answer<Reply> {
+/// FLUSHDB and FLUSHALL.
+pub(super) fn flush(on: &mut Execution<'_>, is_all: bool) -> Answer<Reply> {
+    let is_meant = |key: &Key| is_all || key.0 == on.around.database;
     let keys = on.keys.iter().map(|(key, _)| key);
     let keys: Vec<Key> = keys.filter(|key| is_meant(key)).cloned().collect();
     for key in keys {
@@ -60,15 +62,6 @@ fn flush(on: &mut Execution<'_>, is_meant: impl Fn(&Key) -> bool) -> Answer<Repl
     Ok(Reply::OK)
 }
 
-pub(super) fn flushall(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
-    flush(on, |_| true)
-}
-
-pub(super) fn flushdb(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
-    let database = on.around.database;
-    flush(on, |key| key.0 == database)
-}
-
 pub(super) fn dbsize(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     let (database, now) = (on.around.database, on.now());
     let keys = on.keys.iter();
@@ -76,7 +69,13 @@ pub(super) fn dbsize(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     Ok(keys.count().into())
 }
 
-fn set_end(on: &mut Execution<'_>, command: &str, unit: Unit, args: &[&[u8]]) -> Answer<Reply> {
+/// EXPIRE and its like.
+pub(super) fn set_end(
+    on: &mut Execution<'_>,
+    command: &str,
+    unit: Unit,
+    args: &[&[u8]],
+) -> Answer<Reply> {
     let option = args.get(2).map(|option| option.to_ascii_uppercase());
     let option = option.as_deref().unwrap_or_default();
     if !matches!(option, b"" | b"NX" | b"XX" | b"GT" | b"LT") {
@@ -117,38 +116,6 @@ pub(super) fn expire_at(on: &mut Execution<'_>, key: &[u8], expires: Option<i64>
     on.note(key, before);
 }
 
-pub(super) fn expire(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let unit = Unit {
-        is_seconds: true,
-        is_absolute: false,
-    };
-    set_end(on, "expire", unit, args)
-}
-
-pub(super) fn pexpire(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let unit = Unit {
-        is_seconds: false,
-        is_absolute: false,
-    };
-    set_end(on, "pexpire", unit, args)
-}
-
-pub(super) fn expireat(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let unit = Unit {
-        is_seconds: true,
-        is_absolute: true,
-    };
-    set_end(on, "expireat", unit, args)
-}
-
-pub(super) fn pexpireat(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let unit = Unit {
-        is_seconds: false,
-        is_absolute: true,
-    };
-    set_end(on, "pexpireat", unit, args)
-}
-
 pub(super) fn persist(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     let ends = on
         .entry(args[0])
@@ -160,27 +127,16 @@ pub(super) fn persist(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
 }
 
 /// What is told of the end of a key: -2 if it does not exist, -1 if it never expires.
-fn told_end(on: &Execution<'_>, key: &[u8], tell: impl Fn(i64) -> i64) -> Answer<Reply> {
-    let entry = on.entry(key);
+pub(super) fn told_end(
+    on: &mut Execution<'_>,
+    args: &[&[u8]],
+    tell: impl Fn(i64, i64) -> i64,
+) -> Answer<Reply> {
+    let (entry, now) = (on.entry(args[0]), on.now());
+    let tell = |end| tell(end, now);
     Ok(entry
         .map_or(-2, |entry| entry.expires.map_or(-1, tell))
         .into())
-}
-
-pub(super) fn pttl(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    told_end(on, args[0], |end| end - on.now())
-}
-
-pub(super) fn ttl(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    told_end(on, args[0], |end| (end - on.now() + 500) / 1000)
-}
-
-pub(super) fn pexpiretime(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    told_end(on, args[0], |end| end)
-}
-
-pub(super) fn expiretime(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    told_end(on, args[0], |end| (end + 500) / 1000)
 }
 
 pub(super) fn time(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
@@ -212,7 +168,8 @@ fn listeners(subscriptions: &Subscriptions, channel: &[u8]) -> usize {
         .map_or(0, |listeners| listeners.len())
 }
 
-fn tell(on: &mut Execution<'_>, args: &[&[u8]], is_sharded: bool) -> Answer<Reply> {
+/// PUBLISH and SPUBLISH.
+pub(super) fn tell(on: &mut Execution<'_>, args: &[&[u8]], is_sharded: bool) -> Answer<Reply> {
     on.published.push(Message {
         channel: args[0].to_vec(),
         text: args[1].to_vec(),
@@ -223,14 +180,6 @@ fn tell(on: &mut Execution<'_>, args: &[&[u8]], is_sharded: bool) -> Answer<Repl
         false => on.around.subscriptions,
     };
     Ok(listeners(subscriptions, args[0]).into())
-}
-
-pub(super) fn publish(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    tell(on, args, false)
-}
-
-pub(super) fn spublish(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    tell(on, args, true)
 }
 
 pub(super) fn pubsub(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {

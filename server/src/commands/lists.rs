@@ -1,6 +1,5 @@
 //! The commands for lists.
 
-use super::options::is;
 use super::ranges::{place, places};
 use super::{Answer, Execution, Refused};
 use crate::number::{count, integer};
@@ -26,7 +25,13 @@ pub(super) fn lrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(items[places(items.len(), first, last)].to_vec().into())
 }
 
-fn push(on: &mut Execution<'_>, args: &[&[u8]], is_left: bool, begins: bool) -> Answer<Reply> {
+/// LPUSH, RPUSH and those of them that begin no list.
+pub(super) fn push(
+    on: &mut Execution<'_>,
+    args: &[&[u8]],
+    is_left: bool,
+    begins: bool,
+) -> Answer<Reply> {
     on.edit(args[0], |items: &mut Items| {
         if begins || !items.is_empty() {
             for item in &args[1..] {
@@ -38,22 +43,6 @@ fn push(on: &mut Execution<'_>, args: &[&[u8]], is_left: bool, begins: bool) -> 
     })
 }
 
-pub(super) fn lpush(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    push(on, args, true, true)
-}
-
-pub(super) fn rpush(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    push(on, args, false, true)
-}
-
-pub(super) fn lpushx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    push(on, args, true, false)
-}
-
-pub(super) fn rpushx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    push(on, args, false, false)
-}
-
 /// Takes an item off an end of a list.
 fn take(items: &mut Items, is_left: bool) -> Option<Vec<u8>> {
     match is_left {
@@ -63,7 +52,8 @@ fn take(items: &mut Items, is_left: bool) -> Option<Vec<u8>> {
     }
 }
 
-fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_left: bool) -> Answer<Reply> {
+/// LPOP and RPOP.
+pub(super) fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_left: bool) -> Answer<Reply> {
     let Some(most) = args.get(1) else {
         let item = on.edit(args[0], |items: &mut Items| Ok(take(items, is_left)))?;
         return Ok(item.into());
@@ -77,46 +67,6 @@ fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_left: bool) -> Answer<Reply> {
         let taken: Items = (0..count).filter_map(|_| take(items, is_left)).collect();
         Ok(taken.into())
     })
-}
-
-pub(super) fn lpop(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    pop(on, args, true)
-}
-
-pub(super) fn rpop(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    pop(on, args, false)
-}
-
-fn carry(
-    on: &mut Execution<'_>,
-    [from, to]: [&[u8]; 2],
-    is_left: bool,
-    to_left: bool,
-) -> Answer<Reply> {
-    if on.read::<Items>(from)?.is_none() {
-        return Ok(Reply::Nil);
-    }
-    // Before anything is taken away.
-    on.read::<Items>(to)?;
-    let Some(item) = on.edit(from, |items: &mut Items| Ok(take(items, is_left)))? else {
-        return Ok(Reply::Nil);
-    };
-    push(on, &[to, &item], to_left, true)?;
-    Ok(Reply::Bulk(item))
-}
-
-pub(super) fn rpoplpush(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    carry(on, [args[0], args[1]], false, true)
-}
-
-pub(super) fn lmove(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let is_left = |side: &[u8]| match (is(side, "LEFT"), is(side, "RIGHT")) {
-        (true, _) => Ok(true),
-        (_, true) => Ok(false),
-        _ => Err(Refused::syntax()),
-    };
-    let (from, to) = (is_left(args[2])?, is_left(args[3])?);
-    carry(on, [args[0], args[1]], from, to)
 }
 
 pub(super) fn lset(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
@@ -162,23 +112,5 @@ pub(super) fn ltrim(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
         items.truncate(kept.end);
         items.drain(..kept.start);
         Ok(Reply::OK)
-    })
-}
-
-pub(super) fn linsert(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let behind = match (is(args[1], "BEFORE"), is(args[1], "AFTER")) {
-        (true, _) => 0,
-        (_, true) => 1,
-        _ => return Err(Refused::syntax()),
-    };
-    on.edit(args[0], |items: &mut Items| {
-        if items.is_empty() {
-            return Ok(Reply::Int(0));
-        }
-        let Some(at) = items.iter().position(|item| item == args[2]) else {
-            return Ok(Reply::Int(-1));
-        };
-        items.insert(at + behind, args[3].to_vec());
-        Ok(items.len().into())
     })
 }

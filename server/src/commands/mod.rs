@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::keyspace::{Change, Entry, Key, Keyspace, Score, Value};
 use crate::reply::Reply;
 use crate::slot::slot;
-pub(crate) use table::{Command, Does, command};
+pub(crate) use table::{Command, Does, OF_CONNECTIONS, command};
 pub use table::{is_data_command, keys_of};
 
 /// A refusal. `redis.call` ends the script with it, `redis.pcall` returns it to the script.

@@ -16,35 +16,28 @@ pub(super) enum Life {
 
 /// The units of a time to live: whether in seconds, and whether since 1970.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unit {
-    pub(super) is_seconds: bool,
-    pub(super) is_absolute: bool,
-}
+pub(super) struct Unit(pub(super) bool, pub(super) bool);
 
 impl Unit {
     /// The unit that an option of SET or GETEX names.
     pub(super) fn named(option: &[u8]) -> Option<Unit> {
-        let unit = |is_seconds, is_absolute| Unit {
-            is_seconds,
-            is_absolute,
-        };
         Some(match option.to_ascii_uppercase().as_slice() {
-            b"EX" => unit(true, false),
-            b"PX" => unit(false, false),
-            b"EXAT" => unit(true, true),
-            b"PXAT" => unit(false, true),
+            b"EX" => Unit(true, false),
+            b"PX" => Unit(false, false),
+            b"EXAT" => Unit(true, true),
+            b"PXAT" => Unit(false, true),
             _ => return None,
         })
     }
 
     /// The time in ms at which something expires; `None` if there is no such time.
     pub(super) fn end(self, time: i64, now: i64) -> Option<i64> {
-        let time = if self.is_seconds {
+        let time = if self.0 {
             time.checked_mul(1000)?
         } else {
             time
         };
-        if self.is_absolute {
+        if self.1 {
             Some(time)
         } else {
             time.checked_add(now)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Answer, Execution};
 use crate::reply::Reply;
 
-type Set = BTreeSet<Vec<u8>>;
+pub(super) type Set = BTreeSet<Vec<u8>>;
 
 impl Execution<'_> {
     fn set(&self, key: &[u8]) -> Answer<Set> {
@@ -37,16 +37,6 @@ pub(super) fn srem(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     })
 }
 
-pub(super) fn smove(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    on.read::<Set>(args[1])?;
-    let was_there = on.has(args[0], args[2])?;
-    if was_there {
-        srem(on, &[args[0], args[2]])?;
-        sadd(on, &[args[1], args[2]])?;
-    }
-    Ok(was_there.into())
-}
-
 pub(super) fn scard(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(on.read::<Set>(args[0])?.map_or(0, BTreeSet::len).into())
 }
@@ -67,22 +57,14 @@ pub(super) fn smismember(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply
 }
 
 /// Joins the members of several sets to those of the first one.
-fn join(on: &Execution<'_>, keys: &[&[u8]], joined: fn(Set, &Set) -> Set) -> Answer<Reply> {
+pub(super) fn join(
+    on: &mut Execution<'_>,
+    keys: &[&[u8]],
+    joined: fn(Set, &Set) -> Set,
+) -> Answer<Reply> {
     let mut members = on.set(keys[0])?;
     for key in &keys[1..] {
         members = joined(members, &on.set(key)?);
     }
     Ok(told(members))
-}
-
-pub(super) fn sinter(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    join(on, args, |members, others| &members & others)
-}
-
-pub(super) fn sunion(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    join(on, args, |members, others| &members | others)
-}
-
-pub(super) fn sdiff(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    join(on, args, |members, others| &members - others)
 }

@@ -180,7 +180,8 @@ pub(super) fn zcount(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
         .into())
 }
 
-fn rank(on: &Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
+/// ZRANK and ZREVRANK.
+pub(super) fn rank(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
     let Some(members) = on.read::<Sorted>(args[0])? else {
         return Ok(Reply::Nil);
     };
@@ -191,51 +192,36 @@ fn rank(on: &Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
     })
 }
 
-pub(super) fn zrank(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    rank(on, args, false)
-}
-
-pub(super) fn zrevrank(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    rank(on, args, true)
-}
-
-/// The request of ZRANGE and its like.
-#[derive(Clone, Copy, Default)]
-struct Wanted {
-    by_score: bool,
-    is_reverse: bool,
-    has_scores: bool,
-    limit: Option<(i64, i64)>,
-}
-
-/// Reads the options behind the range, and answers.
-fn range(on: &Execution<'_>, args: &[&[u8]], mut wanted: Wanted, has_all: bool) -> Answer<Reply> {
+/// ZRANGE with all options, or one of its like with those that it has.
+pub(super) fn range(
+    on: &mut Execution<'_>,
+    args: &[&[u8]],
+    has_all: bool,
+    mut by_score: bool,
+    mut is_reverse: bool,
+) -> Answer<Reply> {
+    let (mut has_scores, mut limit) = (false, None);
     let mut options = args[3..].iter();
     while let Some(option) = options.next() {
         match option.to_ascii_uppercase().as_slice() {
-            b"WITHSCORES" => wanted.has_scores = true,
-            b"LIMIT" if has_all || wanted.by_score => match (options.next(), options.next()) {
+            b"WITHSCORES" => has_scores = true,
+            b"LIMIT" if has_all || by_score => match (options.next(), options.next()) {
                 (Some(offset), Some(count)) => {
-                    wanted.limit = Some((integer(offset)?, integer(count)?));
+                    limit = Some((integer(offset)?, integer(count)?));
                 }
                 _ => return Err(Refused::syntax()),
             },
-            b"REV" if has_all => wanted.is_reverse = true,
-            b"BYSCORE" if has_all => wanted.by_score = true,
+            b"REV" if has_all => is_reverse = true,
+            b"BYSCORE" if has_all => by_score = true,
             b"BYLEX" if has_all => return Err(Refused::new("ERR BYLEX is not supported")),
             _ => return Err(Refused::syntax()),
         }
     }
-    if wanted.limit.is_some() && !wanted.by_score {
+    if limit.is_some() && !by_score {
         let text =
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
         return Err(Refused::new(text));
     }
-    let Wanted {
-        by_score,
-        is_reverse,
-        ..
-    } = wanted;
     let found = match by_score {
         true => {
             let (least, most) = if is_reverse {
@@ -253,29 +239,19 @@ fn range(on: &Execution<'_>, args: &[&[u8]], mut wanted: Wanted, has_all: bool) 
             &members[ranked(members.len(), first, last, is_reverse)]
         }
     };
-    let (offset, count) = wanted.limit.unwrap_or((0, -1));
+    let (offset, count) = limit.unwrap_or((0, -1));
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let told = |(name, score): &(Vec<u8>, Score)| {
-        let score = wanted.has_scores.then(|| told_score(*score));
+        let score = has_scores.then(|| told_score(*score));
         [Some(Reply::text(name)), score].into_iter().flatten()
     };
-    let told: Vec<Reply> = match is_reverse {
-        true => found
-            .iter()
-            .rev()
-            .skip(offset)
-            .take(count)
-            .flat_map(told)
-            .collect(),
-        false => found
-            .iter()
-            .skip(offset)
-            .take(count)
-            .flat_map(told)
-            .collect(),
-    };
-    Ok(Reply::Array(told))
+    let mut found: Vec<_> = found.iter().collect();
+    if is_reverse {
+        found.reverse();
+    }
+    let found = found.into_iter().skip(offset).take(count);
+    Ok(Reply::Array(found.flat_map(told).collect()))
 }
 
 /// The places of a range of ranks, which count from the other end if they are in reverse.
@@ -285,38 +261,6 @@ fn ranked(length: usize, first: i64, last: i64, is_reverse: bool) -> Range<usize
         true => length - found.end..length - found.start,
         false => found,
     }
-}
-
-pub(super) fn zrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    range(on, args, Wanted::default(), true)
-}
-
-pub(super) fn zrevrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let is_reverse = true;
-    let wanted = Wanted {
-        is_reverse,
-        ..Wanted::default()
-    };
-    range(on, args, wanted, false)
-}
-
-pub(super) fn zrangebyscore(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let by_score = true;
-    let wanted = Wanted {
-        by_score,
-        ..Wanted::default()
-    };
-    range(on, args, wanted, false)
-}
-
-pub(super) fn zrevrangebyscore(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let (by_score, is_reverse) = (true, true);
-    let wanted = Wanted {
-        by_score,
-        is_reverse,
-        ..Wanted::default()
-    };
-    range(on, args, wanted, false)
 }
 
 fn remove(
@@ -346,7 +290,8 @@ pub(super) fn zremrangebyrank(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<
     )
 }
 
-fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
+/// ZPOPMIN and ZPOPMAX.
+pub(super) fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
     let most = args.get(1).map_or(Ok(1), |most| count(most))?;
     let mut gone = remove(on, args[0], |members| {
         let count = most.min(members.len());
@@ -363,12 +308,4 @@ fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply
         .into_iter()
         .flat_map(|(name, score)| [Reply::Bulk(name), told_score(score)]);
     Ok(Reply::Array(told.collect()))
-}
-
-pub(super) fn zpopmin(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    pop(on, args, false)
-}
-
-pub(super) fn zpopmax(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    pop(on, args, true)
 }

@@ -108,48 +108,25 @@ pub(super) fn setnx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(is_new.into())
 }
 
-fn set_for(
+/// SETEX and PSETEX.
+pub(super) fn set_for(
     on: &mut Execution<'_>,
     command: &str,
     is_seconds: bool,
     args: &[&[u8]],
 ) -> Answer<Reply> {
-    let unit = Unit {
-        is_seconds,
-        is_absolute: false,
-    };
-    let life = on.life(command, unit, args[1])?;
+    let life = on.life(command, Unit(is_seconds, false), args[1])?;
     on.set_string(args[0], args[2].to_vec(), life);
     Ok(Reply::OK)
 }
 
-pub(super) fn setex(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    set_for(on, "setex", true, args)
-}
-
-pub(super) fn psetex(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    set_for(on, "psetex", false, args)
-}
-
-fn add(on: &mut Execution<'_>, key: &[u8], by: i64) -> Answer<Reply> {
+pub(super) fn add(on: &mut Execution<'_>, key: &[u8], by: i64) -> Answer<Reply> {
     let before = on.string(key)?.map_or(Ok(0), |text| integer(&text))?;
     let sum = before
         .checked_add(by)
         .ok_or_else(|| Refused::new(OVERFLOW))?;
     on.set_string(key, sum.to_string().into_bytes(), Life::Kept);
     Ok(sum.into())
-}
-
-pub(super) fn incr(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    add(on, args[0], 1)
-}
-
-pub(super) fn decr(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    add(on, args[0], -1)
-}
-
-pub(super) fn incrby(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    add(on, args[0], integer(args[1])?)
 }
 
 pub(super) fn decrby(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
@@ -182,25 +159,6 @@ pub(super) fn strlen(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(on.read::<Vec<u8>>(args[0])?.map_or(0, Vec::len).into())
 }
 
-pub(super) fn setrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let offset = integer(args[1])?;
-    let offset = usize::try_from(offset).map_err(|_| Refused::new("ERR offset is out of range"))?;
-    if args[2].is_empty() {
-        return strlen(on, args);
-    }
-    let end = offset.saturating_add(args[2].len());
-    on.edit(args[0], |text: &mut Vec<u8>| {
-        if end > LONGEST {
-            return Err(Refused::new(TOO_LONG));
-        }
-        if text.len() < end {
-            text.resize(end, 0);
-        }
-        text[offset..end].copy_from_slice(args[2]);
-        Ok(text.len().into())
-    })
-}
-
 pub(super) fn getrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     let (first, last) = (integer(args[1])?, integer(args[2])?);
     let text = on.string(args[0])?.unwrap_or_default();
@@ -212,28 +170,13 @@ pub(super) fn mget(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(Reply::Array(found.collect()))
 }
 
-fn pairs<'p>(command: &str, args: &'p [&'p [u8]]) -> Answer<std::slice::ChunksExact<'p, &'p [u8]>> {
-    let pairs = args.chunks_exact(2);
-    match pairs.remainder() {
-        [] => Ok(pairs),
-        _ => Err(Refused(format!(
-            "ERR wrong number of arguments for '{command}' command"
-        ))),
-    }
-}
-
 pub(super) fn mset(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    for pair in pairs("mset", args)? {
-        on.set_string(pair[0], pair[1].to_vec(), Life::Endless);
+    let (pairs, []) = args.as_chunks::<2>() else {
+        let text = "ERR wrong number of arguments for 'mset' command";
+        return Err(Refused::new(text));
+    };
+    for [key, text] in pairs {
+        on.set_string(key, text.to_vec(), Life::Endless);
     }
     Ok(Reply::OK)
-}
-
-pub(super) fn msetnx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let mut both = pairs("msetnx", args)?;
-    let is_new = both.all(|pair| on.entry(pair[0]).is_none());
-    if is_new {
-        mset(on, args)?;
-    }
-    Ok(is_new.into())
 }

@@ -1,6 +1,8 @@
 //! Which commands there are, what they need, and where their keys stand.
 
+use super::options::Unit;
 use super::{Answer, Execution, hashes, keys, lists, scan, sets, sorted, strings};
+use crate::number::integer;
 use crate::reply::Reply;
 
 /// Whether a command writes, and needs memory for it.
@@ -54,7 +56,7 @@ impl Command {
 const ANY: usize = usize::MAX;
 
 macro_rules! commands {
-    ($($name:literal $does:ident $least:literal..=$most:tt $keys:ident $run:path;)*) => {
+    ($($name:literal $does:ident $least:literal..=$most:tt $keys:ident $run:expr;)*) => {
         /// All commands that work on keys, in the order of their names.
         static COMMANDS: &[Command] = &[$(Command {
             name: $name,
@@ -70,16 +72,16 @@ macro_rules! commands {
 commands! {
     "append" Grow 2..=2 First strings::append;
     "dbsize" Read 0..=0 None keys::dbsize;
-    "decr" Grow 1..=1 First strings::decr;
+    "decr" Grow 1..=1 First |on, args| strings::add(on, args[0], -1);
     "decrby" Grow 2..=2 First strings::decrby;
     "del" Write 1..=ANY All keys::del;
     "echo" Read 1..=1 None keys::echo;
     "exists" Read 1..=ANY All keys::exists;
-    "expire" Write 2..=3 First keys::expire;
-    "expireat" Write 2..=3 First keys::expireat;
-    "expiretime" Read 1..=1 First keys::expiretime;
-    "flushall" Write 0..=1 None keys::flushall;
-    "flushdb" Write 0..=1 None keys::flushdb;
+    "expire" Write 2..=3 First |on, args| keys::set_end(on, "expire", Unit(true, false), args);
+    "expireat" Write 2..=3 First |on, args| keys::set_end(on, "expireat", Unit(true, true), args);
+    "expiretime" Read 1..=1 First |on, args| keys::told_end(on, args, |end, _| (end + 500) / 1000);
+    "flushall" Write 0..=1 None |on, _| keys::flush(on, true);
+    "flushdb" Write 0..=1 None |on, _| keys::flush(on, false);
     "get" Read 1..=1 First strings::get;
     "getdel" Write 1..=1 First strings::getdel;
     "getex" Write 1..=3 First strings::getex;
@@ -100,60 +102,54 @@ commands! {
     "hsetnx" Grow 3..=3 First hashes::hsetnx;
     "hstrlen" Read 2..=2 First hashes::hstrlen;
     "hvals" Read 1..=1 First hashes::hvals;
-    "incr" Grow 1..=1 First strings::incr;
-    "incrby" Grow 2..=2 First strings::incrby;
+    "incr" Grow 1..=1 First |on, args| strings::add(on, args[0], 1);
+    "incrby" Grow 2..=2 First |on, args| strings::add(on, args[0], integer(args[1])?);
     "incrbyfloat" Grow 2..=2 First strings::incrbyfloat;
     "info" Read 0..=ANY None keys::info;
     "keys" Read 1..=1 None scan::keys;
     "lindex" Read 2..=2 First lists::lindex;
-    "linsert" Grow 4..=4 First lists::linsert;
     "llen" Read 1..=1 First lists::llen;
-    "lmove" Grow 4..=4 Two lists::lmove;
-    "lpop" Write 1..=2 First lists::lpop;
-    "lpush" Grow 2..=ANY First lists::lpush;
-    "lpushx" Grow 2..=ANY First lists::lpushx;
+    "lpop" Write 1..=2 First |on, args| lists::pop(on, args, true);
+    "lpush" Grow 2..=ANY First |on, args| lists::push(on, args, true, true);
+    "lpushx" Grow 2..=ANY First |on, args| lists::push(on, args, true, false);
     "lrange" Read 3..=3 First lists::lrange;
     "lrem" Write 3..=3 First lists::lrem;
     "lset" Grow 3..=3 First lists::lset;
     "ltrim" Write 3..=3 First lists::ltrim;
     "mget" Read 1..=ANY All strings::mget;
     "mset" Grow 2..=ANY EverySecond strings::mset;
-    "msetnx" Grow 2..=ANY EverySecond strings::msetnx;
     "persist" Write 1..=1 First keys::persist;
-    "pexpire" Write 2..=3 First keys::pexpire;
-    "pexpireat" Write 2..=3 First keys::pexpireat;
-    "pexpiretime" Read 1..=1 First keys::pexpiretime;
+    "pexpire" Write 2..=3 First |on, args| keys::set_end(on, "pexpire", Unit(false, false), args);
+    "pexpireat" Write 2..=3 First |on, args| keys::set_end(on, "pexpireat", Unit(false, true), args);
+    "pexpiretime" Read 1..=1 First |on, args| keys::told_end(on, args, |end, _| end);
     "ping" Read 0..=1 None keys::ping;
-    "psetex" Grow 3..=3 First strings::psetex;
-    "pttl" Read 1..=1 First keys::pttl;
-    "publish" Read 2..=2 None keys::publish;
+    "psetex" Grow 3..=3 First |on, args| strings::set_for(on, "psetex", false, args);
+    "pttl" Read 1..=1 First |on, args| keys::told_end(on, args, |end, now| end - now);
+    "publish" Read 2..=2 None |on, args| keys::tell(on, args, false);
     "pubsub" Read 1..=ANY None keys::pubsub;
     "rename" Write 2..=2 Two keys::rename;
-    "rpop" Write 1..=2 First lists::rpop;
-    "rpoplpush" Grow 2..=2 Two lists::rpoplpush;
-    "rpush" Grow 2..=ANY First lists::rpush;
-    "rpushx" Grow 2..=ANY First lists::rpushx;
+    "rpop" Write 1..=2 First |on, args| lists::pop(on, args, false);
+    "rpush" Grow 2..=ANY First |on, args| lists::push(on, args, false, true);
+    "rpushx" Grow 2..=ANY First |on, args| lists::push(on, args, false, false);
     "sadd" Grow 2..=ANY First sets::sadd;
     "scan" Read 1..=ANY None scan::scan;
     "scard" Read 1..=1 First sets::scard;
-    "sdiff" Read 1..=ANY All sets::sdiff;
+    "sdiff" Read 1..=ANY All |on, args| sets::join(on, args, |one, other| &one - other);
     "set" Grow 2..=ANY First strings::set;
-    "setex" Grow 3..=3 First strings::setex;
+    "setex" Grow 3..=3 First |on, args| strings::set_for(on, "setex", true, args);
     "setnx" Grow 2..=2 First strings::setnx;
-    "setrange" Grow 3..=3 First strings::setrange;
-    "sinter" Read 1..=ANY All sets::sinter;
+    "sinter" Read 1..=ANY All |on, args| sets::join(on, args, |one, other| &one & other);
     "sismember" Read 2..=2 First sets::sismember;
     "smembers" Read 1..=1 First sets::smembers;
     "smismember" Read 2..=ANY First sets::smismember;
-    "smove" Write 3..=3 Two sets::smove;
-    "spublish" Read 2..=2 None keys::spublish;
+    "spublish" Read 2..=2 None |on, args| keys::tell(on, args, true);
     "srem" Write 2..=ANY First sets::srem;
     "sscan" Read 2..=ANY First scan::sscan;
     "strlen" Read 1..=1 First strings::strlen;
-    "sunion" Read 1..=ANY All sets::sunion;
+    "sunion" Read 1..=ANY All |on, args| sets::join(on, args, |one, other| &one | other);
     "time" Read 0..=0 None keys::time;
     "touch" Read 1..=ANY All keys::exists;
-    "ttl" Read 1..=1 First keys::ttl;
+    "ttl" Read 1..=1 First |on, args| keys::told_end(on, args, |end, now| (end - now + 500) / 1000);
     "type" Read 1..=1 First keys::kind;
     "unlink" Write 1..=ANY All keys::del;
     "zadd" Grow 3..=ANY First sorted::zadd;
@@ -161,46 +157,28 @@ commands! {
     "zcount" Read 3..=3 First sorted::zcount;
     "zincrby" Grow 3..=3 First sorted::zincrby;
     "zmscore" Read 2..=ANY First sorted::zmscore;
-    "zpopmax" Write 1..=2 First sorted::zpopmax;
-    "zpopmin" Write 1..=2 First sorted::zpopmin;
-    "zrange" Read 3..=ANY First sorted::zrange;
-    "zrangebyscore" Read 3..=ANY First sorted::zrangebyscore;
-    "zrank" Read 2..=2 First sorted::zrank;
+    "zpopmax" Write 1..=2 First |on, args| sorted::pop(on, args, true);
+    "zpopmin" Write 1..=2 First |on, args| sorted::pop(on, args, false);
+    "zrange" Read 3..=ANY First |on, args| sorted::range(on, args, true, false, false);
+    "zrangebyscore" Read 3..=ANY First |on, args| sorted::range(on, args, false, true, false);
+    "zrank" Read 2..=2 First |on, args| sorted::rank(on, args, false);
     "zrem" Write 2..=ANY First sorted::zrem;
     "zremrangebyrank" Write 3..=3 First sorted::zremrangebyrank;
     "zremrangebyscore" Write 3..=3 First sorted::zremrangebyscore;
-    "zrevrange" Read 3..=ANY First sorted::zrevrange;
-    "zrevrangebyscore" Read 3..=ANY First sorted::zrevrangebyscore;
-    "zrevrank" Read 2..=2 First sorted::zrevrank;
+    "zrevrange" Read 3..=ANY First |on, args| sorted::range(on, args, false, false, true);
+    "zrevrangebyscore" Read 3..=ANY First |on, args| sorted::range(on, args, false, true, true);
+    "zrevrank" Read 2..=2 First |on, args| sorted::rank(on, args, true);
     "zscan" Read 2..=ANY First scan::zscan;
     "zscore" Read 2..=2 First sorted::zscore;
 }
 
-/// The commands that a script may not call.
-const OF_CONNECTIONS: [&str; 23] = [
-    "acl",
-    "asking",
-    "auth",
-    "client",
-    "cluster",
-    "command",
-    "config",
-    "eval",
-    "eval_ro",
-    "evalsha",
-    "evalsha_ro",
-    "hello",
-    "quit",
-    "readonly",
-    "readwrite",
-    "role",
-    "script",
-    "select",
-    "ssubscribe",
-    "subscribe",
-    "sunsubscribe",
-    "unsubscribe",
-    "wait",
+/// The commands about connections and the server, which scripts may not call, behind the least number of their arguments.
+#[rustfmt::skip]
+pub(crate) const OF_CONNECTIONS: &[(usize, &str)] = &[
+    (1, "acl"), (1, "auth"), (1, "client"), (1, "cluster"), (1, "command"), (2, "config"), (2, "eval"),
+    (2, "eval_ro"), (2, "evalsha"), (2, "evalsha_ro"), (0, "hello"), (0, "quit"), (0, "readonly"),
+    (0, "readwrite"), (0, "reset"), (0, "role"), (1, "script"), (1, "select"), (1, "ssubscribe"),
+    (1, "subscribe"), (0, "sunsubscribe"), (0, "unsubscribe"), (2, "wait"),
 ];
 
 /// Finds a command by its name, in whatever case.
@@ -212,7 +190,8 @@ pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
 
 pub(super) fn is_of_connections(name: &[u8]) -> bool {
     let mut names = OF_CONNECTIONS.iter();
-    names.any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    names.any(|(_, it)| name.eq_ignore_ascii_case(it.as_bytes()))
+        || name.eq_ignore_ascii_case(b"asking")
 }
 
 /// Returns whether a command of this name works on keys, channels or the clock, so that scripts may call it.

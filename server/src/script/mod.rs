@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, VmState};
 
-use crate::commands::{Execution, Refused};
+use crate::commands::{Answer, Execution, Refused};
 use crate::reply::Reply;
 
 /// The name that messages of Lua have for a script.
@@ -98,10 +98,11 @@ impl Engine {
         args: &[&[u8]],
         on: &mut Execution<'_>,
     ) -> Reply {
-        self.with(|inner| match inner.compiled(script) {
-            Ok(function) => inner.run(&function, script, keys, args, on),
-            Err(refused) => refused.into(),
-        })
+        let reply = self.with(|inner| {
+            let function = inner.compiled(script)?;
+            Ok(inner.run(&function, script, keys, args, on))
+        });
+        reply.unwrap_or_else(|refusal| refusal)
     }
 
     /// Compiles a script, so that it can run at once.
@@ -110,10 +111,7 @@ impl Engine {
     ///
     /// The error reply for a text that is no Lua.
     pub fn compile(&self, script: &Script) -> Result<(), Reply> {
-        self.with(|inner| match inner.compiled(script) {
-            Ok(_) => Ok(()),
-            Err(refused) => Err(refused.into()),
-        })
+        self.with(|inner| inner.compiled(script).map(drop))
     }
 
     /// Runs another text whenever the script of this hash is called. So a test can plant a bug in a script.
@@ -123,34 +121,20 @@ impl Engine {
     /// The error reply for a text that is no Lua.
     pub fn replace(&self, hash: &str, text: &str) -> Result<(), Reply> {
         self.with(|inner| {
-            let function = inner.function(text.as_bytes()).map_err(Reply::from)?;
+            let function = inner.function(text.as_bytes())?;
             inner.replaced.insert(hash.into(), function);
             Ok(())
         })
     }
 
-    fn with<T: From<Failed>>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> Answer<T>) -> Result<T, Reply> {
+        let done = match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Ok(inner) => work(inner),
-            Err(text) => T::from(Failed(format!(
+            Err(text) => Err(Refused(format!(
                 "ERR the script engine did not start: {text}"
             ))),
-        }
-    }
-}
-
-/// The interpreter could not be made.
-struct Failed(String);
-
-impl From<Failed> for Reply {
-    fn from(failed: Failed) -> Reply {
-        Reply::Error(failed.0)
-    }
-}
-
-impl From<Failed> for Result<(), Reply> {
-    fn from(failed: Failed) -> Result<(), Reply> {
-        Err(failed.into())
+        };
+        done.map_err(Reply::from)
     }
 }
 
@@ -199,7 +183,7 @@ impl Inner {
         })
     }
 
-    fn compiled(&mut self, script: &Script) -> Result<Function, Refused> {
+    fn compiled(&mut self, script: &Script) -> Answer<Function> {
         let known = self.replaced.get(&script.hash);
         if let Some(function) = known.or_else(|| self.compiled.get(&script.hash)) {
             return Ok(function.clone());
@@ -212,7 +196,7 @@ impl Inner {
         Ok(function)
     }
 
-    fn function(&self, text: &[u8]) -> Result<Function, Refused> {
+    fn function(&self, text: &[u8]) -> Answer<Function> {
         let chunk = self.lua.load(text).set_name(NAME).set_mode(ChunkMode::Text);
         chunk.into_function().map_err(|error| {
             let text = natives::text_of(&error);

@@ -1,7 +1,7 @@
 //! The commands of clients.
 
 use super::Server;
-use crate::commands::command;
+use crate::commands::{OF_CONNECTIONS, command};
 use crate::number::integer;
 use crate::reply::{Reply, array};
 
@@ -16,10 +16,10 @@ impl Server {
         let said = String::from_utf8_lossy(name);
         let name = &*said.to_ascii_lowercase();
         let data = command(name.as_bytes());
-        let least = OF_CONNECTIONS.iter().find(|(it, _)| *it == name);
+        let least = OF_CONNECTIONS.iter().find(|(_, it)| *it == name);
         let takes = match (data, least) {
             (Some(command), _) => command.takes(args.len()),
-            (None, Some((_, least))) => args.len() >= *least,
+            (None, Some((least, _))) => args.len() >= *least,
             (None, None) => return Some(unknown(&said, args)),
         };
         if !takes {
@@ -125,38 +125,11 @@ impl Server {
     }
 }
 
-/// The commands about connections and the server, and how many arguments each has at least.
-const OF_CONNECTIONS: &[(&str, usize)] = &[
-    ("acl", 1),
-    ("auth", 1),
-    ("client", 1),
-    ("cluster", 1),
-    ("command", 1),
-    ("config", 2),
-    ("eval", 2),
-    ("eval_ro", 2),
-    ("evalsha", 2),
-    ("evalsha_ro", 2),
-    ("hello", 0),
-    ("quit", 0),
-    ("readonly", 0),
-    ("readwrite", 0),
-    ("reset", 0),
-    ("role", 0),
-    ("script", 1),
-    ("select", 1),
-    ("ssubscribe", 1),
-    ("subscribe", 1),
-    ("sunsubscribe", 0),
-    ("unsubscribe", 0),
-    ("wait", 2),
-];
-
 /// The reply to COMMAND INFO; of each no more than that it is there.
 fn known(names: &[&[u8]]) -> Reply {
     let told = names.iter().map(|name| {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        let is_known = OF_CONNECTIONS.iter().any(|(known, _)| *known == name);
+        let is_known = OF_CONNECTIONS.iter().any(|(_, known)| *known == name);
         match is_known || command(name.as_bytes()).is_some() {
             true => array![name.into_bytes()],
             false => Reply::Nil,
