@@ -23,13 +23,9 @@ pub(crate) const CANARY: &str = "canary-7f3a";
 macro_rules! scripts {
     ($($name:ident $path:literal)*) => {
         $(
-            #[allow(dead_code, reason = "not every script has a test that picks out its calls")]
             pub(crate) const $name: &str =
                 include_str!(concat!("../../src/stores/redis/kinds/", $path));
         )*
-
-        /// All scripts, by their paths below their folder.
-        pub(crate) const SCRIPTS: &[(&str, &str)] = &[$(($path, $name)),*];
     };
 }
 
@@ -47,9 +43,7 @@ scripts! {
     CONDITION_LOOK "condition/look.lua"
     CONDITION_SIGNAL "condition/signal.lua"
     FAIR_ACQUIRE "fair/acquire.lua"
-    FAIR_FORCE_RELEASE "fair/force_release.lua"
     FAIR_RELEASE "fair/release.lua"
-    FAIR_WAITERS "fair/waiters.lua"
     FAIR_WITHDRAW "fair/withdraw.lua"
     FENCED_ACQUIRE "fenced/acquire.lua"
     FENCED_TRANSFER "fenced/transfer.lua"
@@ -57,28 +51,14 @@ scripts! {
     PERMIT_IDS_ACQUIRE "permit_ids/acquire.lua"
     PERMIT_IDS_COUNT "permit_ids/count.lua"
     PERMIT_IDS_RELEASE "permit_ids/release.lua"
-    PERMIT_IDS_RENEW "permit_ids/renew.lua"
-    PERMIT_IDS_WITHDRAW "permit_ids/withdraw.lua"
     PERMITS_ACQUIRE "permits/acquire.lua"
     PERMITS_COUNT "permits/count.lua"
     PERMITS_RELEASE "permits/release.lua"
-    PERMITS_RENEW "permits/renew.lua"
-    PERMITS_WITHDRAW "permits/withdraw.lua"
-    RW_FORCE_RELEASE "read_write/force_release.lua"
-    RW_INSPECT "read_write/inspect.lua"
     RW_READ "read_write/read.lua"
     RW_RELEASE "read_write/release.lua"
-    RW_RELEASE_LEVEL "read_write/release_level.lua"
-    RW_RENEW "read_write/renew.lua"
     RW_WITHDRAW "read_write/withdraw.lua"
     RW_WRITE "read_write/write.lua"
-    TOKEN_ACQUIRE "token/acquire.lua"
-    TOKEN_FORCE_RELEASE "token/force_release.lua"
-    TOKEN_INSPECT "token/inspect.lua"
     TOKEN_RELEASE "token/release.lua"
-    TOKEN_RENEW "token/renew.lua"
-    TOKEN_TRANSFER "token/transfer.lua"
-    TOKEN_WITHDRAW "token/withdraw.lua"
 }
 
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are
@@ -89,8 +69,8 @@ pub(crate) fn sha(script: &str) -> String {
 
 /// Makes all scripts known to the server.
 pub(crate) fn teach(server: &RedisServer) {
-    for (_, script) in SCRIPTS {
-        teach_one(server, script);
+    for (_, script) in scripts::all() {
+        teach_one(server, &script);
     }
 }
 

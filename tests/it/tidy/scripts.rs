@@ -1,22 +1,8 @@
-//! The Lua scripts: the tests know all of them, and their heads say what their texts use.
+//! The Lua scripts: their heads say what their texts use.
 
 use std::collections::BTreeSet;
 
-use super::{below, files_of, root};
-use crate::invariants::SCRIPTS;
-use crate::support::scripts::spliced;
-
-#[test]
-fn the_tests_know_every_script() {
-    let folder = root().join("src/stores/redis/kinds");
-    let found: BTreeSet<_> = files_of(&folder, "lua")
-        .into_iter()
-        .map(|path| below(&folder, &path))
-        .filter(|path| !path.starts_with("pieces/"))
-        .collect();
-    let known = SCRIPTS.iter().map(|(path, _)| (*path).to_owned());
-    assert_eq!(found, known.collect());
-}
+use crate::support::scripts::{all, spliced};
 
 /// The keys and arguments that a line names, such as `KEYS[1]`; `#ARGV`, the last one, is left out.
 fn named(line: &str) -> BTreeSet<String> {
@@ -107,7 +93,7 @@ fn flaws(script: &str) -> Vec<String> {
 
 #[test]
 fn the_head_of_each_script_says_what_it_uses() {
-    let wrong: Vec<_> = SCRIPTS
+    let wrong: Vec<_> = all()
         .iter()
         .flat_map(|(path, script)| {
             flaws(&spliced(script))

@@ -3,7 +3,9 @@
 #[path = "../../../src/stores/redis/scripts/pieces.rs"]
 mod pieces;
 
+use std::path::Path;
 use std::sync::LazyLock;
+use std::{fs, io};
 
 /// A script and its text.
 #[derive(Clone, Copy, Debug)]
@@ -14,62 +16,30 @@ pub struct Script {
     pub text: &'static str,
 }
 
-macro_rules! scripts {
-    ($($name:literal)*) => {
-        /// All scripts.
-        pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| vec![$(Script {
-            name: $name,
-            text: spliced(include_str!(concat!("../../../src/stores/redis/kinds/", $name, ".lua"))).leak(),
-        }),*]);
-    };
-}
+/// All scripts, which are read from the source of the library.
+pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    let kinds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/stores/redis/kinds");
+    read(Path::new(kinds), "", &mut all).unwrap_or_else(|error| panic!("{kinds}: {error}"));
+    all.sort_by_key(|script| script.name);
+    all
+});
 
-scripts! {
-    "reentrant/acquire"
-    "reentrant/release"
-    "reentrant/release_level"
-    "reentrant/transfer"
-    "reentrant/withdraw"
-    "reentrant/force_release"
-    "reentrant/inspect"
-    "reentrant/renew"
-    "token/acquire"
-    "token/release"
-    "token/transfer"
-    "token/withdraw"
-    "token/force_release"
-    "token/inspect"
-    "token/renew"
-    "fenced/acquire"
-    "fenced/transfer"
-    "condition/look"
-    "condition/signal"
-    "latch/count"
-    "permits/acquire"
-    "permits/release"
-    "permits/withdraw"
-    "permits/renew"
-    "permits/count"
-    "permit_ids/acquire"
-    "permit_ids/release"
-    "permit_ids/withdraw"
-    "permit_ids/renew"
-    "permit_ids/count"
-    "read_write/read"
-    "read_write/write"
-    "read_write/release"
-    "read_write/release_level"
-    "read_write/withdraw"
-    "read_write/renew"
-    "read_write/force_release"
-    "read_write/inspect"
-    "guarded"
-    "fair/acquire"
-    "fair/release"
-    "fair/withdraw"
-    "fair/force_release"
-    "fair/waiters"
-    "rights"
+fn read(folder: &Path, prefix: &str, all: &mut Vec<Script>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = format!("{prefix}{name}");
+        if path.is_dir() {
+            read(&path, &format!("{name}/"), all)?;
+        } else if path.extension().is_some_and(|it| it == "lua") {
+            all.push(Script {
+                name: name.leak(),
+                text: spliced(&fs::read_to_string(&path)?).leak(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The script of this name.

@@ -1,16 +1,15 @@
 //! Rights and passwords: F25 and F26.
 
 use super::*;
-use crate::invariants::SCRIPTS;
 use crate::support::scripts;
 
 /// The commands that scripts call, but for those that are only the last resort of one, or for another kind of lock.
 fn needed() -> Vec<String> {
-    let of_locks = SCRIPTS
+    let all = scripts::all();
+    let of_locks = all
         .iter()
-        .filter(|(path, _)| !path.contains('/'))
-        .filter(|(path, _)| !["rights.lua", "guarded.lua"].contains(path));
-    let called = |(_, text): &(&str, &str)| -> Vec<String> {
+        .filter(|(path, _)| path.starts_with("reentrant/"));
+    let called = |(_, text): &(String, String)| -> Vec<String> {
         let text = scripts::spliced(text);
         let calls = text.split("call('").skip(1);
         let calls = calls.filter_map(|rest| rest.split_once('\''));
