@@ -129,7 +129,7 @@ pub(crate) const MUTANTS: [Mutant; 55] = [
 ];
 
 /// So many seeds of a sequence are tried for one bug.
-const MOST: u64 = 100_000;
+const MOST: u64 = 300_000;
 
 /// Where the sequences begin in which a bug is looked for again.
 const APART: u64 = 1_000_000;
