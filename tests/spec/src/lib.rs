@@ -7,7 +7,7 @@ pub mod scripts;
 mod server;
 mod times;
 
-pub use plant::{PLANTS, Plant, plant};
+pub use plant::{PLANTS, Plant, plant, plant_in};
 pub use redlatch_server::{
     Change, Delivery, Engine, Entry, Execution, Key, Keyspace, Reply, Score, Script, Subscriptions,
     Surroundings, Value, slot,

@@ -1,5 +1,7 @@
 //! Bugs of scripts, which the simulation plants and has to find: each is a piece of a text and what stands in its place.
 
+use redlatch_server::Engine;
+
 use crate::scripts::{ALL, hash, spliced};
 use crate::server::engine;
 
@@ -78,8 +80,17 @@ pub const PLANTS: [Plant; 9] = [
 ///
 /// # Panics
 ///
-/// If the text that is to be replaced does not stand exactly once in its file, or what comes of it is no Lua.
+/// As [`plant_in`].
 pub fn plant(name: &str) {
+    plant_in(&engine(), name);
+}
+
+/// Plants a bug in the scripts that an engine runs from here on, if one has this name.
+///
+/// # Panics
+///
+/// If the text that is to be replaced does not stand exactly once in its file, or what comes of it is no Lua.
+pub fn plant_in(engine: &Engine, name: &str) {
     for plant in PLANTS.iter().filter(|plant| plant.name == name) {
         let piece = plant.file.strip_prefix("pieces/");
         let file = match piece {
@@ -101,7 +112,7 @@ pub fn plant(name: &str) {
                     false => crate::scripts::sharded(plain),
                 };
                 let replaced = text.replace(&sharded(&file), &sharded(&planted));
-                let replaced = engine().replace(&hash(text.as_bytes()), &replaced);
+                let replaced = engine.replace(&hash(text.as_bytes()), &replaced);
                 assert_eq!(replaced, Ok(()), "{name}");
             }
         }
