@@ -140,7 +140,7 @@ fn between<'t>(text: &'t str, before: &str, after: char) -> impl Iterator<Item =
 
 #[test]
 fn each_planted_bug_is_looked_for() {
-    let (_, looked_for) = simulate(&[("LIST", "1")]);
+    let (_, looked_for) = simulate(&[("BUGS", "1")]);
     let mut planted: BTreeSet<_> = planted::bugs().map(|bug| bug.name.to_owned()).collect();
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/src/scripts");
     for script in fs::read_dir(scripts).unwrap() {

@@ -5,7 +5,7 @@
 //! | `SEED` | the one seed to run, with a trace |
 //! | `SHRUNK` | that what is needless for its violation is left out of it |
 //! | `MUTANT` | the bug that is planted, by its name in `mutants.rs` |
-//! | `LIST` | that the names of the bugs are printed, and nothing is run |
+//! | `BUGS` | that the names of the bugs are printed, and nothing is run |
 //! | `CORE` | the core that it keeps to |
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
 //! | `MOOD`, `SHAPE`, `TOPOLOGY` | the one mood, shape or topology whose seeds are run |
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     if let Some(core) = variable("CORE").or_else(|| variable("WORKER")) {
         keep_to(core);
     }
-    if std::env::var_os("LIST").is_some() {
+    if std::env::var_os("BUGS").is_some() {
         for bug in &mutants::MUTANTS {
             println!("{}", bug.name);
         }
