@@ -81,7 +81,7 @@ impl Controls<'_> {
     /// ```
     pub fn advance(&self, by: Duration) {
         if let Some(world) = self.client.world() {
-            world.advance(by);
+            world.timeline.advance(by);
         }
     }
 

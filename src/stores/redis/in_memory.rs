@@ -140,10 +140,6 @@ impl World {
         Ok((Arc::new(link), near))
     }
 
-    pub(crate) fn advance(&self, by: Duration) {
-        self.timeline.advance(by);
-    }
-
     pub(crate) fn fail(&self, change: impl FnOnce(&mut Faults)) {
         let mut state = self.state.lock();
         change(&mut state.faults);
@@ -213,8 +209,7 @@ impl State {
             .is_some_and(|it| HASHES.renewals.contains(it));
         if is_renewal && self.faults.renewals_to_drop > 0 {
             self.faults.renewals_to_drop -= 1;
-            let refusal = b"-ERR a test dropped this renewal\r\n".to_vec();
-            let bytes = refusal;
+            let bytes = b"-ERR a test dropped this renewal\r\n".to_vec();
             self.send(&Delivery { connection, bytes });
             return;
         }
@@ -226,12 +221,10 @@ impl State {
             .iter()
             .any(|it| it.bytes.starts_with(b"-NOSCRIPT"));
         self.faults.answers_to_lose -= u32::from(is_lost);
-        let mut lost_message: Option<Vec<u8>> = None;
+        let mut lost_message = None;
         for delivery in deliveries {
-            if is_message(&delivery.bytes) && self.loses(&delivery.bytes, &mut lost_message) {
-                continue;
-            }
-            if !is_lost || delivery.connection != connection {
+            let is_answer = delivery.connection == connection;
+            if !(is_lost && is_answer || self.loses(&delivery.bytes, &mut lost_message)) {
                 self.send(&delivery);
             }
         }
@@ -244,16 +237,16 @@ impl State {
     }
 
     /// Whether a test loses this message: to all who listen, or to nobody.
-    fn loses(&mut self, message: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
-        if lost.as_deref() == Some(message) {
-            return true;
+    fn loses(&mut self, bytes: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
+        let is_new = lost.as_deref() != Some(bytes);
+        if !bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
+            || is_new && self.faults.messages_to_lose == 0
+        {
+            return false;
         }
-        let is_lost = self.faults.messages_to_lose > 0;
-        if is_lost {
-            self.faults.messages_to_lose -= 1;
-            *lost = Some(message.to_vec());
-        }
-        is_lost
+        self.faults.messages_to_lose -= u32::from(is_new);
+        *lost = Some(bytes.to_vec());
+        true
     }
 
     fn send(&mut self, delivery: &Delivery) {
@@ -333,10 +326,6 @@ fn script_of(request: &[Vec<u8>]) -> Option<String> {
     }
     let is_text = command.eq_ignore_ascii_case(b"EVAL");
     is_text.then(|| redis::Script::new(&script).get_hash().to_owned())
-}
-
-fn is_message(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
 }
 
 #[cfg(test)]
