@@ -114,7 +114,7 @@ pub(crate) const NAMES: [&str; 2] = ["orders", "{shop}:orders"];
 const LEASES: [&str; 4] = ["1000", "3000", "30000", "60000"];
 const TICKETS: [&str; 3] = ["c:1:20", "c:2:21", "c:3:22"];
 /// Words that are wrong in most places.
-const ODD: [&str; 6] = ["", "0", "-1", "abc", "1.5", "99999999999999999999"];
+const ODD: [&str; 6] = ["", "0", "-1", "abc", "1.5", "9223372036854775808"];
 
 pub(crate) fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())].clone()

@@ -48,7 +48,7 @@ fn denied(call: &Call, command: &'static str) -> Trouble {
         // The successor stands beside its predecessor, who cannot go.
         ("transfer" | "fenced/transfer", "hdel") => Trouble::None,
         // The hold is gone, and the lock is not free.
-        ("rw/release" | "rw/withdraw", "del") => Trouble::None,
+        ("rw/release" | "rw/withdraw", "del" | "pexpire") => Trouble::None,
         // The queue gets no end.
         ("fair/acquire", "pexpire" | "rpush") => Trouble::None,
         _ => Trouble::Denied(command),

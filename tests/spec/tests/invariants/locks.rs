@@ -61,7 +61,7 @@ pub(crate) fn follow(
             }
         }
         "release_level" if answer.code() == Some(2) => is_gone(holds, &visitor)?,
-        "release_level" if answer.is_error() => shorten(holds, &visitor, end(1)),
+        "release_level" if answer.is_error() => shorten(seen, holds, &visitor, end(1)),
         "renew" => renewed(seen, holds, is_side)?,
         "guarded" if answer.code() == Some(1) && !holds.contains_key(&visitor) => {
             return Err("a write without a hold".to_owned());
@@ -72,8 +72,10 @@ pub(crate) fn follow(
 }
 
 /// A level whose count was refused behind its lease: the hold lasts as long as that, at least.
-fn shorten(holds: &mut Holds, visitor: &str, end: i64) {
-    if let Some(hold) = holds.get_mut(visitor) {
+fn shorten(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, end: i64) {
+    if let Some(hold) = holds.get_mut(visitor)
+        && kept_until(seen.kind, seen.name, visitor, seen.after).is_some_and(|it| it < hold.end)
+    {
         hold.end = hold.end.min(end);
     }
 }
@@ -120,7 +122,7 @@ fn acquired(seen: &Seen<'_>, holds: &mut Holds, last_token: &mut i64) -> Result<
             };
         }
         None if known != 0 => {
-            shorten(holds, visitor, now + lease);
+            shorten(seen, holds, visitor, now + lease);
             return Ok(());
         }
         _ => return Ok(()),

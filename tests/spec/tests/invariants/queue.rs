@@ -88,7 +88,7 @@ impl Queue {
             }
         }
         self.is_told(seen, &before, &times)?;
-        self.passes_silence(seen, &visitor, is_look, was_free, &after)?;
+        self.passes_silence(seen, &visitor, is_look, was_free && !is_held, &after)?;
         if is_look {
             match seen.is_calm {
                 true => self.looked.insert(visitor, seen.now),
@@ -148,14 +148,14 @@ impl Queue {
         seen: &Seen<'_>,
         visitor: &str,
         is_look: bool,
-        was_free: bool,
+        is_free: bool,
         after: &[String],
     ) -> Result<(), String> {
         let first = after
             .first()
             .filter(|first| is_ours(first) && *first != visitor);
         let knows_all = is_look && seen.call.args[7] == "1";
-        let (Some(first), true, true, true) = (first, knows_all, was_free, seen.is_calm) else {
+        let (Some(first), true, true, true) = (first, knows_all, is_free, seen.is_calm) else {
             self.silent = None;
             return Ok(());
         };
