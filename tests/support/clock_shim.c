@@ -2,7 +2,8 @@
  * Shifts the wall clock of the process it is preloaded into.
  *
  * The offset in milliseconds is the int64_t at the start of the file named by REDLATCH_CLOCK_OFFSET, mapped shared, so
- * that a test moves the clock by writing to that file. Monotonic clocks are left alone.
+ * that a test moves the clock by writing to that file. Monotonic clocks are left alone. With REDLATCH_CLOCK_STANDS the
+ * file has the time itself, in microseconds since 1970, and the clock stands there.
  *
  * Time is asked of the kernel directly: allocators call these functions while the process starts, and going through
  * the dynamic linker for the real ones would allocate in turn.
@@ -18,21 +19,29 @@
 #include <unistd.h>
 
 static volatile const int64_t *offset_ms;
+static volatile const int64_t *standing_us;
 
-__attribute__((constructor)) static void map_offset(void) {
-    const char *path = getenv("REDLATCH_CLOCK_OFFSET");
+static const int64_t *mapped(const char *variable) {
+    const char *path = getenv(variable);
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
-        return;
-    void *page = mmap(NULL, sizeof *offset_ms, PROT_READ, MAP_SHARED, file, 0);
+        return NULL;
+    void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
     close(file);
-    if (page != MAP_FAILED)
-        offset_ms = page;
+    return page == MAP_FAILED ? NULL : page;
+}
+
+__attribute__((constructor)) static void map_files(void) {
+    offset_ms = mapped("REDLATCH_CLOCK_OFFSET");
+    standing_us = mapped("REDLATCH_CLOCK_STANDS");
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = (int)syscall(SYS_clock_gettime, clock, now);
-    if (result == 0 && offset_ms && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    if (result == 0 && standing_us && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        now->tv_sec = *standing_us / 1000000;
+        now->tv_nsec = *standing_us % 1000000 * 1000;
+    } else if (result == 0 && offset_ms && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
         int64_t shift = *offset_ms;
         now->tv_sec += shift / 1000;
         now->tv_nsec += shift % 1000 * 1000000;

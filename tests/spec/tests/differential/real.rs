@@ -1,0 +1,138 @@
+//! A real server whose wall clock stands where the test sets it.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redlatch_spec::Reply;
+
+use super::calls::decoded;
+
+/// The end of what a server sends is the reply to a PING with this text.
+const END: &[u8] = b"~the-end\r\n";
+
+pub(crate) struct Real {
+    process: Child,
+    port: u16,
+    clock: File,
+    /// Whether its errors have the words of Redis 7.
+    pub(crate) has_same_words: bool,
+}
+
+/// A connection to the server.
+pub(crate) struct Wire(TcpStream);
+
+impl Real {
+    pub(crate) fn start() -> Real {
+        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let version = Command::new(&program).arg("--version").output();
+        let version = version.expect("redis-server can be started").stdout;
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("differential-{port}"));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("clock");
+        fs::write(&path, super::NOW.to_ne_bytes()).unwrap();
+        let shim = shim(&folder);
+        let process = Command::new(&program)
+            .args([
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                &port.to_string(),
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+            ])
+            .arg(&folder)
+            .env("LD_PRELOAD", shim)
+            .env("REDLATCH_CLOCK_STANDS", &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let real = Real {
+            process,
+            port,
+            clock: File::options().write(true).open(path).unwrap(),
+            has_same_words: String::from_utf8_lossy(&version).contains("Redis server v=7.0."),
+        };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                start.elapsed().as_secs() < 10,
+                "redis-server does not start"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        real
+    }
+
+    pub(crate) fn set_clock(&self, micros: i64) {
+        self.clock.write_all_at(&micros.to_ne_bytes(), 0).unwrap();
+    }
+
+    pub(crate) fn wire(&self) -> Wire {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        Wire(stream)
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Wire {
+    /// Sends requests. Returns all that comes back.
+    pub(crate) fn ask(&mut self, requests: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+        let ping = [b"PING".to_vec(), b"~the-end".to_vec()];
+        let mut bytes = Vec::new();
+        for words in requests.iter().map(Vec::as_slice).chain([&ping[..]]) {
+            Reply::Array(words.iter().cloned().map(Reply::Bulk).collect()).encode(&mut bytes);
+        }
+        self.0.write_all(&bytes).unwrap();
+        let (mut found, mut part) = (Vec::new(), [0; 1 << 16]);
+        while !found.ends_with(END) {
+            let length = self.0.read(&mut part).unwrap();
+            assert!(length > 0, "the server has closed the connection");
+            found.extend(&part[..length]);
+        }
+        let (mut replies, mut at) = (Vec::new(), 0);
+        while at < found.len() {
+            replies.push(decoded(&found, &mut at));
+        }
+        replies.pop();
+        replies
+    }
+}
+
+/// Compiles the library that has the clock stand.
+fn shim(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+    fs::write(&source, include_str!("../../../support/clock_shim.c")).unwrap();
+    let compiler = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status();
+    assert!(
+        compiler.is_ok_and(|it| it.success()),
+        "the clock cannot be compiled by `cc`"
+    );
+    library
+}
