@@ -6,8 +6,8 @@ mod planted;
 mod planting;
 
 use std::collections::BTreeSet;
+use std::env;
 use std::process::Command;
-use std::{env, fs};
 
 use planted::Bug;
 
@@ -130,12 +130,6 @@ fn runs_until(
         let (is_good, text) = simulate(&[variables, &part].concat());
         is_enough(is_good, &text)
     })
-}
-
-/// The names in the texts between these two signs.
-fn between<'t>(text: &'t str, before: &str, after: char) -> impl Iterator<Item = &'t str> {
-    let behind = text.split(before).skip(1);
-    behind.filter_map(move |rest| Some(rest.split_once(after)?.0))
 }
 
 #[test]
