@@ -21,8 +21,8 @@ pub(crate) fn integer(text: &[u8]) -> Answer<i64> {
 
 /// Reads an integer that is no less than 0.
 pub(crate) fn count(text: &[u8]) -> Answer<usize> {
-    let number = integer(text)?;
-    usize::try_from(number).map_err(|_| Refused::new("ERR value is out of range, must be positive"))
+    let number = integer(text).ok().and_then(|it| usize::try_from(it).ok());
+    number.ok_or_else(|| Refused::new("ERR value is out of range, must be positive"))
 }
 
 /// Reads a double. Infinity is one, what is no number is none.

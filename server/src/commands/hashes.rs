@@ -127,11 +127,10 @@ pub(super) fn hincrby(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
 }
 
 pub(super) fn hincrbyfloat(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let is_float = double(args[2]).is_some();
+    if double(args[2]).is_none() {
+        return Err(Refused::new("ERR value is not a valid float"));
+    }
     on.edit(args[0], |fields: &mut Hash| {
-        if !is_float {
-            return Err(Refused::new("ERR value is not a valid float"));
-        }
         let before = find(fields, args[1]).map_or(&b"0"[..], |text| text);
         if double(before).is_none() {
             return Err(Refused::new("ERR hash value is not a float"));

@@ -210,9 +210,10 @@ pub(super) fn pubsub(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     if is(word, "NUMPAT") && !is_sharded {
         return Ok(Reply::Int(0));
     }
-    Err(Refused::new(
-        "ERR Unknown PUBSUB subcommand or wrong number of arguments",
-    ))
+    let word = String::from_utf8_lossy(args[0]);
+    Err(Refused(format!(
+        "ERR unknown subcommand '{word}'. Try PUBSUB HELP."
+    )))
 }
 
 /// The entry with another content.

@@ -43,6 +43,8 @@ impl Bound {
             Some((b'(', number)) => (number, true),
             _ => (text, false),
         };
+        // `strtod` reads an empty text as 0.
+        let number = if number.is_empty() { b"0" } else { number };
         let score = double(number).ok_or_else(|| Refused::new("ERR min or max is not a float"))?;
         Ok(Bound { score, is_open })
     }

@@ -47,22 +47,21 @@ pub(super) fn getset(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
 }
 
 pub(super) fn getex(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
-    let end = match &args[1..] {
+    let unit = match &args[1..] {
         [] => None,
-        [option] if is(option, "PERSIST") => Some(Life::Endless),
-        [option, time] => match Unit::named(option) {
-            Some(unit) => Some(on.life("getex", unit, time)?),
-            None => return Err(Refused::syntax()),
-        },
+        [option] if is(option, "PERSIST") => Some(None),
+        [option, _] => Some(Some(Unit::named(option).ok_or_else(Refused::syntax)?)),
         _ => return Err(Refused::syntax()),
     };
     let found = on.string(args[0])?;
-    match end {
-        _ if found.is_none() => {}
+    let (Some(unit), true) = (unit, found.is_some()) else {
+        return Ok(found.into());
+    };
+    let life = unit.map(|unit| on.life("getex", unit, args[2]));
+    match life.transpose()? {
         Some(Life::Until(end)) if end <= on.now() => on.put(args[0], None),
         Some(Life::Until(end)) => expire_at(on, args[0], Some(end)),
-        Some(Life::Endless) => expire_at(on, args[0], None),
-        Some(Life::Kept) | None => {}
+        _ => expire_at(on, args[0], None),
     }
     Ok(found.into())
 }

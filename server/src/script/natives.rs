@@ -53,7 +53,10 @@ pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
         _ => Ok(()),
     };
     table.set("log", lua.create_function(log)?)?;
-    let setresp = |_: &Lua, version: Option<f64>| match version {
+    let setresp = |_: &Lua, args: Variadic<f64>| match args.first().filter(|_| args.len() == 1) {
+        None => Err(Error::external(Refused::new(
+            "ERR redis.setresp() requires one argument.",
+        ))),
         Some(2.0) => Ok(()),
         Some(3.0) => Err(Error::external(Refused::new(
             "ERR RESP version 3 is not supported by this server",

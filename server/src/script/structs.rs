@@ -49,7 +49,7 @@ impl<'f> Format<'f> {
     }
 
     /// The next part and the zeros before it, for something that begins at this place.
-    fn next(&mut self, at: usize) -> Result<Option<(Part, usize)>, String> {
+    fn next(&mut self, at: usize) -> Result<Option<(Part, usize)>, (usize, String)> {
         while let Some((sign, rest)) = self.rest.split_first() {
             self.rest = rest;
             let int = |size, is_signed| Part::Int { size, is_signed };
@@ -66,7 +66,8 @@ impl<'f> Format<'f> {
                 b'!' => {
                     self.align = self.number().unwrap_or(8);
                     if !self.align.is_power_of_two() {
-                        return Err("alignment is not a power of 2".to_owned());
+                        let text = format!("alignment {} is not a power of 2", self.align);
+                        return Err((0, text));
                     }
                     continue;
                 }
@@ -80,7 +81,8 @@ impl<'f> Format<'f> {
                 b'i' | b'I' => {
                     let size = self.number().unwrap_or(4);
                     if size == 0 || size > 32 {
-                        return Err(format!("integral size {size} is larger than limit of 32"));
+                        let text = format!("integral size {size} is larger than limit of 32");
+                        return Err((0, text));
                     }
                     int(size, *sign == b'i')
                 }
@@ -88,7 +90,7 @@ impl<'f> Format<'f> {
                 b'd' | b'n' => Part::Double,
                 b's' => Part::Text,
                 b'c' => Part::Chars(self.number().unwrap_or(1)),
-                _ => return Err(format!("invalid format option '{}'", char::from(*sign))),
+                _ => return Err((1, format!("invalid format option '{}'", char::from(*sign)))),
             };
             let size = part.size();
             let align = match part {
@@ -146,7 +148,7 @@ fn bits_of(number: f64) -> u64 {
 fn pack(format: &[u8], args: &[Value]) -> Result<Vec<u8>, (usize, String)> {
     let (mut format, mut packed, mut given) = (Format::new(format), Vec::new(), args.iter());
     let mut place = 1;
-    while let Some((part, padding)) = format.next(packed.len()).map_err(|text| (1, text))? {
+    while let Some((part, padding)) = format.next(packed.len())? {
         packed.resize(packed.len() + padding, 0);
         if part == Part::Padding {
             packed.push(0);
@@ -155,7 +157,7 @@ fn pack(format: &[u8], args: &[Value]) -> Result<Vec<u8>, (usize, String)> {
         place += 1;
         let value = given.next();
         let no = |kind: &str| {
-            let found = value.map_or("no value", Value::type_name);
+            let found = value.map_or("nil", Value::type_name);
             (place, format!("{kind} expected, got {found}"))
         };
         let number = || number_in(value).ok_or_else(|| no("number"));
@@ -206,7 +208,7 @@ fn unpack(
 ) -> Result<MultiValue, (usize, String)> {
     let (mut format, mut at, mut found) = (Format::new(format), at, Vec::new());
     let short = || (2, "data string too short".to_owned());
-    while let Some((part, padding)) = format.next(at).map_err(|text| (1, text))? {
+    while let Some((part, padding)) = format.next(at)? {
         at += padding;
         let rest = bytes.get(at..).ok_or_else(short)?;
         let size = match part {
@@ -217,7 +219,7 @@ fn unpack(
             Part::Text => rest
                 .iter()
                 .position(|byte| *byte == 0)
-                .ok_or_else(|| (1, "unfinished string in data".to_owned()))?,
+                .ok_or_else(|| (0, "unfinished string in data".to_owned()))?,
             part => part.size(),
         };
         let taken = rest.get(..size).ok_or_else(short)?;
@@ -259,14 +261,10 @@ fn unpack(
 
 fn size(format: &[u8]) -> Result<f64, (usize, String)> {
     let (mut format, mut at) = (Format::new(format), 0);
-    while let Some((part, padding)) = format.next(at).map_err(|text| (1, text))? {
+    while let Some((part, padding)) = format.next(at)? {
         if matches!(part, Part::Text | Part::Chars(0)) {
-            let sign = if part == Part::Text {
-                "variable-size format"
-            } else {
-                "variable-length format"
-            };
-            return Err((1, sign.to_owned()));
+            let sign = if part == Part::Text { "s" } else { "c0" };
+            return Err((1, format!("option '{sign}' has no fixed size")));
         }
         at += padding + part.size();
     }
@@ -274,8 +272,9 @@ fn size(format: &[u8]) -> Result<f64, (usize, String)> {
 }
 
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
-    let bad = |lua: &Lua, name: &str, (place, text): (usize, String)| {
-        raised(lua, &format!("bad argument #{place} to '{name}' ({text})"))
+    let bad = |lua: &Lua, name: &str, (place, text): (usize, String)| match place {
+        0 => raised(lua, &text),
+        _ => raised(lua, &format!("bad argument #{place} to '{name}' ({text})")),
     };
     let library = lua.create_table()?;
     let packs = move |lua: &Lua, (format, args): (mlua::LuaString, MultiValue)| {
