@@ -143,11 +143,18 @@ impl Kind {
             is_it
         });
         let (_, script, keys, args) = row.copied().unwrap_or(self.rows[0]);
-        let of = |rng: &mut Rng, fits: fn(&str) -> bool| {
-            let fitting = self.visitors.iter().copied().filter(|it| fits(it));
-            one(rng, &fitting.chain(["nobody"]).collect::<Vec<_>>())
+        let side = |rng: &mut Rng, writes: bool| {
+            let visitors = self.visitors.iter();
+            let side: Vec<&str> = visitors
+                .copied()
+                .filter(|it| it.ends_with(":write") == writes)
+                .collect();
+            if side.is_empty() {
+                "nobody".to_owned()
+            } else {
+                one(rng, &side).to_owned()
+            }
         };
-        let is_writer = |it: &str| it.ends_with(":write");
         let count = [0, 0, 1, 1, 2][rng.usize(..5)];
         let mut pair = self.visitors.clone();
         rng.shuffle(&mut pair);
@@ -157,8 +164,8 @@ impl Kind {
             ("$", name.to_owned()),
             ("%v", pair[0].to_owned()),
             ("%w", pair[1].to_owned()),
-            ("%R", of(rng, |it| !it.ends_with(":write")).to_owned()),
-            ("%W", one(rng, &self.writers(is_writer)).to_owned()),
+            ("%R", side(rng, false)),
+            ("%W", side(rng, true)),
             ("%T", one(rng, &TICKETS).to_owned()),
             ("%t", one(rng, &LEASES).to_owned()),
             ("%k", count.to_string()),
@@ -196,16 +203,6 @@ impl Kind {
         };
         let (keys, args) = (filled(keys), filled(args));
         Call { script, keys, args }
-    }
-
-    fn writers(&self, is_writer: fn(&str) -> bool) -> Vec<&'static str> {
-        let writers = self.visitors.iter().copied().filter(|it| is_writer(it));
-        let writers: Vec<_> = writers.collect();
-        if writers.is_empty() {
-            vec!["nobody:write"]
-        } else {
-            writers
-        }
     }
 
     /// Draws a call with a word that is wrong now and then.

@@ -192,6 +192,15 @@ pub(crate) fn follow_condition(seen: &Seen<'_>, is_exact: bool) -> Result<(), St
         .filter(|it| is_alive(it))
         .collect();
     let woken: Vec<_> = alive.iter().filter(|it| is_gone(it)).collect();
+    let visitor = &seen.call.args[0];
+    let was_in = before.iter().any(|(waiter, _)| waiter == visitor);
+    if seen.call.script == "condition/look"
+        && seen.answer.is_error()
+        && !was_in
+        && !is_gone(visitor)
+    {
+        return Err(format!("{visitor} was refused, and has a place"));
+    }
     if !is_exact || !seen.is_calm || seen.is_late {
         return Ok(());
     }
@@ -211,7 +220,7 @@ pub(crate) fn follow_condition(seen: &Seen<'_>, is_exact: bool) -> Result<(), St
             }
         }
         ("condition/look", Some(code)) => {
-            let (visitor, operation) = (&seen.call.args[0], &*seen.call.args[1]);
+            let operation = &*seen.call.args[1];
             let waits = score(seen.before, &waiting, visitor).is_some();
             let was_signalled = !waits && score(seen.before, &due, visitor).is_some();
             if operation == "leave" && (code == 4) != waits {
