@@ -64,7 +64,7 @@ fn report(kind: &Kind, seed: u64, steps: Vec<Step>, engine: &Engine) -> String {
 #[test]
 fn invariants_hold_after_every_call() {
     let is_long = std::env::var_os("REDLATCH_LONG").is_some();
-    let seeds = if is_long { 50_000 } else { 1000 };
+    let seeds = if is_long { 20_000 } else { 1000 };
     let start = Instant::now();
     let engine = Engine::new();
     let found = kinds()
