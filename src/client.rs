@@ -373,7 +373,9 @@ impl Client {
     /// The server in this process that it is a client of, if there is one.
     #[cfg(feature = "in-memory")]
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
-        self.redis()?.world.as_ref()
+        // In a forked child nobody may ever unlock its mutex.
+        let world = self.redis()?.world.as_ref();
+        world.filter(|_| !self.inner.is_forked())
     }
 }
 

@@ -45,7 +45,7 @@ impl Guard {
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right to a key, or TLS does not trust the other side;
     /// - [`Error::WrongType`], [`Error::Unexpected`]: something else has written to the key of the lock, or the server
     ///   answered something unexpected;
-    /// - [`Error::Unsupported`]: the batch is too long, or the lock is in memory, in a database (see
+    /// - [`Error::Unsupported`]: the batch is too long, or the lock is in a database (see
     ///   `Guard::transaction`), a [`Redlock`](crate::Redlock) or a [`MultiLock`](crate::MultiLock);
     /// - [`Error::WatchdogDied`], [`Error::Forked`]: the renewal thread has died, or this is a forked child.
     ///

@@ -48,7 +48,8 @@ impl Client {
 
     /// Makes a second client of the same server in memory, with the same settings and the same [`Builder::on_lost`] hook.
     ///
-    /// `None` for a client of any other server, where [`Client::open`] makes a second one. Feature `in-memory`.
+    /// `None` for a client of any other server, where [`Client::open`] makes a second one, and in a forked child. Feature
+    /// `in-memory`.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn another(&self) -> Option<Client> {

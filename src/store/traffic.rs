@@ -9,7 +9,7 @@ use crate::ground::time;
 
 /// The connections of a client, and what has come over them.
 ///
-/// Those of a [`Redlock`](crate::Redlock) are those of its nodes together. A client in memory has none.
+/// Those of a [`Redlock`](crate::Redlock) are those of its nodes together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionStats {

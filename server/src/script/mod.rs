@@ -172,13 +172,13 @@ impl Inner {
     fn limit(&self) -> mlua::Result<()> {
         let ticks = Arc::clone(&self.ticks);
         let triggers = HookTriggers::new().every_nth_instruction(TICK);
-        self.lua.set_hook(triggers, move |lua, _| {
+        self.lua.set_global_hook(triggers, move |lua, _| {
             if ticks.fetch_add(1, Ordering::Relaxed) < MOST_TICKS {
                 return Ok(VmState::Continue);
             }
             // Each instruction fails from here on, so that no `pcall` keeps the script going.
             let triggers = HookTriggers::new().every_nth_instruction(1);
-            lua.set_hook(triggers, |_, _| Err(mlua::Error::runtime(TOO_LONG)))?;
+            lua.set_global_hook(triggers, |_, _| Err(mlua::Error::runtime(TOO_LONG)))?;
             Err(mlua::Error::runtime(TOO_LONG))
         })
     }

@@ -115,10 +115,15 @@ function globals.pcall(...)
     return seen(pcall(...))
 end
 
+-- The handler runs behind the failure: Lua counts no instructions of one that an error of its count calls.
 function globals.xpcall(work, handler)
-    return xpcall(work, function(failure)
-        return handler(native.seen(failure))
-    end)
+    local function ended(is_done, ...)
+        if is_done then
+            return true, ...
+        end
+        return false, handler(native.seen((...)))
+    end
+    return ended(pcall(work))
 end
 
 coroutine.resume = function(...)

@@ -115,6 +115,9 @@ pub(super) fn forking_crowd() {
     let me = current_thread_id();
     let is_over = AtomicBool::new(false);
     let hung = thread::scope(|scope| {
+        // The threads of the client run by now.
+        client.lock("counted").run(|_| ()).unwrap();
+        thread::sleep(ms(100));
         // None of them starts a thread: the standard library has a mutex for that, which a child finds locked, too.
         for number in [me, u64::MAX, u64::MAX] {
             let lock = client.lock("orders");
@@ -146,6 +149,11 @@ fn is_stuck(round: u32, url: &str, client: &Client) -> bool {
         let lived = std::panic::catch_unwind(|| {
             assert_eq!(client.stats(), Stats::default());
             assert!(client.activity().holds.is_empty());
+            #[cfg(feature = "test-util")]
+            {
+                assert!(client.another().is_none());
+                redlatch::testing::Controls::of(client).set_silent(true);
+            }
             if round % 2 == 1 {
                 for own in [Client::in_memory(), Client::open(url).unwrap()] {
                     let lock = own.lock(&format!("own:{}", std::process::id()));
