@@ -374,8 +374,7 @@ impl Client {
     #[cfg(feature = "in-memory")]
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
         // In a forked child nobody may ever unlock its mutex.
-        let world = self.redis()?.world.as_ref();
-        world.filter(|_| !self.inner.is_forked())
+        (self.redis()?.world.as_ref()).filter(|_| !self.inner.is_forked())
     }
 }
 

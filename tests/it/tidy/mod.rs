@@ -5,7 +5,6 @@
 )]
 
 mod dependencies;
-mod documentation;
 mod fault_table;
 mod layout;
 mod locks;
