@@ -42,15 +42,6 @@ impl RowTarget {
     pub fn named() -> RowTarget {
         RowTarget { keyed: None }
     }
-
-    fn subject(&self, key: &str) -> Arc<str> {
-        let table = self
-            .keyed
-            .as_ref()
-            .map_or("name", |keyed| keyed.table.as_str());
-        let key: String = key.chars().take(64).collect();
-        format!("{table}[{key}]").into()
-    }
 }
 
 /// The longest wait for a row.
@@ -121,11 +112,12 @@ impl Isolation {
 /// guard.commit()?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RowLock {
     client: Client,
     target: RowTarget,
-    key: Value,
+    /// More than one for [`Client::lock_many`].
+    keys: Vec<Value>,
     isolation: Isolation,
     idle_limit: Option<Duration>,
 }
@@ -195,7 +187,23 @@ impl RowLock {
             wait: wait.limit(),
             interrupt,
         };
-        lock(&self.client, &self.target, vec![self.key.clone()], options)
+        let subject = self.subject();
+        let target = self.target.keyed.as_ref();
+        let session =
+            store(&self.client, &subject)?.lock_rows(target, &self.keys, &subject, options)?;
+        Ok(RowGuard {
+            session,
+            _client: self.client.clone(),
+        })
+    }
+
+    /// Returns the table and the keys, as messages have them.
+    fn subject(&self) -> Arc<str> {
+        let keyed = self.target.keyed.as_ref();
+        subject(
+            keyed.map_or("name", |keyed| keyed.table.as_str()),
+            &self.keys,
+        )
     }
 
     /// Locks the row if it is free; returns `None` if another transaction has locked it.
@@ -212,23 +220,21 @@ impl RowLock {
     }
 }
 
-impl fmt::Debug for RowLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowLock")
-            .field("row", &self.target.subject(&literal(&self.key)))
-            .field("isolation", &self.isolation)
-            .field("idle_limit", &self.idle_limit)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Client {
     /// Returns the lock of the row with this key; there is no I/O.
     pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
+        self.row_locks(target, [key])
+    }
+
+    fn row_locks<K: Into<Value>>(
+        &self,
+        target: &RowTarget,
+        keys: impl IntoIterator<Item = K>,
+    ) -> RowLock {
         RowLock {
             client: self.clone(),
             target: target.clone(),
-            key: key.into(),
+            keys: keys.into_iter().map(Into::into).collect(),
             isolation: Isolation::ReadCommitted,
             idle_limit: Some(IDLE_LIMIT),
         }
@@ -262,7 +268,7 @@ impl Client {
         keys: impl IntoIterator<Item = K>,
         wait: Wait,
     ) -> Result<RowGuard> {
-        lock(self, target, values(keys), many(wait, None))
+        self.row_locks(target, keys).lock(wait)
     }
 
     /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait; an interrupt takes effect within
@@ -278,39 +284,16 @@ impl Client {
         wait: Wait,
         interrupt: &Interrupt,
     ) -> Result<RowGuard> {
-        let options = many(wait, Some(interrupt));
-        lock(self, target, values(keys), options)
+        let locks = self.row_locks(target, keys);
+        locks.lock_interruptibly(wait, interrupt)
     }
 }
 
-fn values<K: Into<Value>>(keys: impl IntoIterator<Item = K>) -> Vec<Value> {
-    keys.into_iter().map(Into::into).collect()
-}
-
-fn many(wait: Wait, interrupt: Option<&Interrupt>) -> RowLockOptions<'_> {
-    RowLockOptions {
-        isolation: Isolation::ReadCommitted.as_sql(),
-        idle_limit: Some(IDLE_LIMIT),
-        wait: wait.limit(),
-        interrupt,
-    }
-}
-
-fn lock(
-    client: &Client,
-    target: &RowTarget,
-    keys: Vec<Value>,
-    options: RowLockOptions<'_>,
-) -> Result<RowGuard> {
-    let names: Vec<String> = keys.iter().map(literal).collect();
-    let subject = target.subject(&names.join(", "));
-    let session =
-        store(client, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, options)?;
-    Ok(RowGuard {
-        session,
-        subject,
-        _client: client.clone(),
-    })
+/// Returns a table and keys of it as messages have them.
+pub(crate) fn subject(table: &str, keys: &[Value]) -> Arc<str> {
+    let keys: Vec<String> = keys.iter().map(literal).collect();
+    let keys: String = keys.join(", ").chars().take(64).collect();
+    format!("{table}[{keys}]").into()
 }
 
 /// Returns the database of a client; fails if it has none, or was made before a fork.
@@ -335,7 +318,6 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
 pub struct RowGuard {
     session: Session,
-    subject: Arc<str>,
     /// The pool of the connection ends with the client.
     _client: Client,
 }
@@ -343,7 +325,9 @@ pub struct RowGuard {
 impl RowGuard {
     /// Returns the transaction, in which statements can run.
     pub fn tx(&mut self) -> Tx<'_> {
-        Tx::new(&mut self.session, Arc::clone(&self.subject))
+        Tx {
+            session: &mut self.session,
+        }
     }
 
     /// Commits the transaction, and unlocks the rows.
@@ -363,7 +347,7 @@ impl RowGuard {
     /// # Errors
     ///
     /// [`DatabaseError::TransactionLost`] if the transaction was lost before; in any case the server rolls it back.
-    pub fn rollback(self) -> Result<()> {
+    pub fn rollback(mut self) -> Result<()> {
         self.session.rollback()
     }
 }
@@ -371,7 +355,7 @@ impl RowGuard {
 impl fmt::Debug for RowGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowGuard")
-            .field("row", &self.subject)
+            .field("row", &self.session.subject)
             .finish_non_exhaustive()
     }
 }

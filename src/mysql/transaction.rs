@@ -29,15 +29,10 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// survive a rollback. User variables and named locks (`GET_LOCK`) that a statement sets end with the transaction. Those
 /// that a stored function or a trigger sets may stay in the session for the next transaction.
 pub struct Tx<'a> {
-    session: &'a mut Session,
-    subject: Arc<str>,
+    pub(crate) session: &'a mut Session,
 }
 
-impl<'a> Tx<'a> {
-    pub(crate) fn new(session: &'a mut Session, subject: Arc<str>) -> Tx<'a> {
-        Tx { session, subject }
-    }
-
+impl Tx<'_> {
     /// Sets the time limit of each following statement; `Duration::MAX` is no limit.
     ///
     /// Defaults to [`command_timeout`](crate::Builder::command_timeout), which is always the limit of the commit and of the
@@ -102,7 +97,7 @@ impl<'a> Tx<'a> {
                 Ok(())
             }
             word => Err(Error::Unsupported {
-                lock: Arc::clone(&self.subject),
+                lock: Arc::clone(&self.session.subject),
                 reason: format!(
                     "{} is refused in the transaction of a lock, because it may end it without a word; run it elsewhere. Allowed are {}",
                     word.as_deref().unwrap_or("this statement"),
@@ -116,7 +111,7 @@ impl<'a> Tx<'a> {
 impl fmt::Debug for Tx<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tx")
-            .field("lock", &self.subject)
+            .field("lock", &self.session.subject)
             .finish_non_exhaustive()
     }
 }
@@ -193,7 +188,8 @@ fn transaction<T, E: From<Error>>(
     let (raw_lock, database, hold) = held.parts();
     raw_lock.ready()?;
     let mut pinned = Pinned::begin(raw_lock, database, hold)?;
-    let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
+    let session = &mut pinned.session;
+    let value = work(&mut Tx { session })?;
     pinned.commit()?;
     Ok(value)
 }

@@ -1,6 +1,5 @@
 //! Optimistic updates of rows of a user's tables: no row is locked, and no update is lost.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,11 +7,13 @@ use crate::client::Client;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
-use crate::mysql::row_lock::store;
+use crate::mysql::row_lock::{store, subject};
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
-use crate::stores::mysql::values::{Value, literal};
-use crate::stores::mysql::{Ident, KeyedTable, Lookup, MySql, Update, row_not_found, sleep_until};
+use crate::stores::mysql::values::Value;
+use crate::stores::mysql::{
+    Ident, KeyedTable, Lookup, MySql, Update, pause_end, row_not_found, sleep_until,
+};
 
 /// The column by which an update notices that another writer was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub enum Check {
 /// println!("sold: {}, in {} attempts", sold.value, sold.attempts);
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Versioned {
     client: Client,
     target: KeyedTable,
@@ -186,6 +187,7 @@ impl Versioned {
     ) -> Result<Outcome<T>, E> {
         let key = key.into();
         let subject = self.subject(&key);
+        let store = self.store(&subject)?;
         let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
         let mut attempts = 0;
         loop {
@@ -193,8 +195,7 @@ impl Versioned {
             match unless_busy(self.read(&key, &subject))? {
                 None => {}
                 Some(None) => {
-                    let node = self.store(&subject)?.node();
-                    return Err(E::from(row_not_found(&subject, node, &key)));
+                    return Err(E::from(row_not_found(&subject, store.node(), &key)));
                 }
                 Some(Some(row)) => {
                     let outcome = |value, written| Outcome {
@@ -214,18 +215,15 @@ impl Versioned {
             }
             if attempts >= self.attempts || deadline.is_some_and(|end| time::now() >= end) {
                 return Err(E::from(Error::Database(DatabaseError::Conflict {
-                    node: Arc::clone(self.store(&subject)?.node()),
+                    node: Arc::clone(store.node()),
                     lock: subject,
                     attempts,
                 })));
             }
             if attempts > 1 {
-                let pause =
-                    Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
-                let parker = self.store(&subject)?.facts().notifier.parker();
-                let pause_ends = time::now() + pause;
-                let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
-                sleep_until(&parker, pause_ends, &subject)?;
+                let parker = store.facts().notifier.parker();
+                let pause = Duration::from_micros(fastrand::u64(1000..=20_000));
+                sleep_until(&parker, pause_end(pause, deadline), &subject)?;
             }
         }
     }
@@ -235,18 +233,21 @@ impl Versioned {
     }
 
     fn subject(&self, key: &Value) -> Arc<str> {
-        let key: String = literal(key).chars().take(64).collect();
-        format!("{}[{key}]", self.target.table.as_str()).into()
+        subject(self.target.table.as_str(), std::slice::from_ref(key))
     }
 
-    fn read(&self, key: &Value, subject: &Arc<str>) -> Result<Option<VersionedRow>> {
-        let found = self.store(subject)?.read_row(&Lookup {
+    fn lookup<'a>(&'a self, key: &'a Value, subject: &'a Arc<str>) -> Lookup<'a> {
+        Lookup {
             target: &self.target,
             key,
             columns: &self.columns,
             check: &self.check_column,
             subject,
-        })?;
+        }
+    }
+
+    fn read(&self, key: &Value, subject: &Arc<str>) -> Result<Option<VersionedRow>> {
+        let found = self.store(subject)?.read_row(&self.lookup(key, subject))?;
         Ok(found.map(|row| VersionedRow {
             key: key.clone(),
             row,
@@ -260,28 +261,17 @@ impl Versioned {
         deadline: Option<Instant>,
         subject: &Arc<str>,
     ) -> Result<bool> {
-        let mut set = Vec::with_capacity(changes.0.len());
-        for (name, value) in &changes.0 {
-            match self.columns.iter().find(|column| column.is(name)) {
-                Some(column) => set.push((column, value)),
-                None => {
-                    return Err(Error::Unsupported {
-                        lock: Arc::clone(subject),
-                        reason: format!(
-                            "the column {name:?} is not one of those that Client::versioned was told"
-                        ),
-                    });
-                }
-            }
-        }
+        let set = changes.0.iter().map(|(name, value)| {
+            let column = self.columns.iter().find(|column| column.is(name));
+            let column = column.ok_or_else(|| Error::Unsupported {
+                lock: Arc::clone(subject),
+                reason: format!("Client::versioned did not name the column {name:?}"),
+            });
+            Ok((column?, value))
+        });
+        let set = set.collect::<Result<Vec<_>>>()?;
         let update = Update {
-            lookup: Lookup {
-                target: &self.target,
-                key: &seen.key,
-                columns: &self.columns,
-                check: &self.check_column,
-                subject,
-            },
+            lookup: self.lookup(&seen.key, subject),
             set: &set,
             seen: &seen.row,
             is_time: matches!(self.check, Check::UpdatedAt(_)),
@@ -298,18 +288,5 @@ fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
             | Error::Database(DatabaseError::WaitTimeout { .. }),
         ) => Ok(None),
         outcome => outcome.map(Some),
-    }
-}
-
-impl fmt::Debug for Versioned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Versioned")
-            .field("table", &self.target.table)
-            .field("key", &self.target.key)
-            .field("columns", &self.columns)
-            .field("check", &self.check)
-            .field("attempts", &self.attempts)
-            .field("wait", &self.wait)
-            .finish_non_exhaustive()
     }
 }

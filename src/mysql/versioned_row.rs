@@ -47,25 +47,22 @@ impl VersionedRow {
     /// column, or its value is not of this type; a column that may be NULL is an `Option`. A BIT, BINARY or BLOB is no
     /// number, whatever its bytes are.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
-        let refused = |reason| Error::Unsupported {
-            lock: column.into(),
-            reason,
+        let mut columns = self.columns().iter().enumerate();
+        let found = columns.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
+        let reason = match found.and_then(|(at, known)| Some((known, self.row.as_ref(at)?))) {
+            None => "is none of the row",
+            Some((known, value)) if is_binary(known, value) && reads_digits::<T>() => {
+                "is bytes or bits: read it as Vec<u8>"
+            }
+            Some((_, value)) => match T::from_value_opt(value.clone()) {
+                Ok(value) => return Ok(value),
+                // The driver's error shows the value.
+                Err(_) => "is not of the type asked for; one that may be NULL is an Option",
+            },
         };
-        let mut known = self.columns().iter().enumerate();
-        let found = known.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
-        let (at, described) =
-            found.ok_or_else(|| refused(format!("the row has no column {column:?}")))?;
-        if is_binary(described) && reads_digits::<T>() {
-            return Err(refused(format!(
-                "the column {column:?} is bytes or bits: read it as Vec<u8>"
-            )));
-        }
-        // The driver's error shows the value.
-        let value = self.row.get_opt(at).and_then(std::result::Result::ok);
-        value.ok_or_else(|| {
-            refused(format!(
-                "the value of the column {column:?} is not of the type asked for; one that may be NULL is an Option"
-            ))
+        Err(Error::Unsupported {
+            lock: column.into(),
+            reason: format!("the column {column:?} {reason}"),
         })
     }
 
@@ -97,10 +94,7 @@ impl Changes {
 // Values of a user's tables do not belong in logs.
 impl fmt::Debug for VersionedRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.columns().iter().map(Column::name_str).collect();
-        f.debug_struct("VersionedRow")
-            .field("columns", &names)
-            .finish_non_exhaustive()
+        f.debug_struct("VersionedRow").finish_non_exhaustive()
     }
 }
 

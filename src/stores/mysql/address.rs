@@ -27,14 +27,11 @@ pub(super) struct Address {
     pub(super) opts: Opts,
     /// The name in messages, without user and password.
     pub(super) node: Arc<str>,
-    pub(super) connect_timeout: Duration,
-    pub(super) check_idle_after: Duration,
-    /// Where connections are counted.
-    pub(super) traffic: Arc<Traffic>,
+    pub(super) settings: Settings,
 }
 
 impl Address {
-    pub(super) fn parse(url: &str, settings: &Settings) -> Result<Address> {
+    pub(super) fn parse(url: &str, settings: Settings) -> Result<Address> {
         const FORM: &str = "it is mysql://user:password@host[:port]/database";
         let invalid = |reason: String| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
         // The crate's own message may repeat a part of the URL that holds the password.
@@ -42,10 +39,10 @@ impl Address {
             use ::mysql::UrlError;
             invalid(match error {
                 UrlError::ParseError(error) => error.to_string(),
-                UrlError::UnknownParameter(_) => "it has an unknown parameter".to_owned(),
-                UrlError::InvalidValue(..) => "a parameter has an unusable value".to_owned(),
-                UrlError::FeatureRequired(..) => {
-                    "a parameter asks for what is not built in".to_owned()
+                UrlError::UnknownParameter(_)
+                | UrlError::InvalidValue(..)
+                | UrlError::FeatureRequired(..) => {
+                    "a parameter is unknown, or has an unusable value".to_owned()
                 }
                 _ => "it cannot be read".to_owned(),
             })
@@ -73,9 +70,7 @@ impl Address {
         Ok(Address {
             node: node.into(),
             opts,
-            connect_timeout: settings.connect_timeout,
-            check_idle_after: settings.check_idle_after,
-            traffic: Arc::clone(&settings.traffic),
+            settings,
         })
     }
 }

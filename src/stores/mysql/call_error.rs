@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use ::mysql::{DriverError, Error as Cause};
+use ::mysql::{DriverError, Error as Cause, Value};
 
+use super::values::literal;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason};
 
@@ -83,19 +84,13 @@ impl CallError {
                 reason: Reason::of_io(describe(&error), error),
             },
             Cause::CodecError(error) => {
-                let cause = std::error::Error::source(&error)
-                    .and_then(|cause| cause.downcast_ref::<std::io::Error>());
-                let timed_out = cause.is_some_and(|cause| is_timeout(cause.kind()));
-                let words = match cause {
-                    _ if timed_out => "no reply in time".to_owned(),
-                    Some(cause) => format!("the reply could not be read: {cause}"),
-                    None => format!("the reply could not be read: {error}"),
-                };
+                let source = std::error::Error::source(&error);
+                let cause = source.and_then(|cause| cause.downcast_ref::<std::io::Error>());
                 CallError::NoReply {
-                    timed_out,
+                    timed_out: cause.is_some_and(|cause| is_timeout(cause.kind())),
                     reason: match cause {
-                        Some(cause) => Reason::of_shared_io(words, cause),
-                        None => words.into(),
+                        Some(cause) => Reason::of_shared_io(describe(cause), cause),
+                        None => format!("the reply could not be read: {error}").into(),
                     },
                 }
             }
@@ -105,11 +100,9 @@ impl CallError {
                 | DriverError::MixedParams
                 | DriverError::PacketTooLarge),
             ) => CallError::Usage(error.to_string()),
-            Cause::FromValueError(_) => {
-                CallError::Usage("a value is not of the type asked for".to_owned())
-            }
-            Cause::FromRowError(_) => {
-                CallError::Usage("a row is not of the type asked for".to_owned())
+            // Their own text has the values.
+            Cause::FromValueError(_) | Cause::FromRowError(_) => {
+                CallError::Usage("a row of the answer is not of the type asked for".to_owned())
             }
             Cause::DriverError(DriverError::CouldNotConnect(Some((address, words, kind)))) => {
                 let cause = std::io::Error::new(kind, words);
@@ -237,8 +230,23 @@ impl CallError {
             }
             CallError::Usage(reason) => Error::Unsupported { lock, reason },
             CallError::Server { code, text } => {
+                let class = class.unwrap_or(Class::Other);
+                let hint = match (class, code) {
+                    (Class::Schema, _) => advice,
+                    (Class::ReadOnly, _) => "connect to the primary, which takes writes",
+                    (_, 1040 | 1203 | 1226) => {
+                        "raise the server's limit of connections or lower pool_size"
+                    }
+                    (_, 1665) => {
+                        "the server logs statements (binlog_format=STATEMENT), which READ COMMITTED does not allow: \
+                         use Isolation::RepeatableRead"
+                    }
+                    _ => "",
+                };
+                let separator = if hint.is_empty() { "" } else { "; " };
+                let text = format!("{text}{separator}{hint}");
                 let reason = format!("error {code}: {text}");
-                match class.unwrap_or(Class::Other) {
+                match class {
                     Class::WaitTimeout => {
                         Error::Database(DatabaseError::WaitTimeout { lock, node, reason })
                     }
@@ -251,40 +259,15 @@ impl CallError {
                         reason,
                         missing: Vec::new(),
                     },
-                    Class::Schema => Error::Database(DatabaseError::Schema {
-                        lock,
-                        node,
-                        reason: match advice {
-                            "" => reason,
-                            advice => format!("{reason}; {advice}"),
-                        },
-                    }),
-                    Class::ReadOnly => Error::Unavailable {
-                        lock,
-                        node,
-                        reason: format!("{reason}; connect to the primary, which takes writes"),
-                    },
-                    Class::Passing | Class::Killed => Error::Unavailable {
-                        lock,
-                        node,
-                        reason: match code {
-                            1040 | 1203 | 1226 => format!(
-                                "{reason}; raise the server's limit of connections or lower pool_size"
-                            ),
-                            _ => reason,
-                        },
-                    },
+                    Class::Schema => Error::Database(DatabaseError::Schema { lock, node, reason }),
+                    Class::ReadOnly | Class::Passing | Class::Killed => {
+                        Error::Unavailable { lock, node, reason }
+                    }
                     Class::Late | Class::Other => Error::Database(DatabaseError::Sql {
                         lock,
                         node,
                         code,
-                        reason: match code {
-                            1665 => format!(
-                                "{text}; the server logs statements (binlog_format=STATEMENT), which READ COMMITTED \
-                                 does not allow: use Isolation::RepeatableRead"
-                            ),
-                            _ => text,
-                        },
+                        reason: text,
                     }),
                 }
             }
@@ -309,6 +292,15 @@ pub(crate) fn unknown(
         reason,
         source,
     }
+}
+
+/// Makes the error of a row that is not there.
+pub(crate) fn row_not_found(subject: &Arc<str>, node: &Arc<str>, key: &Value) -> Error {
+    Error::Database(DatabaseError::RowNotFound {
+        lock: Arc::clone(subject),
+        node: Arc::clone(node),
+        key: literal(key),
+    })
 }
 
 fn describe(error: &std::io::Error) -> String {

@@ -1,6 +1,5 @@
 //! One connection to one database.
 
-use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -87,7 +86,10 @@ impl Connection {
             Err(CallError::Server { .. }) => ConnectEnd::Refused,
             Err(_) => ConnectEnd::Unreachable,
         };
-        address.traffic.connected(&address.node, began, end);
+        address
+            .settings
+            .traffic
+            .connected(&address.node, began, end);
         outcome
     }
 
@@ -104,7 +106,7 @@ impl Connection {
             ));
         }
         // Each read of the handshake may take this long; a silent server is noticed at the first one.
-        let connecting = left.min(address.connect_timeout);
+        let connecting = left.min(address.settings.connect_timeout);
         let reading = if has_second_handles() {
             connecting
         } else {
@@ -129,11 +131,11 @@ impl Connection {
             socket,
             timeout: reading,
             last_used: time::now(),
-            check_idle_after: address.check_idle_after,
+            check_idle_after: address.settings.check_idle_after,
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             has_nowait: None,
             pid: std::process::id(),
-            opened: address.traffic.opened(),
+            opened: address.settings.traffic.opened(),
         };
         connection.set_timeouts(deadline);
         connection
@@ -328,12 +330,6 @@ impl Drop for Connection {
         } else if let Some(socket) = &self.socket {
             let _ = SockRef::from(socket).set_write_timeout(Some(Duration::from_millis(10)));
         }
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").finish_non_exhaustive()
     }
 }
 

@@ -1,12 +1,11 @@
 //! The names of tables, columns and primary keys.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::ground::error::{Error, Result};
 
 /// A name of a table or column that needs no quoting.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ident(Arc<str>);
 
 impl Ident {
@@ -39,12 +38,6 @@ impl Ident {
 
     pub(crate) fn quoted(&self) -> String {
         format!("`{}`", self.0)
-    }
-}
-
-impl fmt::Debug for Ident {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

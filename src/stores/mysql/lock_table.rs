@@ -98,16 +98,6 @@ impl MySql {
         }
     }
 
-    /// Fails if a transaction has the row locked, without a wait for it.
-    pub(super) fn probe_row(
-        &self,
-        connection: &mut Connection,
-        name: &str,
-        deadline: Instant,
-    ) -> Result<(), CallError> {
-        connection.probe(&self.statements.probe, params! { "r" => name }, deadline)
-    }
-
     /// Reads the row of a lock; `None` if nobody owns it.
     pub(super) fn read_lock_row(
         connection: &mut Connection,
@@ -129,6 +119,14 @@ impl MySql {
         }))
     }
 
+    /// Reads the row of a lock on any connection.
+    pub(super) fn lock_row(&self, name: &Arc<str>, deadline: Instant) -> Result<Option<LockRow>> {
+        let found = self.pools.with_retry(deadline, |connection| {
+            MySql::read_lock_row(connection, &self.statements, name, deadline)
+        });
+        found.map_err(|error| self.lock_error(name, error))
+    }
+
     /// Changes the row of a hold if it still belongs to the hold.
     pub(super) fn change_row(
         &self,
@@ -138,33 +136,22 @@ impl MySql {
         deadline: Instant,
         copies: &mut SentStatements,
     ) -> Result<RowChange, CallError> {
+        let statements = &self.statements;
         let lease = lease_of(claim);
+        let (statement, count, successor, lease) = match change {
+            Change::Enter(count) => (&statements.enter, count, "", lease),
+            Change::Leave(count) => (&statements.leave, count, "", lease),
+            Change::Lease => (&statements.renew, 0, "", lease),
+            Change::Owner(to) => (&statements.transfer, 0, to.visitor.as_str(), lease_of(to)),
+        };
         let mut corrections = 0;
         loop {
-            let (name, owner) = (&*claim.name, claim.visitor.as_str());
-            let (statement, params): (_, Box<dyn Fn(i64) -> Params>) = match change {
-                Change::Enter(count) | Change::Leave(count) => (
-                    match change {
-                        Change::Leave(_) => &self.statements.leave,
-                        _ => &self.statements.enter,
-                    },
-                    Box::new(
-                        move |t| params! { "r" => name, "o" => owner, "n" => count, "us" => lease, "t" => t },
-                    ),
-                ),
-                Change::Lease => (
-                    &self.statements.renew,
-                    Box::new(
-                        move |t| params! { "r" => name, "o" => owner, "us" => lease, "t" => t },
-                    ),
-                ),
-                Change::Owner(successor) => (
-                    &self.statements.transfer,
-                    Box::new(move |t| {
-                        let (h, us) = (successor.visitor.as_str(), lease_of(successor));
-                        params! { "r" => name, "o" => owner, "h" => h, "us" => us, "t" => t }
-                    }),
-                ),
+            // A statement takes the parameters that it names.
+            let params = |t: i64| {
+                params! {
+                    "r" => &*claim.name, "o" => claim.visitor.as_str(), "n" => count,
+                    "h" => successor, "us" => lease, "t" => t
+                }
             };
             let (answer, sent) =
                 match self.execute_expiring(connection, statement, params, deadline, copies) {
@@ -196,10 +183,7 @@ impl MySql {
                     }
                     connection.read_time()?;
                 }
-                Some(found) if found.left.is_some() => {
-                    return Ok(RowChange::Gone(LossCause::held_by(&found.owner)));
-                }
-                _ => return Ok(RowChange::Gone(LossCause::Gone)),
+                found => return Ok(RowChange::Gone(cause_of_loss(found))),
             }
         }
     }
@@ -254,7 +238,8 @@ impl MySql {
                         return Ok((BUSY.saturating_add(left), BootInstant::now()));
                     }
                     // Its lease is over, but a transaction may still have the row pinned.
-                    self.probe_row(connection, &claim.name, deadline)?;
+                    let params = params! { "r" => &*claim.name };
+                    connection.probe(&self.statements.probe, params, deadline)?;
                 }
             }
             self.execute_expiring(
@@ -284,11 +269,7 @@ impl MySql {
                 })
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
-            Ok((fence, sent)) => Ok(Outcome::Done(Granted {
-                fence: Some(fence),
-                // No copy shortens a lease.
-                ..Granted::at(sent)
-            })),
+            Ok((fence, sent)) => Ok(Outcome::Done(granted(sent, fence))),
             // Somebody has the row locked at this moment.
             Err(error) if error.is_busy() => refused(Duration::from_secs(1)),
             // Only the read before the upsert got no answer.
@@ -340,13 +321,25 @@ impl MySql {
             if answer > 0 {
                 return Ok(None);
             }
-            Ok(Some(
-                match MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)? {
-                    Some(found) if found.left.is_some() => LossCause::held_by(&found.owner),
-                    _ => LossCause::Gone,
-                },
-            ))
+            let found = MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)?;
+            Ok(Some(cause_of_loss(found)))
         })
+    }
+}
+
+/// Returns a grant; no copy of its request shortens its lease.
+pub(super) fn granted(sent: BootInstant, fence: u64) -> Granted {
+    Granted {
+        fence: Some(fence),
+        ..Granted::at(sent)
+    }
+}
+
+/// Returns why a hold is lost whose row is this one now.
+pub(super) fn cause_of_loss(found: Option<LockRow>) -> LossCause {
+    match found {
+        Some(found) if found.left.is_some() => LossCause::held_by(&found.owner),
+        _ => LossCause::Gone,
     }
 }
 

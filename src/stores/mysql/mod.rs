@@ -43,13 +43,14 @@ use crate::store::{
 use address::Address;
 pub(crate) use address::Settings;
 use call_error::CallError;
+pub(crate) use call_error::row_not_found;
 pub(crate) use keys::{Ident, KeyedTable};
-use lock_table::{Change, RowChange, millis, row_locked_reason};
+use lock_table::{Change, RowChange, granted, millis, row_locked_reason};
 pub(crate) use optimistic::{Lookup, Update};
 
 use pool::Pools;
 use refusals::refuses;
-pub(crate) use rows::{RowLockOptions, row_not_found, sleep_until};
+pub(crate) use rows::{RowLockOptions, pause_end, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
@@ -78,10 +79,10 @@ pub(crate) struct MySql {
 
 impl MySql {
     pub(crate) fn open(url: &str, settings: Settings) -> Result<MySql> {
-        let address = Arc::new(Address::parse(url, &settings)?);
         let tables = schema::Tables::named(&settings.table)?;
-        let pools = Pools::new(address, &settings);
-        let area = format!("{}/{}", pools.place(), tables.locks.quoted());
+        let command_timeout = settings.command_timeout;
+        let pools = Pools::new(Address::parse(url, settings)?);
+        let area = format!("{}/{}", pools.address.node, tables.locks.quoted());
         Ok(MySql {
             pools,
             statements: Statements::new(&tables.locks.quoted()),
@@ -96,12 +97,12 @@ impl MySql {
                 ..Facts::of(area, &Arc::default())
             },
             pinned: Mutex::default(),
-            command_timeout: settings.command_timeout,
+            command_timeout,
         })
     }
 
     pub(crate) fn node(&self) -> &Arc<str> {
-        self.pools.node()
+        &self.pools.address.node
     }
 
     /// Returns the deadline of a request that starts now.
@@ -137,7 +138,15 @@ impl MySql {
 
     /// Converts an error of a statement on a table of the locks.
     pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
-        error.into_error(lock, self.node(), &self.tables.advice())
+        match error {
+            // The parameters are right, so the answer is wrong.
+            CallError::Usage(reason) => Error::Unexpected {
+                lock: Arc::clone(lock),
+                node: Arc::clone(self.node()),
+                reason,
+            },
+            error => error.into_error(lock, self.node(), &self.tables.advice()),
+        }
     }
 
     /// Converts an error of a statement on a user's table, without advice about the tables of the locks.
@@ -182,11 +191,7 @@ impl MySql {
         let (outcome, not_after) = self.change_row_pooled(claim, change, deadline);
         match outcome {
             // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
-            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(done(Granted {
-                fence: Some(fence),
-                // No copy shortens a lease.
-                ..Granted::at(sent)
-            }))),
+            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(done(granted(sent, fence)))),
             Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
             Err(CallError::NoReply { reason, .. }) => {
                 let not_after = not_after.saturating_add(millis(LATEST_EFFECT));
@@ -285,14 +290,7 @@ impl Store for MySql {
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
-        let name = &lock.name;
-        let found = self
-            .pools
-            .with_retry(deadline, |connection| {
-                MySql::read_lock_row(connection, &self.statements, name, deadline)
-            })
-            .map_err(|error| self.lock_error(name, error))?;
-        Ok(match found {
+        Ok(match self.lock_row(&lock.name, deadline)? {
             Some(found) if found.left.is_some() => Holding {
                 is_locked: true,
                 count: match visitor {
@@ -339,7 +337,7 @@ impl Store for MySql {
 
     fn connections(&self) -> ConnectionStats {
         let idle = self.pools.idle();
-        self.pools.address().traffic.read(idle, 0, false)
+        self.pools.address.settings.traffic.read(idle, 0, false)
     }
 
     fn close(&self) {
@@ -347,7 +345,7 @@ impl Store for MySql {
     }
 
     fn node(&self, _lock: Option<&str>) -> Arc<str> {
-        Arc::clone(self.pools.node())
+        Arc::clone(&self.pools.address.node)
     }
 }
 

@@ -37,9 +37,8 @@ pub(crate) struct Update<'a> {
 impl Update<'_> {
     /// Returns the check as it was read.
     fn seen_check(&self) -> Value {
-        let seen = self.seen.len().checked_sub(1);
-        let seen = seen.and_then(|last| self.seen.as_ref(last));
-        seen.cloned().unwrap_or(Value::NULL)
+        let last = self.seen.len().saturating_sub(1);
+        self.seen.as_ref(last).cloned().unwrap_or(Value::NULL)
     }
 
     /// Returns the decimals of a second that the check had when it was read, if it is a time.
@@ -70,27 +69,21 @@ impl MySql {
     ///
     /// If a transaction has the row locked, this waits until `deadline`, at most as long as any statement waits for a row.
     pub(crate) fn write_row(&self, update: &Update<'_>, deadline: Option<Instant>) -> Result<bool> {
-        let lookup = &update.lookup;
-        let key = self.key_of_row(lookup.target, lookup.key, lookup.subject)?;
-        self.checked(
-            &lookup.target.table,
-            lookup.subject,
-            self.deadline(),
-            |found| found.check_rises(lookup.check.as_str(), update.is_time),
-        )?;
-        let (table, key_column) = lookup.target.quoted();
-        let check = lookup.check.quoted();
-        let mut assignments: Vec<String> = update
-            .set
-            .iter()
-            .map(|(column, _)| format!("{} = ?", column.quoted()))
+        let Lookup {
+            target, subject, ..
+        } = update.lookup;
+        let column = update.lookup.check.as_str();
+        let key = self.key_of_row(target, update.lookup.key, subject)?;
+        self.checked(&target.table, subject, self.deadline(), |found| {
+            found.check_rises(column, update.is_time)
+        })?;
+        let (table, key_column) = target.quoted();
+        let check = update.lookup.check.quoted();
+        let set = update.set.iter();
+        let set: String = set
+            .map(|(column, _)| format!("{} = ?, ", column.quoted()))
             .collect();
-        assignments.push(next_check(update));
-        let mut params: Vec<Value> = update
-            .set
-            .iter()
-            .map(|(_, value)| Value::clone(value))
-            .collect();
+        let mut params: Vec<Value> = update.set.iter().map(|set| set.1.clone()).collect();
         params.extend([key.clone(), update.seen_check()]);
         // A time may be NULL before the first update. The check always changes, so the count of affected rows is right
         // whether it counts found or changed rows. If the column's precision was altered since the read, the step could be
@@ -103,8 +96,8 @@ impl MySql {
             format!("{check} IS NOT NULL")
         };
         let statement = format!(
-            "UPDATE {table} SET {} WHERE {key_column} = ? AND {check} <=> ? AND {still}",
-            assignments.join(", ")
+            "UPDATE {table} SET {set}{} WHERE {key_column} = ? AND {check} <=> ? AND {still}",
+            next_check(update)
         );
         let params = Params::Positional(params);
         // The server waits in whole seconds.
@@ -114,26 +107,22 @@ impl MySql {
                 let look =
                     format!("SELECT 1 FROM {table} WHERE {key_column} = ? FOR UPDATE NOWAIT");
                 let free = (&*look, Params::Positional(vec![key]));
-                self.run_until(free, (&statement, params), end, lookup.subject)?
+                self.run_until(free, (&statement, params), end, subject)?
             }
             None => self.execute_once(&statement, params, self.deadline()),
         };
         match written {
             Ok(touched) => Ok(touched > 0),
             Err(CallError::NoReply { reason, .. }) => {
-                Err(unknown(lookup.subject, self.node(), "update", None, reason))
+                Err(unknown(subject, self.node(), "update", None, reason))
             }
-            Err(CallError::Server { code, text }) if is_full(code, &text, lookup.check) => {
-                Err(self.schema_error(
-                    lookup.subject,
-                    &lookup.target.table,
-                    &format!(
-                        "its column `{}` has no larger value ({text}): make its type wider",
-                        lookup.check.as_str()
-                    ),
-                ))
+            Err(CallError::Server { code, text }) if is_full(code, &text, column) => {
+                let reason = format!(
+                    "its column `{column}` has no larger value ({text}): make its type wider"
+                );
+                Err(self.schema_error(subject, &target.table, &reason))
             }
-            Err(error) => Err(self.error_of_users(lookup.subject, error)),
+            Err(error) => Err(self.error_of_users(subject, error)),
         }
     }
 
@@ -196,10 +185,7 @@ fn next_check(update: &Update<'_>) -> String {
 
 /// Returns whether an error means that the check has reached its largest value. 1264 and 1690 are for numbers, 1292 and
 /// 1441 for times.
-fn is_full(code: u16, text: &str, check: &Ident) -> bool {
-    let names_the_check = || {
-        text.to_ascii_lowercase()
-            .contains(&check.as_str().to_ascii_lowercase())
-    };
-    matches!(code, 1264 | 1690 | 1292 | 1441) && names_the_check()
+fn is_full(code: u16, text: &str, check: &str) -> bool {
+    let (text, check) = (text.to_ascii_lowercase(), check.to_ascii_lowercase());
+    matches!(code, 1264 | 1690 | 1292 | 1441) && text.contains(&check)
 }

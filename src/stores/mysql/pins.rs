@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::mysql::params;
 
-use super::lock_table::lease_of;
+use super::lock_table::{cause_of_loss, lease_of};
 use super::{MySql, Session};
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Result};
@@ -79,18 +79,9 @@ impl MySql {
 
     /// Finds out why a hold is lost.
     pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
-        let deadline = self.deadline();
-        let found = self.pools.with_retry(deadline, |connection| {
-            MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)
-        });
-        Ok(
-            match found.map_err(|error| self.lock_error(&claim.name, error))? {
-                Some(found) if found.owner != claim.visitor.as_str() && found.left.is_some() => {
-                    LossCause::held_by(&found.owner)
-                }
-                _ => LossCause::Gone,
-            },
-        )
+        let found = self.lock_row(&claim.name, self.deadline())?;
+        let found = found.filter(|found| found.owner != claim.visitor.as_str());
+        Ok(cause_of_loss(found))
     }
 
     /// Notes that a transaction of the calling thread has locked the row of this visitor.

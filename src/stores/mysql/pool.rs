@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::address::{Address, Settings};
+use super::address::Address;
 use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
@@ -123,12 +123,13 @@ pub(super) struct Pools {
     in_use: AtomicUsize,
     /// How many requests could open none, and wait for one of those.
     waiting: AtomicUsize,
-    address: Arc<Address>,
+    pub(super) address: Address,
 }
 
 impl Pools {
     /// Makes the pools without a connection.
-    pub(super) fn new(address: Arc<Address>, settings: &Settings) -> Pools {
+    pub(super) fn new(address: Address) -> Pools {
+        let settings = &address.settings;
         let new = |size| Pool::new(size, &settings.idle_timeout);
         Pools {
             statements: new(settings.pool_size),
@@ -153,20 +154,6 @@ impl Pools {
             .map(|pool| pool.idle.lock().len())
             .iter()
             .sum()
-    }
-
-    pub(super) fn node(&self) -> &Arc<str> {
-        &self.address.node
-    }
-
-    /// Returns the server and the database as text.
-    pub(super) fn place(&self) -> String {
-        let database = self.address.opts.get_db_name().unwrap_or_default();
-        format!("{}/{database}", self.address.node)
-    }
-
-    pub(super) fn address(&self) -> &Arc<Address> {
-        &self.address
     }
 
     /// Runs `call` on a connection, which is closed after an error that leaves its state in doubt.

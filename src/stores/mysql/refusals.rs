@@ -11,23 +11,19 @@ pub(super) const LONGEST_NAME: usize = 255;
 /// Returns the error for a lock that only a database refuses.
 pub(super) fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
     let reason = match kind {
-        Kind::Reentrant => None,
-        Kind::Token => Some(
-            "a token lock is a key in Redis that other programs share; a database has lock(name)",
-        ),
-        Kind::Read | Kind::Write => Some(
-            "a read-write lock is a key in Redis; a database has lock(name), and SELECT … FOR SHARE for its rows",
-        ),
-        Kind::Permits | Kind::PermitIds => {
-            Some("a semaphore is a key in Redis; a database has lock(name)")
+        Kind::Reentrant => "",
+        Kind::Token => "a token lock is a key in Redis that other programs share",
+        Kind::Read | Kind::Write => {
+            "a read-write lock is a key in Redis, and rows have SELECT … FOR SHARE"
         }
-        Kind::Latch => Some("a latch is a key in Redis; a database has lock(name)"),
-        _ => Some("such a lock is a key in Redis; a database has lock(name)"),
+        Kind::Permits | Kind::PermitIds => "a semaphore is a key in Redis",
+        Kind::Latch => "a latch is a key in Redis",
+        _ => "such a lock is a key in Redis",
     };
-    if let Some(reason) = reason {
+    if !reason.is_empty() {
         return Some(Error::Unsupported {
             lock: Arc::clone(name),
-            reason: reason.to_owned(),
+            reason: format!("{reason}; a database has lock(name)"),
         });
     }
     (name.len() > LONGEST_NAME).then(|| Error::InvalidName {

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use ::mysql::params;
+
 use super::MySql;
 use super::call_error::CallError;
 use super::connection::Connection;
@@ -57,7 +59,8 @@ impl MySql {
     ) -> Result<RowChange, CallError> {
         if !connection.enable_nowait(deadline)? {
             // The renewal itself could wait a second for the row, so NOWAIT asks first.
-            self.probe_row(connection, &claim.name, deadline)?;
+            let params = params! { "r" => &*claim.name };
+            connection.probe(&self.statements.probe, params, deadline)?;
         }
         let mut copies = SentStatements::default();
         self.change_row(connection, claim, Change::Lease, deadline, &mut copies)

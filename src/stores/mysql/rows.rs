@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Row, Value, params};
 
+use super::call_error::row_not_found;
 use super::keys::KeyedTable;
 use super::refusals::LONGEST_NAME;
 use super::values::literal;
@@ -46,7 +47,7 @@ impl MySql {
     pub(crate) fn lock_rows(
         &self,
         target: Option<&KeyedTable>,
-        keys: Vec<Value>,
+        keys: &[Value],
         subject: &Arc<str>,
         options: RowLockOptions<'_>,
     ) -> Result<Session> {
@@ -61,19 +62,14 @@ impl MySql {
                 reason: "no key was given, so there is no row to lock".to_owned(),
             });
         }
-        let deadline = match options.wait {
-            Some(wait) => {
-                Some(
-                    time::now()
-                        .checked_add(wait)
-                        .ok_or_else(|| Error::InvalidWait {
-                            lock: Arc::clone(subject),
-                            wait,
-                        })?,
-                )
-            }
-            None => None,
-        };
+        let deadline = options.wait.map(|wait| {
+            let deadline = time::now().checked_add(wait);
+            deadline.ok_or_else(|| Error::InvalidWait {
+                lock: Arc::clone(subject),
+                wait,
+            })
+        });
+        let deadline = deadline.transpose()?;
         let target = target.unwrap_or(&self.tables.rows);
         let keys = keys.iter().map(|key| self.key_of_row(target, key, subject));
         let keys = keys.collect::<Result<Vec<_>>>()?;
@@ -95,17 +91,16 @@ impl MySql {
         let permit = self.permit_for_rows(&parker, deadline, subject)?;
         let isolation = Some(options.isolation);
         let mut session = Session::begin(self, subject, isolation, options.idle_limit, permit)?;
-        while let Some(refusal) = lock_all(&mut session, target, &keys, deadline)? {
+        while let Some((error, has_waited)) = lock_all(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| time::now() >= end) {
-                return Err(refusal.error);
+                return Err(error);
             }
-            let pause_ends = if refusal.has_waited {
-                time::now()
+            let pause = if has_waited {
+                Duration::ZERO
             } else {
-                let pause_ends = time::now() + NOWAIT_PAUSE;
-                deadline.map_or(pause_ends, |end| end.min(pause_ends))
+                NOWAIT_PAUSE
             };
-            sleep_until(&parker, pause_ends, subject)?;
+            sleep_until(&parker, pause_end(pause, deadline), subject)?;
             session.restart()?;
         }
         session.reset_row_wait()?;
@@ -144,10 +139,10 @@ impl MySql {
         subject: &Arc<str>,
     ) -> Result<Permit> {
         loop {
-            let now = time::now();
-            let pause_ends = now + PERMIT_PAUSE;
-            let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
-            match self.pools.transaction_permit(pause_ends) {
+            match self
+                .pools
+                .transaction_permit(pause_end(PERMIT_PAUSE, deadline))
+            {
                 Ok(permit) => return Ok(permit),
                 Err(error) if deadline.is_some_and(|end| time::now() >= end) => {
                     return Err(self.error(subject, error));
@@ -195,10 +190,8 @@ impl MySql {
         let make = format!("INSERT INTO {table} ({key}) VALUES (:k)");
         // An insert would wait for the holder of the row.
         let found = self.query::<Row>(&look, params! { "k" => name.clone() }, deadline);
-        if !found
-            .map_err(|error| self.error(subject, error))?
-            .is_empty()
-        {
+        let found = found.map_err(|error| self.error(subject, error))?;
+        if !found.is_empty() {
             return Ok(());
         }
         match self.query::<Row>(&make, params! { "k" => name.clone() }, deadline) {
@@ -210,28 +203,13 @@ impl MySql {
     }
 }
 
-pub(crate) fn row_not_found(subject: &Arc<str>, node: &Arc<str>, key: &Value) -> Error {
-    Error::Database(DatabaseError::RowNotFound {
-        lock: Arc::clone(subject),
-        node: Arc::clone(node),
-        key: literal(key),
-    })
-}
-
-/// The refusal of a row that another transaction has locked.
-struct Contended {
-    error: Error,
-    /// Whether the server waited before it refused.
-    has_waited: bool,
-}
-
-/// Tries to lock all rows by the deadline; returns the refusal of a locked one.
+/// Tries to lock all rows by the deadline; returns the error of a locked one, and whether the server waited before it.
 fn lock_all(
     session: &mut Session,
     target: &KeyedTable,
     keys: &[Value],
     deadline: Option<Instant>,
-) -> Result<Option<Contended>> {
+) -> Result<Option<(Error, bool)>> {
     let (table, column) = target.quoted();
     let select = format!("SELECT 1 FROM {table} WHERE {column} = :k FOR UPDATE");
     let nowait = format!("{select} NOWAIT");
@@ -251,15 +229,18 @@ fn lock_all(
             Ok(true) => {}
             Ok(false) => return Err(session.row_not_found(key)),
             Err(error @ Error::Database(DatabaseError::WaitTimeout { .. })) => {
-                return Ok(Some(Contended {
-                    error,
-                    has_waited: seconds > 0,
-                }));
+                return Ok(Some((error, seconds > 0)));
             }
             Err(error) => return Err(error),
         }
     }
     Ok(None)
+}
+
+/// Returns the end of a pause that begins now, at most `deadline`.
+pub(crate) fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
+    let end = time::now() + pause;
+    deadline.map_or(end, |deadline| deadline.min(end))
 }
 
 /// Sleeps until `deadline`. An interrupt and the shutdown of the client are errors.

@@ -7,7 +7,6 @@ use ::mysql::{Params, Row, params};
 
 use super::MySql;
 use super::keys::{Ident, KeyedTable};
-use super::table::Table;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::store::HealthWarning;
@@ -92,7 +91,23 @@ impl MySql {
             true => &COLUMNS[..],
             false => &COLUMNS[..1],
         };
-        self.checked(table, subject, deadline, |found| is_own(found, columns))
+        self.checked(table, subject, deadline, |found| {
+            found.key_column("resource")?;
+            if found.indexed != 1 {
+                return Err("it has a second index, which brings deadlocks: drop it".to_owned());
+            }
+            let is_right = |(name, kind, size, _): &&(&str, &str, u64, &str)| {
+                found.column(name).is_ok_and(|column| {
+                    column.kind.ends_with(kind)
+                        && column.size >= *size
+                        && (column.is_nullable || *name != "owner")
+                })
+            };
+            match columns.iter().find(|column| !is_right(column)) {
+                Some((name, _, _, sql)) => Err(format!("its column `{name}` has to be {sql}")),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Deletes at most `limit` rows that have been free for `free_for`, and returns their number.
@@ -111,24 +126,6 @@ impl MySql {
         }
         Ok(purged)
     }
-}
-
-fn is_own(found: &Table, columns: &[(&str, &str, u64, &str)]) -> Result<(), String> {
-    found.key_column("resource")?;
-    if found.indexed != 1 {
-        return Err("it has a second index, which brings deadlocks: drop it".to_owned());
-    }
-    for (name, kind, size, sql) in columns {
-        let is_right = found.column(name).is_ok_and(|column| {
-            column.kind.ends_with(kind)
-                && column.size >= *size
-                && (column.is_nullable || *name != "owner")
-        });
-        if !is_right {
-            return Err(format!("its column `{name}` has to be {sql}"));
-        }
-    }
-    Ok(())
 }
 
 /// Returns what is found about the settings of the server, and about the lock table.
@@ -167,21 +164,20 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
         });
     }
     store.known.lock().clear();
-    match store.check_own(&store.tables.locks, &subject, deadline) {
-        Err(Error::Database(DatabaseError::Schema { reason, .. })) => {
-            found.push(HealthWarning::danger(
+    found.push(
+        match store.check_own(&store.tables.locks, &subject, deadline) {
+            Ok(()) => {
+                let message = format!("the table {subject} is as it has to be");
+                HealthWarning::ok(node, "lock-table", message)
+            }
+            Err(Error::Database(DatabaseError::Schema { reason, .. })) => HealthWarning::danger(
                 node,
                 "lock-table",
                 reason,
                 "mend the table, or let Client::create_tables make it (redlatch create-tables)",
-            ))
-        }
-        Err(error) => return Err(error),
-        Ok(()) => found.push(HealthWarning::ok(
-            node,
-            "lock-table",
-            format!("the table {subject} is as it has to be"),
-        )),
-    }
+            ),
+            Err(error) => return Err(error),
+        },
+    );
     Ok(found)
 }

@@ -7,10 +7,9 @@ use ::mysql::prelude::FromRow;
 use ::mysql::{Params, Row, Value};
 
 use super::MySql;
-use super::call_error::{CallError, Class, unknown};
+use super::call_error::{CallError, Class, row_not_found, unknown};
 use super::connection::Connection;
 use super::pool::CheckedOut;
-use super::rows::row_not_found;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
@@ -26,7 +25,7 @@ pub(crate) struct Session {
     row_wait: u64,
     /// Whether a statement may have left state in the session; then the connection is not used again.
     is_tainted: bool,
-    subject: Arc<str>,
+    pub(crate) subject: Arc<str>,
     node: Arc<str>,
     pub(crate) statement_timeout: Duration,
     /// The limit of the statements that end the transaction.
@@ -242,32 +241,24 @@ impl Session {
 
     /// Commits. After any error but [`Error::Unknown`] nothing was written.
     pub(crate) fn commit(mut self) -> Result<()> {
-        self.check_not_forked()?;
-        if let Some(error) = self.ended_by.take() {
-            return Err(error);
+        self.statement_timeout = self.command_timeout;
+        let deadline = self.deadline();
+        let release = format!("RELEASE SAVEPOINT {MARKER}");
+        let gone =
+            self.call(
+                |connection, _| match connection.execute_text(&release, deadline) {
+                    Ok(()) => Ok(None),
+                    Err(error @ CallError::Server { .. }) => Ok(Some(error.reason())),
+                    Err(error) => Err(error),
+                },
+            )?;
+        if let Some(reason) = gone {
+            let before = "it had ended before the commit, and with it the locks";
+            return Err(self.lost(format!("{before} ({reason})")));
         }
         let Some(mut connection) = self.checked_out.connection.take() else {
             return Err(self.lost("its connection was closed"));
         };
-        if connection.is_disconnected() {
-            return Err(self.lost(
-                "the server ended its connection before the commit: it was idle for too long, killed, or the server stopped"
-                    .to_owned(),
-            ));
-        }
-        let deadline = time::now() + self.command_timeout;
-        match connection.execute_text(&format!("RELEASE SAVEPOINT {MARKER}"), deadline) {
-            Ok(()) => {}
-            Err(error @ CallError::Server { .. }) => {
-                let error = self.lost(format!(
-                    "it had ended before the commit, and with it the locks ({})",
-                    error.reason()
-                ));
-                self.checked_out.connection = Some(connection);
-                return Err(error);
-            }
-            Err(error) => return Err(self.lost(error.reason())),
-        }
         match connection.execute_text("COMMIT", deadline) {
             Ok(()) => {
                 self.check_in(connection);
@@ -286,11 +277,7 @@ impl Session {
     }
 
     /// Rolls back. If this fails, the server rolls back when it notices that the connection is closed.
-    pub(crate) fn rollback(mut self) -> Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<()> {
+    pub(crate) fn rollback(&mut self) -> Result<()> {
         self.check_not_forked()?;
         let Some(mut connection) = self.checked_out.connection.take() else {
             return self.ended_by.take().map_or(Ok(()), Err);
@@ -308,7 +295,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // After an error the connection is closed, which rolls back as well.
-        let _ = self.end();
+        let _ = self.rollback();
     }
 }
 

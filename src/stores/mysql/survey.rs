@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::params;
+use ::mysql::{Params, params};
 
 use super::MySql;
 use super::refusals::LONGEST_NAME;
@@ -22,11 +22,20 @@ impl MySql {
     pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
         let name = &lock.name;
         let params = params! { "a" => &**name, "z" => [name.as_bytes(), &[0]].concat(), "k" => 1 };
-        let rows = self.query(&self.statements.survey, params, deadline);
-        let rows = rows.map_err(|error| self.lock_error(name, error))?;
-        let found = rows.into_iter().next().map(|row| self.lock_info(row));
+        let found = self.surveyed(params, name, deadline)?.into_iter().next();
         let free = || LockInfo::free(name, LockKind::Fenced, Arc::clone(self.node()));
         Ok(found.unwrap_or_else(free))
+    }
+
+    fn surveyed(
+        &self,
+        params: Params,
+        subject: &Arc<str>,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        let rows = self.query(&self.statements.survey, params, deadline);
+        let rows = rows.map_err(|error| self.lock_error(subject, error))?;
+        Ok(rows.into_iter().map(|row| self.lock_info(row)).collect())
     }
 
     /// Reads the next rows from where `position` is.
@@ -45,11 +54,8 @@ impl MySql {
         let end = end_of(&scope.prefix);
         let params = params! { "a" => from, "z" => end, "k" => ROWS_AT_ONCE };
         position.is_over = true;
-        let rows = self.query(&self.statements.survey, params, deadline);
-        let rows = rows.map_err(|error| self.lock_error(&all, error))?;
-        position.is_over = rows.len() < ROWS_AT_ONCE as usize;
-        let rows = rows.into_iter().map(|row| self.lock_info(row));
-        let locks: Vec<LockInfo> = rows.collect();
+        let locks = self.surveyed(params, &all, deadline)?;
+        position.is_over = locks.len() < ROWS_AT_ONCE as usize;
         position.after = locks.last().map(|info| Arc::clone(&info.name));
         Ok(locks)
     }

@@ -20,6 +20,16 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t) \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
 
+type Described = (
+    String,
+    String,
+    u64,
+    bool,
+    Option<String>,
+    Option<String>,
+    u64,
+);
+
 /// A column as the server describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
@@ -33,7 +43,10 @@ pub(super) struct Column {
 /// A table as the server describes it.
 #[derive(Debug)]
 pub(super) struct Table {
+    /// None if there is no such table.
     columns: Vec<Column>,
+    /// Not given for a view.
+    engine: Option<String>,
     /// The name of the column that is the primary key, if the key is one whole column.
     key: Option<String>,
     /// The number of columns in all indexes.
@@ -54,51 +67,13 @@ impl MySql {
             return Ok(value);
         }
         let wrong = |reason: String| self.schema_error(subject, table, &reason);
-        let found = Arc::new(self.described(table, subject, deadline)?.map_err(wrong)?);
+        let params = params! { "t" => table.as_str() };
+        let rows = self.query(DESCRIBE, params, deadline);
+        let rows: Vec<Described> = rows.map_err(|error| self.error(subject, error))?;
+        let found = Arc::new(Table::of(rows));
         let value = check(&found).map_err(wrong)?;
         self.known.lock().insert(table.clone(), found);
         Ok(value)
-    }
-
-    fn described(
-        &self,
-        table: &Ident,
-        subject: &Arc<str>,
-        deadline: Instant,
-    ) -> Result<Result<Table, String>> {
-        type Described = (
-            String,
-            String,
-            u64,
-            bool,
-            Option<String>,
-            Option<String>,
-            u64,
-        );
-        let rows = self.query(DESCRIBE, params! { "t" => table.as_str() }, deadline);
-        let rows: Vec<Described> = rows.map_err(|error| self.error(subject, error))?;
-        let Some((.., engine, key, indexed)) = rows.first().cloned() else {
-            let reason = "it does not exist, or this user has no right to it";
-            return Ok(Err(reason.to_owned()));
-        };
-        let engine = engine.unwrap_or_else(|| "a view".to_owned());
-        if !engine.eq_ignore_ascii_case("InnoDB") {
-            return Ok(Err(format!(
-                "its engine is {engine}, which locks no rows: it has to be InnoDB"
-            )));
-        }
-        let columns = rows.into_iter();
-        let columns = columns.map(|(name, kind, size, is_nullable, ..)| Column {
-            name,
-            kind,
-            size,
-            is_nullable,
-        });
-        Ok(Ok(Table {
-            columns: columns.collect(),
-            key,
-            indexed,
-        }))
     }
 
     pub(super) fn schema_error(&self, subject: &Arc<str>, table: &Ident, reason: &str) -> Error {
@@ -115,6 +90,24 @@ impl MySql {
 }
 
 impl Table {
+    fn of(rows: Vec<Described>) -> Table {
+        let (.., engine, key, indexed) = rows.first().cloned().unwrap_or_default();
+        let columns = rows
+            .into_iter()
+            .map(|(name, kind, size, is_nullable, ..)| Column {
+                name,
+                kind,
+                size,
+                is_nullable,
+            });
+        Table {
+            columns: columns.collect(),
+            engine,
+            key,
+            indexed,
+        }
+    }
+
     pub(super) fn column(&self, name: &str) -> Result<&Column, String> {
         let mut columns = self.columns.iter();
         columns
@@ -122,8 +115,18 @@ impl Table {
             .ok_or_else(|| format!("it has no column `{name}`"))
     }
 
-    /// Returns the column that is the primary key. A search by any other column would lock every row that it reads.
+    /// Returns the column that is the primary key of a table that can lock rows. A search by any other column would lock
+    /// every row that it reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
+        if self.columns.is_empty() {
+            return Err("it does not exist, or this user has no right to it".to_owned());
+        }
+        let engine = self.engine.as_deref().unwrap_or("a view");
+        if !engine.eq_ignore_ascii_case("InnoDB") {
+            return Err(format!(
+                "its engine is {engine}, which locks no rows: it has to be InnoDB"
+            ));
+        }
         match &self.key {
             Some(key) if key.eq_ignore_ascii_case(name) => self.column(name),
             _ => Err(format!(

@@ -1,6 +1,6 @@
 //! The driver's types that users of transactions and rows need, and how a value is written in a message.
 
-use ::mysql::consts::ColumnType;
+use ::mysql::consts::ColumnType::{MYSQL_TYPE_JSON, MYSQL_TYPE_NEWDECIMAL};
 pub use ::mysql::prelude::{FromRow, FromValue, ToValue};
 pub use ::mysql::{Column, FromRowError, FromValueError, Params, Row, Value, params};
 
@@ -21,24 +21,14 @@ pub(crate) fn literal(value: &Value) -> String {
     }
 }
 
-/// Returns whether the values of a column are bytes or bits, which are no number even if each byte is a digit.
-pub(crate) fn is_binary(column: &Column) -> bool {
-    use ColumnType::{
-        MYSQL_TYPE_BIT, MYSQL_TYPE_BLOB, MYSQL_TYPE_GEOMETRY, MYSQL_TYPE_LONG_BLOB,
-        MYSQL_TYPE_MEDIUM_BLOB, MYSQL_TYPE_STRING, MYSQL_TYPE_TINY_BLOB, MYSQL_TYPE_VAR_STRING,
-        MYSQL_TYPE_VARCHAR,
-    };
-    match column.column_type() {
-        MYSQL_TYPE_BIT | MYSQL_TYPE_GEOMETRY => true,
-        MYSQL_TYPE_BLOB
-        | MYSQL_TYPE_LONG_BLOB
-        | MYSQL_TYPE_MEDIUM_BLOB
-        | MYSQL_TYPE_STRING
-        | MYSQL_TYPE_TINY_BLOB
-        | MYSQL_TYPE_VAR_STRING
-        | MYSQL_TYPE_VARCHAR => column.character_set() == BINARY,
-        _ => false,
-    }
+/// Returns whether a value is bytes or bits, which are no number even if each byte is a digit.
+pub(crate) fn is_binary(column: &Column, value: &Value) -> bool {
+    // Decimal numbers and JSON are text of this character set.
+    let is_text = matches!(
+        column.column_type(),
+        MYSQL_TYPE_NEWDECIMAL | MYSQL_TYPE_JSON
+    );
+    matches!(value, Value::Bytes(_)) && column.character_set() == BINARY && !is_text
 }
 
 /// Returns whether a type reads digits as a number, so that it must not read a binary column.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use redlatch::mysql::DatabaseError;
+use redlatch::mysql::{Changes, Check, DatabaseError, RowTarget};
 use redlatch::{Client, Error};
 
 use super::{client, database, make_tables};
@@ -151,12 +151,15 @@ fn a_missing_or_wrong_table_is_told() {
             "{change}: {error}"
         );
         assert!(error.to_string().contains(word), "{change}: {error}");
-        let error = client.check_schema().unwrap_err();
-        assert!(
-            matches!(error, Error::Database(DatabaseError::Schema { .. })),
-            "{change}: {error}"
-        );
-        assert!(error.to_string().contains(word), "{change}: {error}");
+        for checked in [client.check_schema(), client.create_tables()] {
+            let error = checked.unwrap_err();
+            assert!(
+                matches!(error, Error::Database(DatabaseError::Schema { .. })),
+                "{change}: {error}"
+            );
+            assert!(error.to_string().contains(word), "{change}: {error}");
+            assert!(error.to_string().contains("table `redlatch`"), "{error}");
+        }
         let warnings = client.check().unwrap();
         assert!(
             warnings
@@ -166,6 +169,64 @@ fn a_missing_or_wrong_table_is_told() {
         database.run("DROP TABLE redlatch");
         make_tables(&database);
     }
+}
+
+#[test]
+fn a_missing_or_wrong_table_of_the_named_rows_is_told() {
+    let database = MariaDb::shared().database();
+    let named = RowTarget::named();
+    let told = |word: &str| {
+        let client = client(&database);
+        let refused = client.row_lock(&named, "nightly").try_lock();
+        for error in [refused.map(|_| ()), client.check_schema()].map(Result::unwrap_err) {
+            assert!(
+                matches!(error, Error::Database(DatabaseError::Schema { .. })),
+                "{word}: {error}"
+            );
+            let text = error.to_string();
+            assert!(
+                text.contains(word) && text.contains("create_tables()"),
+                "{text}"
+            );
+        }
+    };
+    told("does not exist");
+    for (change, word) in [
+        ("ENGINE=MyISAM", "InnoDB"),
+        ("DROP PRIMARY KEY", "primary key"),
+        (
+            "DROP PRIMARY KEY, ADD PRIMARY KEY (resource(20))",
+            "primary key",
+        ),
+        // Names would be told apart without case, or not at all behind 20 bytes.
+        ("MODIFY resource VARCHAR(255) NOT NULL", "VARBINARY(255)"),
+        ("MODIFY resource VARBINARY(20) NOT NULL", "VARBINARY(255)"),
+    ] {
+        make_tables(&database);
+        database.run(&format!("ALTER TABLE redlatch_rows {change}"));
+        told(word);
+        database.run("DROP TABLE redlatch_rows");
+    }
+}
+
+#[test]
+fn a_table_that_was_mended_is_used_by_the_same_client() {
+    let database = database();
+    database.run(
+        "CREATE TABLE stock (id INT NOT NULL, qty INT NOT NULL);\nINSERT INTO stock VALUES (1, 5)",
+    );
+    let client = client(&database);
+    let stock = RowTarget::table("stock", "id").unwrap();
+    let check = Check::Version("version".into());
+    let versioned = client.versioned("stock", "id", &["qty"], check).unwrap();
+    assert!(client.row_lock(&stock, 1).try_lock().is_err());
+    database.run("ALTER TABLE stock ADD PRIMARY KEY (id)");
+    assert!(client.row_lock(&stock, 1).try_lock().unwrap().is_some());
+    assert!(versioned.get(1).is_err());
+    database.run("ALTER TABLE stock ADD COLUMN version INT NOT NULL DEFAULT 0");
+    let row = versioned.get(1).unwrap().unwrap();
+    let changes = Changes::new().set("qty", 4);
+    assert!(versioned.try_update(&row, &changes).unwrap());
 }
 
 #[test]
