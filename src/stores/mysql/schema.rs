@@ -98,7 +98,7 @@ impl MySql {
             }
             let is_right = |(name, kind, size, _): &&(&str, &str, u64, &str)| {
                 found.column(name).is_ok_and(|column| {
-                    column.kind.ends_with(kind)
+                    (column.kind == *kind || (column.kind == "bigint" && *name == "holds"))
                         && column.size >= *size
                         && (column.is_nullable || *name != "owner")
                 })

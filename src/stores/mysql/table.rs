@@ -66,12 +66,10 @@ impl MySql {
         if let Some(Ok(value)) = known.map(|known| check(&known)) {
             return Ok(value);
         }
-        let wrong = |reason: String| self.schema_error(subject, table, &reason);
-        let params = params! { "t" => table.as_str() };
-        let rows = self.query(DESCRIBE, params, deadline);
+        let rows = self.query(DESCRIBE, params! { "t" => table.as_str() }, deadline);
         let rows: Vec<Described> = rows.map_err(|error| self.error(subject, error))?;
         let found = Arc::new(Table::of(rows));
-        let value = check(&found).map_err(wrong)?;
+        let value = check(&found).map_err(|reason| self.schema_error(subject, table, &reason))?;
         self.known.lock().insert(table.clone(), found);
         Ok(value)
     }
@@ -152,7 +150,10 @@ impl Table {
 
 impl Column {
     fn is_integer(&self) -> bool {
-        self.kind.ends_with("int")
+        matches!(
+            &*self.kind,
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint"
+        )
     }
 
     fn is_date(&self) -> bool {

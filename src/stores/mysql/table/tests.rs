@@ -13,7 +13,7 @@ fn key(kind: &str, key: impl Into<Value>) -> Option<Value> {
 
 #[test]
 fn a_key_takes_the_form_that_the_index_has() {
-    for kind in ["varchar", "varbinary", "uuid", "enum"] {
+    for kind in ["varchar", "varbinary", "uuid", "enum", "point"] {
         assert_eq!(key(kind, 5), Some(Value::from("5")));
         assert_eq!(key(kind, u64::MAX), Some(Value::from(u64::MAX.to_string())));
         assert_eq!(key(kind, "7x"), Some(Value::from("7x")));
