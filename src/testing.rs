@@ -164,8 +164,8 @@ impl Controls<'_> {
 
     /// Executes the next `count` requests, and loses the answers to them.
     ///
-    /// Such a request is [`Error::Unknown`](crate::Error::Unknown) at once; a request that only asks is
-    /// [`Error::Unreachable`](crate::Error::Unreachable). Acquisitions, re-entries, unlocks, forced unlocks and questions
+    /// Such a request is [`Error::Unknown`] at once; a request that only asks is
+    /// [`Error::Unreachable`]. Acquisitions, re-entries, unlocks, forced unlocks and questions
     /// count; a waiting call goes on after a lost answer, and uses one up per attempt. Renewals and releases in the
     /// background do not count.
     ///
