@@ -103,7 +103,7 @@ fn the_recorder_gets_what_the_page_has() {
     assert_eq!(count("redlatch_losses_total class=orders cause=gone"), 1);
     assert_eq!(
         count("redlatch_contended_total class=orders"),
-        theirs.contended
+        orders.contended + theirs.contended
     );
     assert_eq!(
         count("redlatch_long_waits_total class=orders"),
