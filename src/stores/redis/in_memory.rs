@@ -151,10 +151,9 @@ impl World {
 
     /// Notes a client, which is to hear when a hold is lost.
     pub(crate) fn attach(&self, announcements: &Arc<Announcements>) {
-        self.state
-            .lock()
-            .clients
-            .push(Arc::downgrade(announcements));
+        let mut state = self.state.lock();
+        state.clients.retain(|client| client.strong_count() > 0);
+        state.clients.push(Arc::downgrade(announcements));
     }
 
     /// Has all clients renew all holds now, and waits until they have.

@@ -173,8 +173,7 @@ fn a_pool_that_is_used_up_says_nothing_of_its_node() {
     thread::scope(|scope| {
         let slow = scope.spawn(|| client.lock("orders").guard().unwrap().unlock().unwrap());
         thread::sleep(ms(100));
-        let error = client.lock("others").try_lock_for(ms(100)).unwrap_err();
-        assert!(matches!(error, Error::Exhausted { .. }), "{error}");
+        assert!(!client.lock("others").try_lock_for(ms(100)).unwrap());
         slow.join().unwrap();
     });
     all_works(&client.lock("orders"));
