@@ -233,7 +233,8 @@ impl Call {
         if self.script.is_empty() {
             return args.collect();
         }
-        let script = scripts::named(self.script).map_or("", |script| script.text);
+        let script = scripts::named(self.script).map(|script| script.text);
+        let script = script.unwrap_or_else(|| panic!("there is no script {}", self.script));
         let head = match by_text {
             true => ["EVAL".to_owned(), script.to_owned()],
             false => ["EVALSHA".to_owned(), Script::new(script).hash().to_owned()],

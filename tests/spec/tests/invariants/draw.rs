@@ -46,9 +46,9 @@ const COMMANDS: [&str; 14] = [
 fn denied(call: &Call, command: &'static str) -> Trouble {
     match (call.script, command) {
         // The successor stands beside its predecessor, who cannot go.
-        ("transfer" | "fenced/transfer", "hdel") => Trouble::None,
+        ("reentrant/transfer" | "fenced/transfer", "hdel") => Trouble::None,
         // The hold is gone, and the lock is not free.
-        ("rw/release" | "rw/withdraw", "del" | "pexpire") => Trouble::None,
+        ("read_write/release" | "read_write/withdraw", "del" | "pexpire") => Trouble::None,
         // The queue gets no end.
         ("fair/acquire", "pexpire" | "rpush") => Trouble::None,
         _ => Trouble::Denied(command),

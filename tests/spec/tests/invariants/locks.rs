@@ -130,7 +130,7 @@ fn acquired(seen: &Seen<'_>, holds: &mut Holds, last_token: &mut i64) -> Result<
     if known != 0 && had.is_none() && seen.kind != "read-write" {
         return Err(format!("{visitor} entered a hold that is gone"));
     }
-    let inside = (seen.call.script == "rw/read").then(|| &seen.call.args[4]);
+    let inside = (seen.call.script == "read_write/read").then(|| &seen.call.args[4]);
     let excludes = |other: &&String| match inside {
         Some(inside) => had.is_none() && other.ends_with(":write") && *other != inside,
         None => had.is_none() && *other != visitor,
