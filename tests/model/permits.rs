@@ -1,7 +1,7 @@
 //! A semaphore whose permits have owners, as a state machine: threads of several processes, the server, and the requests
 //! between them.
 //!
-//! Each thread takes its permits once, all times in ticks. The server is the specification of the scripts. A request and
+//! Each thread takes its permits once, all times in ticks. The server runs the scripts themselves. A request and
 //! its answer take any time, also in the middle; as the model is told, answers are lost, requests come late or twice, and
 //! processes die. Not in it: renewals (a hold that lasts is one whose lease is longer), permits that are set anew, added or
 //! forgotten, messages, Redisson.

@@ -1,7 +1,7 @@
 //! The read-write lock as a state machine: readers and writers that come again and again.
 //!
 //! Each thread is of a process of its own, and a tick is half a second: all are told at once of a message, look in time, and
-//! give back what they hold. The server is the specification of the scripts. Runs have no end and yet finitely many states,
+//! give back what they hold. The server runs the scripts themselves. Runs have no end and yet finitely many states,
 //! for the last phases alone count, not their number. Not in it: what fails, re-entry, a thread with both sides,
 //! Redisson.
 

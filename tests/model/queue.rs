@@ -1,6 +1,6 @@
 //! The fair lock as a state machine: threads of several processes, the queue on the server, and the requests between them.
 //!
-//! Each thread takes the lock once. The server is the specification of the scripts, and a tick is a second: the living look
+//! Each thread takes the lock once. The server runs the scripts themselves, and a tick is a second: the living look
 //! in time, are told at once, and give back what they hold. Requests are lost, late and doubled, and processes die, as the
 //! model is told. Not in it: lost messages, threads that stop and go on, waits that end while a request is under way,
 //! Redisson.
