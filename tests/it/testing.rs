@@ -242,6 +242,12 @@ fn names_are_those_of_the_client() {
         assert!(guard.unlock().unwrap_err().is_lost());
     }
     assert!(!Controls::of(&client).expire("invoices"));
+    let guard = lock.guard().unwrap();
+    Controls::of(&client).lose("orders").unwrap();
+    assert!(!guard.is_valid(), "its holder knows when the call returns");
+    drop(guard);
+    let error = Controls::of(&client).lose("orders").unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
     let short = lock.with_lease_time(ms(10));
     short.lock().unwrap();
     thread::sleep(ms(20));
