@@ -212,7 +212,10 @@ impl State {
             self.send(&Delivery { connection, bytes });
             return;
         }
-        let may_lose = !is_renewal && script.is_some_and(|it| !HASHES.aside.contains(&it));
+        // A script without keys is one with which a client looks at the server.
+        let has_keys = request.get(2).is_some_and(|count| count != b"0");
+        let may_lose =
+            has_keys && !is_renewal && script.is_some_and(|it| !HASHES.aside.contains(&it));
         let mut is_lost = may_lose && self.faults.answers_to_lose > 0;
         let deliveries = self.server.command(now, connection, request);
         // One that did not run because the server lacks the script comes again with its text.
