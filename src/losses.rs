@@ -68,7 +68,7 @@ pub struct Losses {
 
 impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
-        let news = if std::process::id() == pid {
+        let news = if crate::ground::process::id() == pid {
             hold.news()
         } else {
             // The mutex of the hold may be locked by a thread that is not there.
@@ -152,7 +152,7 @@ impl Losses {
     }
 
     fn is_forked(&self) -> bool {
-        std::process::id() != self.pid
+        crate::ground::process::id() != self.pid
     }
 
     fn forked(&self) -> Option<Loss> {

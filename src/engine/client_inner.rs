@@ -112,7 +112,7 @@ impl ClientInner {
             timeouts,
             wait_queues,
             key_prefix,
-            pid: std::process::id(),
+            pid: crate::ground::process::id(),
             holds: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -165,7 +165,7 @@ impl ClientInner {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.pid
+        crate::ground::process::id() != self.pid
     }
 
     /// Looks at the server for what endangers locks.

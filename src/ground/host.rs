@@ -12,5 +12,5 @@ pub(crate) fn pid_at_host() -> String {
         .filter(char::is_ascii_graphic)
         .take(LONGEST_HOST)
         .collect();
-    format!("{}@{host}", std::process::id())
+    format!("{}@{host}", crate::ground::process::id())
 }

@@ -16,6 +16,7 @@ pub(crate) mod notify;
 pub(crate) mod observer;
 pub(crate) mod permit_id;
 pub(crate) mod poll;
+pub(crate) mod process;
 pub(crate) mod process_name;
 pub(crate) mod random;
 pub(crate) mod reply;

@@ -22,7 +22,7 @@ mod tests {
     fn a_name_is_read_as_it_was_made() {
         let name = of_client("1f6f");
         let (client, pid, host) = of_connection(&name).unwrap_or_else(|| panic!("{name}"));
-        assert_eq!((client, pid), ("1f6f", std::process::id()));
+        assert_eq!((client, pid), ("1f6f", crate::ground::process::id()));
         assert!(!host.is_empty() && host.len() <= 64, "{host}");
         assert!(name.bytes().all(|sign| sign.is_ascii_graphic()), "{name}");
     }

@@ -4,33 +4,30 @@
 //! tries many interleavings (`tests/shuttle`).
 
 use std::io;
-use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-pub(crate) use std::sync::MutexGuard;
+pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::thread::JoinHandle;
 
-/// The standard library's mutex, and its condition variable: a thread that sleeps there is known to the kernel alone.
-/// parking_lot keeps its sleepers in a table of the process, which a forked child inherits without the threads.
+/// The one mutex of the library. It knows no poison: no code of a caller runs under it.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
-        Mutex(std::sync::Mutex::new(value))
+        Mutex(parking_lot::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        // No code of a caller runs under these mutexes, so a panic leaves nothing half done there.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
+pub(crate) struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
     pub(crate) fn notify_one(&self) {
@@ -44,17 +41,16 @@ impl Condvar {
     /// Waits for a notification, at most until `deadline`, `None` meaning for ever. Wakes may be spurious.
     pub(crate) fn wait<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        mut guard: MutexGuard<'a, T>,
         deadline: Option<Instant>,
     ) -> MutexGuard<'a, T> {
         match deadline {
             Some(deadline) => {
-                let left = deadline.saturating_duration_since(time::now());
-                let waited = self.0.wait_timeout(guard, left);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                self.0.wait_until(&mut guard, deadline);
             }
-            None => self.0.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            None => self.0.wait(&mut guard),
         }
+        guard
     }
 }
 

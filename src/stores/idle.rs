@@ -61,7 +61,7 @@ impl IdleTimeout {
                 closed: Condvar::default(),
             }),
             has_begun: AtomicBool::new(false),
-            pid: std::process::id(),
+            pid: crate::ground::process::id(),
         })
     }
 
@@ -94,7 +94,7 @@ impl IdleTimeout {
 impl Drop for IdleTimeout {
     fn drop(&mut self) {
         // In a forked child nobody may ever unlock the mutex.
-        if self.pid == std::process::id() {
+        if self.pid == crate::ground::process::id() {
             self.close();
         }
     }

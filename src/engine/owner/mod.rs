@@ -96,7 +96,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.pid == std::process::id() {
+        if self.pid == crate::ground::process::id() {
             if self.is_registered {
                 registry::remove(self.pid, self.id);
             }
@@ -125,7 +125,7 @@ fn new_number() -> u64 {
 /// assert_ne!(here, there);
 /// ```
 pub fn current_thread_id() -> u64 {
-    match Owner::current(std::process::id()) {
+    match Owner::current(crate::ground::process::id()) {
         Some(token) => token.id,
         None => match NUMBER.get() {
             0 => {

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_owner_is_listed_under_its_process_as_long_as_it_lives() {
-        let pid = std::process::id();
+        let pid = crate::ground::process::id();
         let owner = Owner::without_thread(pid);
         let id = owner.id;
         let is_listed = || {

@@ -12,7 +12,7 @@ use crate::{Client, Error, Guard, Lock, MultiLock};
 
 /// How many names of locks, and of parts, are remembered for the calling thread.
 fn remembered() -> (usize, usize) {
-    let me = Owner::current(std::process::id()).unwrap();
+    let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().stacks.len();
     let parts = me.held.parts.lock().of.len();
     (names, parts)
@@ -102,7 +102,7 @@ fn what_is_held_is_never_forgotten() {
 
 /// With how many names, and with how many parts, it is looked which can be forgotten.
 fn sweeps_at() -> (usize, usize) {
-    let me = Owner::current(std::process::id()).unwrap();
+    let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().sweep_at;
     let parts = me.held.parts.lock().sweep_at;
     (names, parts)
@@ -300,7 +300,7 @@ fn a_lock_is_found_by_the_visitor_that_stands_in_it() {
         let client = Client::in_memory();
         let lock = client.lock("orders");
         lock.lock().unwrap();
-        let me = Owner::current(std::process::id()).unwrap();
+        let me = Owner::current(crate::ground::process::id()).unwrap();
         let hold = me.held.current(&lock.raw_lock().key).unwrap();
         let visitor = hold.visitor.as_str();
         assert_eq!(me.held.held_as(visitor).as_deref(), Some("orders"));
@@ -313,7 +313,7 @@ fn a_lock_is_found_by_the_visitor_that_stands_in_it() {
 
 #[test]
 fn each_thread_has_a_number_by_which_it_is_found_while_it_lives() {
-    let pid = std::process::id();
+    let pid = crate::ground::process::id();
     let numbers = [(); 3].map(|()| thread::spawn(current_thread_id).join().unwrap());
     let mine = current_thread_id();
     assert_eq!(mine, current_thread_id());

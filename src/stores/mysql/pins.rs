@@ -51,7 +51,7 @@ impl MySql {
 
     fn pin_of(&self, name: &Arc<str>) -> Pin {
         Pin {
-            pid: std::process::id(),
+            pid: crate::ground::process::id(),
             place: self.facts.area.as_str().into(),
             name: Arc::clone(name),
         }

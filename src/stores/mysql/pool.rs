@@ -87,7 +87,7 @@ pub(super) struct CheckedOut {
 impl CheckedOut {
     /// Returns whether this process is a fork of the one that checked the connection out.
     pub(super) fn is_forked(&self) -> bool {
-        self.pid != std::process::id()
+        self.pid != crate::ground::process::id()
     }
 
     /// Takes the permit, to open another connection in place of this one.
@@ -322,7 +322,7 @@ impl Pools {
             connection: Some(connection),
             pool: Arc::clone(&self.transactions),
             permit,
-            pid: std::process::id(),
+            pid: crate::ground::process::id(),
         })
     }
 }

@@ -135,7 +135,7 @@ impl World {
             world: Arc::clone(self),
             connection,
             is_lost,
-            pid: std::process::id(),
+            pid: crate::ground::process::id(),
         };
         Ok((Arc::new(link), near))
     }
@@ -311,7 +311,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // In a forked child nobody may ever unlock the mutex.
-        if self.pid == std::process::id() {
+        if self.pid == crate::ground::process::id() {
             self.world.state.lock().cut(self.connection);
         }
     }
