@@ -64,7 +64,7 @@ fn answering(answers: Vec<Option<Says>>) -> StubServer {
 
 /// A server that answers each call of a script with these items.
 fn saying(items: Vec<Value>) -> StubServer {
-    answering(vec![Some(Says::Answer(Value::Array(items)))])
+    answering(vec![Some(Says::answer(Value::Array(items)))])
 }
 
 /// The settings of a client that wants a replica, of which `WAIT` says that none has it, or the error that it is.
@@ -91,7 +91,7 @@ fn unreplicated(answers: Vec<Option<Says>>, wait: Says) -> (StubServer, Arc<Redi
 }
 
 fn none_has_it() -> Says {
-    Says::Reply(Value::Int(0))
+    Says::reply(Value::Int(0))
 }
 
 /// The calls of scripts that a server was asked for.
@@ -101,11 +101,11 @@ fn calls(server: &StubServer) -> Vec<Request> {
 }
 
 fn cut() -> Option<Says> {
-    Some(Says::Cut)
+    Some(Says::cut())
 }
 
 fn nothing() -> Option<Says> {
-    Some(Says::Nothing)
+    Some(Says::nothing())
 }
 
 fn until(in_doubt: &InDoubt) -> i64 {

@@ -26,8 +26,8 @@ fn look(store: &Redis) -> bool {
 /// A server that answers EVALSHA with this error, and EVAL well.
 fn refusing(error: &'static str) -> StubServer {
     StubServer::start(move |request| match request.is("EVALSHA") {
-        true => Says::error(error),
-        false if request.is("EVAL") => Says::ints(&[0, 0, -2]),
+        true => Some(Says::error(error)),
+        false if request.is("EVAL") => Some(Says::ints(&[0, 0, -2])),
         false => None,
     })
 }
@@ -44,7 +44,7 @@ fn a_script_that_the_server_does_not_know_is_sent_as_text() {
     assert!(look(&store));
     assert_eq!(commands(&server), ["EVALSHA", "EVAL"]);
     let asked = server.asked();
-    assert_eq!(asked[0].number(), asked[1].number(), "it is one request");
+    assert_eq!(asked[0].last(), asked[1].last(), "it is one request");
     // The next one may know it.
     assert!(look(&store));
     assert_eq!(commands(&server)[2..], ["EVALSHA", "EVAL"]);
@@ -70,7 +70,7 @@ fn any_other_error_is_the_answer() {
 fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
     let server = StubServer::start(move |request: &Request| match request.is("WAIT") {
         true => waited.clone(),
-        false if request.is_script() => Says::int(GRANTED),
+        false if request.is_script() => Some(Says::answer(Value::Int(GRANTED))),
         false => None,
     });
     let store = server.store_with(|settings| {
@@ -84,7 +84,7 @@ fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
 
 #[test]
 fn a_connection_over_which_the_replicas_answered_is_used_again() {
-    let (server, store) = replicated(Some(Says::Reply(Value::Int(1))));
+    let (server, store) = replicated(Some(Says::reply(Value::Int(1))));
     for _ in 0..2 {
         let outcome = store.acquire(&claim("lock"), soon()).unwrap();
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
@@ -114,10 +114,10 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
 
 #[test]
 fn a_connection_that_owes_the_answer_of_the_replicas_is_spent() {
-    let told = |count| acknowledged(Says::Reply(Value::Int(count)), soon());
+    let told = |count| acknowledged(Says::reply(Value::Int(count)), soon());
     assert_eq!(told(1), Some((ReplicaAck::Enough, false)));
     assert_eq!(told(0), Some((ReplicaAck::TooFew(0), false)));
     let mut patience = (1..10).map(|it| within(it * 50));
-    let silent = patience.find_map(|deadline| acknowledged(Says::Nothing, deadline));
+    let silent = patience.find_map(|deadline| acknowledged(Says::nothing(), deadline));
     assert_eq!(silent, Some((ReplicaAck::NoAnswer, true)));
 }

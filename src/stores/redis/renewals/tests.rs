@@ -23,7 +23,7 @@ fn renewed_but(others: &[(i64, Value)]) -> Says {
     for (place, what) in others {
         items.extend([Value::Int(*place), what.clone()]);
     }
-    Says::Answer(Value::Array(items))
+    Says::answer(Value::Array(items))
 }
 
 fn renewed() -> Says {
@@ -36,7 +36,7 @@ fn now() -> Value {
 }
 
 fn error(text: &str) -> Says {
-    Says::Error(text.to_owned())
+    Says::error(text)
 }
 
 /// A server that says this to scripts, of which each call has its number.

@@ -116,7 +116,7 @@ impl Keys {
             ]),
             _ => return None,
         };
-        Some(Says::Reply(value))
+        Some(Says::reply(value))
     }
 }
 

@@ -59,7 +59,7 @@ fn a_first_acquisition_is_sent_once_and_a_re_entry_again_when_it_was_cut() {
 
 #[test]
 fn a_grant_behind_an_unanswered_copy_leaves_that_copy() {
-    let server = answering(vec![cut(), Says::int(1)]);
+    let server = answering(vec![cut(), Some(Says::answer(Value::Int(1)))]);
     let Outcome::Done(granted) = acquire(&server, &claim(1)) else {
         panic!("it was granted");
     };
@@ -69,7 +69,7 @@ fn a_grant_behind_an_unanswered_copy_leaves_that_copy() {
 
 #[test]
 fn a_refusal_behind_an_unanswered_copy_leaves_that_copy() {
-    let refused = Some(Says::Answer(Value::Array(vec![
+    let refused = Some(Says::answer(Value::Array(vec![
         Value::Int(0),
         Value::Int(THEN),
         Value::Int(250),
@@ -84,7 +84,13 @@ fn a_refusal_behind_an_unanswered_copy_leaves_that_copy() {
 
 #[test]
 fn a_hold_that_cannot_be_given_back_is_in_doubt() {
-    let (_server, store) = unreplicated(vec![Says::int(1), Says::error("ERR no")], none_has_it());
+    let (_server, store) = unreplicated(
+        vec![
+            Some(Says::answer(Value::Int(1))),
+            Some(Says::error("ERR no")),
+        ],
+        none_has_it(),
+    );
     let answer = store.acquire(&claim(0), soon()).unwrap();
     let Outcome::Unknown {
         in_doubt, error, ..
@@ -100,8 +106,11 @@ fn a_hold_that_cannot_be_given_back_is_in_doubt() {
 fn the_error_says_why_replicas_cannot_be_asked() {
     let told = |words: &str| {
         let (_server, store) = unreplicated(
-            vec![Says::int(1), Says::int(0)],
-            Says::Error(words.to_owned()),
+            vec![
+                Some(Says::answer(Value::Int(1))),
+                Some(Says::answer(Value::Int(0))),
+            ],
+            Says::error(words),
         );
         store.acquire(&claim(0), soon()).unwrap_err()
     };

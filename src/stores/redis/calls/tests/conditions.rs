@@ -22,7 +22,7 @@ fn step_at(
 #[test]
 fn a_signal_that_may_have_run_twice_does_not_tell_how_many_it_reached() {
     let told = |first: Option<Says>, most: u32, count: i64| {
-        let answers = vec![first, Says::ints(&[1, THEN, count])];
+        let answers = vec![first, Some(Says::ints(&[1, THEN, count]))];
         let server = answering(answers);
         step_at(&server, ConditionStep::Signal(most)).0
     };
@@ -40,7 +40,7 @@ fn a_signal_that_may_have_run_twice_does_not_tell_how_many_it_reached() {
         Ok(Outcome::Done(ConditionAnswer::Signalled(1)))
     ));
     // The first copy came too late, and so did nothing.
-    let answer = told(Says::ints(&[3, THEN]), 2, 0);
+    let answer = told(Some(Says::ints(&[3, THEN])), 2, 0);
     assert!(matches!(
         answer,
         Ok(Outcome::Done(ConditionAnswer::Signalled(0)))

@@ -34,7 +34,7 @@ fn a_question_without_an_answer_leaves_nothing_unknown() {
 
 #[test]
 fn a_lock_is_no_count_and_a_latch_has_no_queue() {
-    let server = answering(vec![Says::int(0)]);
+    let server = answering(vec![Some(Says::answer(Value::Int(0)))]);
     let store = server.store();
     let lock = counter(Kind::Reentrant);
     let op = CountOp {
@@ -93,12 +93,15 @@ fn a_forced_release_tells_whether_it_freed_something() {
         let freed = server.store().force_release(&id_of(&claim(1)), soon());
         (freed, calls(&server).len())
     };
-    assert!(force(vec![Says::ints(&[1, THEN])]).0.unwrap());
-    assert!(!force(vec![Says::ints(&[0, THEN])]).0.unwrap());
-    assert!(!force(vec![Says::ints(&[2, THEN])]).0.unwrap());
-    let (freed, asked) = force(vec![Says::ints(&[3, THEN]), Says::ints(&[1, THEN])]);
+    assert!(force(vec![Some(Says::ints(&[1, THEN]))]).0.unwrap());
+    assert!(!force(vec![Some(Says::ints(&[0, THEN]))]).0.unwrap());
+    assert!(!force(vec![Some(Says::ints(&[2, THEN]))]).0.unwrap());
+    let (freed, asked) = force(vec![
+        Some(Says::ints(&[3, THEN])),
+        Some(Says::ints(&[1, THEN])),
+    ]);
     assert_eq!((freed.unwrap(), asked), (true, 2));
-    let (told, _) = force(vec![Says::ints(&[])]);
+    let (told, _) = force(vec![Some(Says::ints(&[]))]);
     assert!(matches!(told, Err(Error::Unexpected { .. })), "{told:?}");
     let (told, asked) = force(vec![cut()]);
     let Err(Error::Unknown { operation, .. }) = told else {

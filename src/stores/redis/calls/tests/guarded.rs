@@ -41,7 +41,7 @@ fn fenced(server: &StubServer) -> Result<Vec<Reply>> {
 
 fn done(replies: Vec<Value>) -> Option<Says> {
     let items = vec![Value::Int(1), Value::Int(THEN), Value::Array(replies)];
-    Some(Says::Answer(Value::Array(items)))
+    Some(Says::answer(Value::Array(items)))
 }
 
 fn failed(index: i64, replies: Vec<Value>) -> StubServer {
@@ -108,7 +108,7 @@ fn an_answer_that_cannot_be_read_does_not_say_that_nothing_was_done() {
 
 #[test]
 fn work_too_late_for_its_validity_waits_for_a_renewal() {
-    let late = || answering(vec![Says::ints(&[3, THEN])]);
+    let late = || answering(vec![Some(Says::ints(&[3, THEN]))]);
     // Its end is nearer than that of the call: it may be prolonged meanwhile.
     for (valid, least, most) in [(ms(60_000), ms(20), ms(20)), (ms(0), ms(0), ms(0))] {
         let server = late();
@@ -134,7 +134,8 @@ fn work_is_refused_after_the_end_of_the_validity() {
         let server = answering(vec![done(vec![])]);
         guarded_until(&server.store(), valid, None, Instant::now() + ms(60_000)).unwrap();
         let call = calls(&server).pop().unwrap();
-        call.args().last().unwrap().parse::<i64>().unwrap()
+        // The last argument is the number of the request.
+        call[call.len() - 2].parse::<i64>().unwrap()
     };
     let (short, long) = (expiry(ms(10_000)), expiry(ms(90_000)));
     // One is that of the validity, the other that of the call with what is granted beyond it.
@@ -177,7 +178,7 @@ fn a_fence_that_is_too_old_is_told_with_the_newer_one() {
 #[test]
 fn a_script_that_does_not_compile_is_the_first_command_that_failed() {
     let refused = "ERR Error compiling script (new function): user_script:3: unexpected";
-    let told = guarded(&answering(vec![Says::error(refused)]));
+    let told = guarded(&answering(vec![Some(Says::error(refused))]));
     let is_told = matches!(told, Err(Error::CommandFailed { index: 0, .. }));
     assert!(is_told, "{told:?}");
 }
@@ -185,7 +186,7 @@ fn a_script_that_does_not_compile_is_the_first_command_that_failed() {
 #[test]
 fn keys_of_another_slot_are_named_when_the_server_refuses_them() {
     let refused = "CROSSSLOT Keys in request don't hash to the same slot";
-    let told = guarded(&answering(vec![Says::error(refused)]));
+    let told = guarded(&answering(vec![Some(Says::error(refused))]));
     let Err(Error::CrossSlot { key, .. }) = told else {
         panic!("{told:?}");
     };
@@ -199,9 +200,9 @@ fn a_refusal_names_the_keys_of_the_data_and_that_of_the_fence() {
         Error::Permission { reason, .. } => reason,
         other => panic!("{other:?}"),
     };
-    let of_hold = reason(guarded(&answering(vec![Says::error(refused)])).unwrap_err());
+    let of_hold = reason(guarded(&answering(vec![Some(Says::error(refused))])).unwrap_err());
     assert!(of_hold.ends_with("(of stock, stock)"), "{of_hold}");
-    let of_fence = reason(fenced(&answering(vec![Says::error(refused)])).unwrap_err());
+    let of_fence = reason(fenced(&answering(vec![Some(Says::error(refused))])).unwrap_err());
     let names_all = of_fence.ends_with("(of stock, stock, redlatch_fence:{order})");
     assert!(names_all, "{of_fence}");
 }

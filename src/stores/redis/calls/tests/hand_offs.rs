@@ -32,7 +32,7 @@ fn in_doubt(answer: Result<Outcome<Granted>>) -> (InDoubt, InDoubt, Error) {
 fn a_hold_that_is_not_there_is_lost_unless_a_copy_handed_it_off() {
     let gone = || {
         let items = vec![Value::Int(2), Value::Int(THEN), bulk("other:1")];
-        Some(Says::Answer(Value::Array(items)))
+        Some(Says::answer(Value::Array(items)))
     };
     let answer = hand_off(&answering(vec![gone()]).store(), Kind::Reentrant).unwrap();
     let Outcome::Gone(LossCause::HeldBy(holder)) = answer else {
@@ -52,10 +52,10 @@ fn a_hold_that_is_not_there_is_lost_unless_a_copy_handed_it_off() {
 
 #[test]
 fn a_hand_off_that_is_not_surely_put_back_is_in_doubt() {
-    let done = || Says::ints(&[1, THEN, 0]);
+    let done = || Some(Says::ints(&[1, THEN, 0]));
     // Neither that it could be put back nor that a copy before it did not run is known.
     for answers in [
-        vec![done(), Says::error("ERR no")],
+        vec![done(), Some(Says::error("ERR no"))],
         vec![cut(), done(), done()],
     ] {
         let (_server, store) = unreplicated(answers, none_has_it());

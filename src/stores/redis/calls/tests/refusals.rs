@@ -2,20 +2,17 @@ use super::*;
 use crate::ground::error::Error;
 use crate::stores::redis::errors::may_be_for_one_key;
 
-/// The error of a look that the server refuses with these words, and what it says of rights.
-fn told(words: &str, rights: Option<Says>) -> (Error, Vec<Request>) {
-    let server = answering(vec![Says::error(words), rights]);
-    let told = server.store().inspect(&id_of(&claim(0)), None, soon());
-    (told.unwrap_err(), calls(&server))
-}
-
 fn words(items: &[&str]) -> Option<Says> {
     let items = items.iter().map(|item| bulk(item)).collect();
-    Some(Says::Answer(Value::Array(items)))
+    Some(Says::answer(Value::Array(items)))
 }
 
+/// The missing rights in the error of an inspection that the server refuses with these words; it answers `rights` when it is
+/// asked for them.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
-    match told(words, rights).0 {
+    let server = answering(vec![Some(Says::error(words)), rights]);
+    let told = server.store().inspect(&id_of(&claim(0)), None, soon());
+    match told.unwrap_err() {
         Error::Permission { missing, .. } => missing,
         other => panic!("{other:?}"),
     }
@@ -47,7 +44,7 @@ fn each_word_of_a_server_has_its_error() {
         ("ERR AUTH called without any password configured", "right"),
         ("ERR something", "unknown"),
     ] {
-        let server = answering(vec![Says::error(text)]);
+        let server = answering(vec![Some(Says::error(text))]);
         let by = Instant::now() + ms(400);
         let is = match server
             .store()
@@ -67,9 +64,6 @@ fn each_word_of_a_server_has_its_error() {
 #[test]
 fn the_rights_that_are_missing_are_asked_for() {
     let refused = "NOPERM this user has no permissions";
-    let (_, calls) = told(refused, words(&[]));
-    assert_eq!(calls.len(), 2);
-    assert_eq!(calls[1].keys(), ["lock"]);
     let rights = missing(refused, words(&["hset", "&", "~lock", "hset", "hset"]));
     let channel = "&redisson_lock__channel:{lock}";
     assert_eq!(rights, ["+hset", channel, "~lock", "+hset"]);
@@ -80,18 +74,21 @@ fn the_rights_are_those_that_the_words_name_where_nobody_can_ask() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
     // The look names no key beside that of the lock, so the script that tries is refused for that.
-    assert_eq!(missing(of_command, Says::error("ERR no")), ["+hget"]);
-    assert_eq!(missing(of_key, Says::error(of_key)), ["~lock"]);
-    assert_eq!(missing("NOPERM no", Says::error(of_command)), ["+hget"]);
-    assert!(missing("NOPERM no", Says::error("ERR no")).is_empty());
+    assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
+    assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
+    assert_eq!(
+        missing("NOPERM no", Some(Says::error(of_command))),
+        ["+hget"]
+    );
+    assert!(missing("NOPERM no", Some(Says::error("ERR no"))).is_empty());
     // No words about keys that are no refusal.
-    assert!(missing("NOAUTH a key", Says::error("ERR a key")).is_empty());
+    assert!(missing("NOAUTH a key", Some(Says::error("ERR a key"))).is_empty());
 }
 
 #[test]
 fn a_missing_right_to_a_key_beside_the_lock_names_its_pattern() {
     let of_key = "NOPERM No permissions to access a key";
-    let server = answering(vec![Says::error(of_key), words(&[])]);
+    let server = answering(vec![Some(Says::error(of_key)), words(&[])]);
     let fair = id_of(&claim_of(Kind::Fair, 0));
     let error = server.store().waiters(&fair, soon()).unwrap_err();
     let Error::Permission { missing, .. } = error else {
@@ -104,7 +101,7 @@ fn a_missing_right_to_a_key_beside_the_lock_names_its_pattern() {
 
 #[test]
 fn the_question_for_rights_does_not_keep_the_error_long() {
-    let server = answering(vec![Says::error("NOPERM no"), nothing()]);
+    let server = answering(vec![Some(Says::error("NOPERM no")), nothing()]);
     let store = server.store_with(|settings| settings.command_timeout = ms(60_000));
     let began = Instant::now();
     let told = store.inspect(&id_of(&claim(0)), None, began + ms(60_000));
@@ -115,7 +112,7 @@ fn the_question_for_rights_does_not_keep_the_error_long() {
 #[test]
 fn the_words_of_a_script_are_not_told() {
     let text = "ERR Error running script (call to f_6b1b): @user_script:12: TRYAGAIN soon";
-    let server = answering(vec![Says::error(text)]);
+    let server = answering(vec![Some(Says::error(text))]);
     let by = Instant::now() + ms(400);
     match server.store().inspect(&id_of(&claim(0)), None, by) {
         Err(Error::Unavailable { reason, .. }) => assert_eq!(reason, "soon"),

@@ -17,7 +17,7 @@ fn done(answer: Outcome<Released>) -> Released {
 
 #[test]
 fn a_hold_that_is_not_there_was_lost_unless_a_copy_took_it() {
-    let gone = |holder| Says::Answer(Value::Array(vec![Value::Int(0), bulk(holder)]));
+    let gone = |holder| Says::answer(Value::Array(vec![Value::Int(0), bulk(holder)]));
     let answer = release(&answering(vec![Some(gone(""))]), 0);
     assert!(
         matches!(answer, Outcome::Gone(LossCause::Gone)),
@@ -70,7 +70,7 @@ fn an_acquisition_that_may_still_come_keeps_a_release_from_saying_it_was_lost() 
 
 #[test]
 fn levels_given_back_behind_an_unanswered_copy_leave_that_copy() {
-    let server = answering(vec![cut(), Says::int(1)]);
+    let server = answering(vec![cut(), Some(Says::answer(Value::Int(1)))]);
     let released = done(release(&server, 1));
     assert!(until(&released.leftover.unwrap()) > THEN);
 }

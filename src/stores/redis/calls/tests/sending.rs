@@ -2,8 +2,8 @@ use super::*;
 use crate::ground::error::Error;
 
 fn late(times: usize) -> Vec<Option<Says>> {
-    let mut answers = vec![Says::ints(&[3, THEN]); times];
-    answers.push(Says::int(1));
+    let mut answers = vec![Some(Says::ints(&[3, THEN])); times];
+    answers.push(Some(Says::answer(Value::Int(1))));
     answers
 }
 
@@ -34,7 +34,7 @@ fn a_re_entry_that_is_not_answered_in_time_is_not_sent_again() {
 
 #[test]
 fn a_release_that_was_refused_is_not_sent_again() {
-    let server = answering(vec![Says::error("ERR no")]);
+    let server = answering(vec![Some(Says::error("ERR no"))]);
     let told = server.store().release(&claim(1), 0, soon());
     assert!(matches!(told, Err(Error::Unexpected { .. })), "{told:?}");
     assert_eq!(calls(&server).len(), 1);
@@ -42,7 +42,7 @@ fn a_release_that_was_refused_is_not_sent_again() {
 
 #[test]
 fn a_refusal_behind_a_copy_without_an_answer_says_nothing_of_that_copy() {
-    let server = answering(vec![cut(), Says::error("ERR no")]);
+    let server = answering(vec![cut(), Some(Says::error("ERR no"))]);
     let answer = server.store().acquire(&claim(1), soon()).unwrap();
     assert!(matches!(answer, Outcome::Unknown { .. }), "{answer:?}");
 }

@@ -24,17 +24,19 @@ pub(super) fn server(
 
 pub(super) fn well(request: &Request) -> Option<Says> {
     if request.is("INFO") {
-        return Says::text(INFO);
+        return Some(Says::reply(bulk(INFO)));
     }
     if request.is("CLUSTER INFO") {
-        return Says::text("cluster_state:ok\r\ncluster_slots_ok:16384\r\n");
+        return Some(Says::reply(bulk(
+            "cluster_state:ok\r\ncluster_slots_ok:16384\r\n",
+        )));
     }
     if request.is("CONFIG GET") {
         let pair = [bulk(&request[2]), bulk("always")];
-        return Some(Says::Reply(Value::Array(pair.to_vec())));
+        return Some(Says::reply(Value::Array(pair.to_vec())));
     }
     let none = Value::Array(Vec::new());
-    request.is_script().then_some(Says::Answer(none))
+    request.is_script().then_some(Says::answer(none))
 }
 
 /// What a server says rather.
@@ -70,7 +72,7 @@ pub(super) fn refusing(
     command: &'static str,
     error: &'static str,
 ) -> impl FnMut(&Request) -> Option<Says> + Send {
-    move |request| request.is(command).then(|| Says::Error(error.into()))
+    move |request| request.is(command).then(|| Says::error(error))
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn a_look_that_the_user_may_not_take_is_a_finding_and_no_error() {
         found.iter().all(|(code, _)| code == "persistence note"),
         "{found:?}"
     );
-    let odd = Says::Reply(Value::Nil);
+    let odd = Says::reply(Value::Nil);
     let found = bad(move |request| request.is("CONFIG").then(|| odd.clone()));
     assert!(
         found.iter().all(|(code, _)| code == "persistence note"),
@@ -140,7 +142,7 @@ fn one_server_that_cannot_be_asked_is_an_error() {
         );
     }
     for cut in ["INFO", "CONFIG", "EVALSHA"] {
-        let server = server(move |request| request.is(cut).then_some(Says::Cut));
+        let server = server(move |request| request.is(cut).then_some(Says::cut()));
         let outcome = check(&server.store(), soon());
         assert!(
             matches!(outcome, Err(Error::Unreachable { .. })),
@@ -152,7 +154,7 @@ fn one_server_that_cannot_be_asked_is_an_error() {
 #[test]
 fn a_server_that_answers_too_slowly_is_not_said_to_be_away() {
     for silent in ["CONFIG", "EVALSHA", "SUBSCRIBE"] {
-        let server = server(move |request| request.is(silent).then_some(Says::Nothing));
+        let server = server(move |request| request.is(silent).then_some(Says::nothing()));
         let found = check(&server.store(), Instant::now() + Duration::from_millis(300)).unwrap();
         let last = found.last().unwrap();
         assert!(last.severity == Severity::Note, "{silent}: {last}");
@@ -223,7 +225,7 @@ fn cluster(count: usize, rather: fn(&Request) -> Option<Says>) -> (Redis, Vec<St
     for server in &servers {
         let map = map.clone();
         server.answer(move |request| match request.is("CLUSTER SLOTS") {
-            true => Some(Says::Reply(map.clone())),
+            true => Some(Says::reply(map.clone())),
             false => rather(request).or_else(|| well(request)),
         });
     }
@@ -238,18 +240,14 @@ fn a_master_of_a_cluster_that_cannot_be_asked_is_a_finding_among_the_others() {
         it.map(|it| format!("{} {}", it.code, it.severity))
     };
     let (found, _servers) = of_cluster(2, |request| match request.is("CLUSTER INFO") {
-        true => Says::error("NOPERM no"),
+        true => Some(Says::error("NOPERM no")),
         false => None,
     });
     assert_eq!(state(&found).as_deref(), Some("rights note"));
     for command in ["CLUSTER INFO", "INFO"] {
         let rather: fn(&Request) -> Option<Says> = match command {
-            "INFO" => |request| request.is("INFO").then(|| Says::Error("ERR no".into())),
-            _ => |request| {
-                request
-                    .is("CLUSTER INFO")
-                    .then(|| Says::Error("ERR no".into()))
-            },
+            "INFO" => |request| request.is("INFO").then(|| Says::error("ERR no")),
+            _ => |request| request.is("CLUSTER INFO").then(|| Says::error("ERR no")),
         };
         let (found, servers) = of_cluster(2, rather);
         let unreachable = found.iter().filter(|it| it.code == "reachable");
@@ -262,6 +260,6 @@ fn a_master_of_a_cluster_that_cannot_be_asked_is_a_finding_among_the_others() {
             assert_eq!(it.severity, crate::store::Severity::Danger);
         }
     }
-    let (found, _servers) = of_cluster(2, |request| request.is("INFO").then_some(Says::Cut));
+    let (found, _servers) = of_cluster(2, |request| request.is("INFO").then_some(Says::cut()));
     assert_eq!(codes(&found), ["reachable danger"; 2]);
 }

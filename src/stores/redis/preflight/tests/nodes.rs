@@ -31,7 +31,7 @@ fn with(
     move |request| {
         if request.is("COMMAND INFO FLUSHALL FLUSHDB") {
             let known = known.map(|it| if it { bulk("x") } else { Value::Nil });
-            return Some(Says::Reply(Value::Array(known.to_vec())));
+            return Some(Says::reply(Value::Array(known.to_vec())));
         }
         if request.is("ACL WHOAMI") {
             return Some(user.clone());
@@ -46,9 +46,9 @@ fn with(
 
 #[test]
 fn a_user_that_may_throw_all_keys_away_is_told() {
-    let text = |text: &str| Says::Reply(bulk(text));
-    let error = |text: &str| Says::Error(text.to_owned());
-    let (ok, no) = (Says::Reply(Value::Okay), text("User has no permissions"));
+    let text = |text: &str| Says::reply(bulk(text));
+    let error = |text: &str| Says::error(text);
+    let (ok, no) = (Says::reply(Value::Okay), text("User has no permissions"));
     let worker = || text("worker");
     let both = [true, true];
     let (all, one) = (Some("FLUSHALL".to_owned()), Some("FLUSHDB".to_owned()));
@@ -66,7 +66,7 @@ fn a_user_that_may_throw_all_keys_away_is_told() {
     // Some have no rehearsal, and some users may not ask for one.
     assert_eq!(rehearsed(both, &error("ERR unknown subcommand"), &no), all);
     assert_eq!(rehearsed(both, &error("NOPERM no"), &no), None);
-    assert_eq!(rehearsed(both, &Says::Cut, &ok), None);
+    assert_eq!(rehearsed(both, &Says::cut(), &ok), None);
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn before_redis_7_the_rules_of_a_user_say_what_it_may_do() {
     let told = |rules: &str| {
         let fields = ["flags", "on", "commands", rules, "keys", "*"].map(bulk);
         let unknown =
-            Says::Error("ERR Unknown subcommand or wrong number of arguments for 'DRYRUN'".into());
+            Says::error("ERR Unknown subcommand or wrong number of arguments for 'DRYRUN'");
         let mut others = with(
             [true, true],
-            Says::Reply(bulk("worker")),
+            Says::reply(bulk("worker")),
             [unknown.clone(), unknown],
         );
         flushing(move |request| match request.is("ACL GETUSER worker") {
-            true => Some(Says::Reply(Value::Array(fields.to_vec()))),
+            true => Some(Says::reply(Value::Array(fields.to_vec()))),
             false => others(request),
         })
     };
@@ -99,18 +99,18 @@ fn before_redis_7_the_rules_of_a_user_say_what_it_may_do() {
 
 #[test]
 fn before_there_were_users_everybody_may_do_everything() {
-    let asked = |user: Says| flushing(with([true, true], user, [Says::Cut, Says::Cut]));
-    let old = Says::Error("ERR unknown command `ACL`".into());
+    let asked = |user: Says| flushing(with([true, true], user, [Says::cut(), Says::cut()]));
+    let old = Says::error("ERR unknown command `ACL`");
     assert_eq!(asked(old).as_deref(), Some("FLUSHALL"));
-    assert_eq!(asked(Says::Error("NOPERM no".into())), None);
-    assert_eq!(asked(Says::Cut), None);
+    assert_eq!(asked(Says::error("NOPERM no")), None);
+    assert_eq!(asked(Says::cut()), None);
     assert_eq!(
-        flushing(|request| request.is("COMMAND").then_some(Says::Cut)),
+        flushing(|request| request.is("COMMAND").then_some(Says::cut())),
         None
     );
     let odd = |request: &Request| match request.is("COMMAND") {
-        true => Some(Says::Reply(Value::Nil)),
-        false => Says::text("worker"),
+        true => Some(Says::reply(Value::Nil)),
+        false => Some(Says::reply(bulk("worker"))),
     };
     assert_eq!(flushing(odd), None);
 }
@@ -118,8 +118,8 @@ fn before_there_were_users_everybody_may_do_everything() {
 /// The finding about a server that tells this of its backlog.
 fn changing(info: &'static str, ttl: Value) -> Option<HealthWarning> {
     let server = StubServer::start(move |request| match request.is("INFO replication") {
-        true => Says::text(info),
-        false if request.is("CONFIG GET repl-backlog-ttl") => Some(Says::Reply(ttl.clone())),
+        true => Some(Says::reply(bulk(info))),
+        false if request.is("CONFIG GET repl-backlog-ttl") => Some(Says::reply(ttl.clone())),
         false => None,
     });
     changes_id(&server.store(), soon())
@@ -144,9 +144,9 @@ fn a_server_that_forgets_its_backlog_takes_a_new_id() {
     assert_eq!(changing(active, Value::Array(Vec::new())), None);
     let refusing = StubServer::start(|request| {
         let is_one = request.is("INFO") || request.is("CONFIG");
-        is_one.then(|| Says::Error("NOPERM no".into()))
+        is_one.then(|| Says::error("NOPERM no"))
     });
     assert_eq!(changes_id(&refusing.store(), soon()), None);
-    let cut = StubServer::start(|request| request.is("INFO").then_some(Says::Cut));
+    let cut = StubServer::start(|request| request.is("INFO").then_some(Says::cut()));
     assert_eq!(changes_id(&cut.store(), soon()), None);
 }

@@ -19,11 +19,11 @@ fn the_rights_that_locks_need_are_tried_and_named() {
     // Which keys and channels the user may use does not matter.
     let refused = Value::Array(["hset", "~x", "&", "pexpire"].map(bulk).to_vec());
     let by_script =
-        move |request: &Request| request.is_script().then(|| Says::Answer(refused.clone()));
+        move |request: &Request| request.is_script().then(|| Says::answer(refused.clone()));
     assert_eq!(named(Box::new(by_script)), "+hset +pexpire");
     let eval = "NOPERM this user has no permissions to run the 'evalsha' command";
     let again = "NOPERM this user has no permissions to run the 'eval' command";
-    let without = move |request: &Request| request.is_script().then(|| Says::Error(again.into()));
+    let without = move |request: &Request| request.is_script().then(|| Says::error(again));
     assert_eq!(named(Box::new(without)), "+eval");
     // That of a right without which a lock can be taken has an effect alone.
     let spared = |rather: Answers| match &*bad(rather) {
@@ -36,8 +36,8 @@ fn the_rights_that_locks_need_are_tried_and_named() {
         "ERR unknown command 'EVAL', with args beginning with: 'return 1' ",
     ] {
         let scripts = move |request: &Request| match request.is("EVALSHA") {
-            true => Says::error("NOSCRIPT No matching script"),
-            false => request.is("EVAL").then(|| Says::Error(renamed.into())),
+            true => Some(Says::error("NOSCRIPT No matching script")),
+            false => request.is("EVAL").then(|| Says::error(renamed)),
         };
         let found = bad(scripts);
         let [(code, message)] = &*found else {
@@ -46,11 +46,8 @@ fn the_rights_that_locks_need_are_tried_and_named() {
         assert_eq!(code, "state danger");
         assert!(message.contains("scripting is off"), "{message}");
         let listening = renamed.replace("EVAL", "SUBSCRIBE");
-        let listens = move |request: &Request| {
-            request
-                .is("SUBSCRIBE")
-                .then(|| Says::Error(listening.clone()))
-        };
+        let listens =
+            move |request: &Request| request.is("SUBSCRIBE").then(|| Says::error(&listening));
         let effect = spared(Box::new(listens));
         assert!(effect.contains("+subscribe: no message"), "{effect}");
     }
@@ -69,7 +66,7 @@ fn the_rights_that_locks_need_are_tried_and_named() {
     let effect = spared(Box::new(refusing("UNSUBSCRIBE", denied)));
     assert!(effect.contains("+unsubscribe: "), "{effect}");
     let refused = Value::Array(["publish", "hkeys", "hset"].map(bulk).to_vec());
-    let found = bad(move |request| request.is_script().then(|| Says::Answer(refused.clone())));
+    let found = bad(move |request| request.is_script().then(|| Says::answer(refused.clone())));
     let codes: Vec<_> = found.iter().map(|(code, _)| &**code).collect();
     assert_eq!(codes, ["rights danger", "rights note", "rights note"]);
     assert!(found[0].1.ends_with(": +hset"), "{found:?}");
@@ -92,7 +89,7 @@ fn a_right_that_was_given_since_is_not_missing() {
     assert!(found.contains(&"rights note".to_owned()), "{found:?}");
     server.answer(
         |request| match request.is("EVALSHA") && request[1].starts_with("ffff") {
-            true => Says::error("NOSCRIPT No matching script"),
+            true => Some(Says::error("NOSCRIPT No matching script")),
             false => well(request),
         },
     );
@@ -107,8 +104,7 @@ fn a_right_that_was_given_since_is_not_missing() {
 #[test]
 fn rights_that_cannot_be_tried_are_not_said_to_be_there() {
     let found = |error: &'static str| {
-        let scripts =
-            move |request: &Request| request.is_script().then(|| Says::Error(error.into()));
+        let scripts = move |request: &Request| request.is_script().then(|| Says::error(error));
         let [(code, message)] = &bad(scripts)[..] else {
             panic!("{error}");
         };

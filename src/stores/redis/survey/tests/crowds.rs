@@ -41,7 +41,7 @@ fn another_hash_of_that_size_is_no_lock_and_is_not_read() {
 
 #[test]
 fn a_crowd_that_cannot_be_read_is_left_out() {
-    let none = Says::Reply(Value::Nil);
+    let none = Says::reply(Value::Nil);
     let server = server(crowd("read", 80), move |request| {
         request.is("HSCAN").then(|| none.clone())
     });

@@ -50,7 +50,7 @@ fn a_lock_without_an_end_is_told_and_one_that_has_ended_meanwhile_is_free() {
     assert!(info.holders.is_empty());
     // Its fields were gone, or its values.
     for gone in ["HKEYS", "HGETALL"] {
-        let none = Says::Reply(Value::Array(Vec::new()));
+        let none = Says::reply(Value::Array(Vec::new()));
         let server = server(with(9), move |request| {
             request.is(gone).then(|| none.clone())
         });
@@ -161,7 +161,7 @@ fn what_the_user_may_not_see_of_a_lock_is_left_out() {
     let server = server(keys, |request| {
         let is_extra = ["PUBSUB", "GET", "EXISTS", "CLIENT LIST"];
         let is_denied = is_extra.iter().any(|it| request.is(it));
-        is_denied.then(|| Says::Error("NOPERM no".into()))
+        is_denied.then(|| Says::error("NOPERM no"))
     });
     let info = describe(&server, Kind::Reentrant, "orders").unwrap();
     assert_eq!((info.kind, info.listening), (LockKind::Reentrant, None));
@@ -178,14 +178,14 @@ fn a_look_that_is_refused_says_so() {
         ("ERR something", false),
     ] {
         let server = server(keys.clone(), move |request| match request.is("HLEN") {
-            true => Says::error(error),
+            true => Some(Says::error(error)),
             false => None,
         });
         let outcome = describe(&server, Kind::Reentrant, "orders");
         let is_so = matches!(outcome, Err(Error::Permission { .. }));
         assert!(outcome.is_err() && is_so == is_permission, "{outcome:?}");
     }
-    let server = server(keys, |request| request.is("HKEYS").then_some(Says::Cut));
+    let server = server(keys, |request| request.is("HKEYS").then_some(Says::cut()));
     let outcome = describe(&server, Kind::Reentrant, "orders");
     assert!(
         matches!(outcome, Err(Error::Unreachable { .. })),

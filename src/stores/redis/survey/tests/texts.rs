@@ -88,7 +88,7 @@ fn a_text_that_is_gone_or_not_to_be_seen_is_left_out() {
     let keys = Keys::default().text("a", "x", 9).text("b", "y", -2);
     let server = server(keys, |request| {
         let error = "NOPERM no permissions to access one of the keys";
-        request.is("GET a").then(|| Says::Error(error.into()))
+        request.is("GET a").then(|| Says::error(error))
     });
     assert!(all_of(&server, &scope("", true, true)).is_empty());
 }

@@ -16,7 +16,7 @@ fn soon() -> Instant {
 /// A master with so many replicas, at this offset of its history.
 fn master(replicas: usize, offset: i64) -> Says {
     let replicas = Value::Array(vec![bulk("replica"); replicas]);
-    Says::Reply(Value::Array(vec![
+    Says::reply(Value::Array(vec![
         bulk("master"),
         Value::Int(offset),
         replicas,
@@ -25,7 +25,7 @@ fn master(replicas: usize, offset: i64) -> Says {
 
 fn replica() -> Says {
     let parts = ["slave", "h", "1", "connected"].map(bulk);
-    Says::Reply(Value::Array(parts.to_vec()))
+    Says::reply(Value::Array(parts.to_vec()))
 }
 
 /// Servers that answer the question for their role so, and a client of them.
@@ -133,10 +133,10 @@ fn where_no_server_is_a_master_it_is_said_what_they_are() {
     let first = scene.servers[0].address();
     let words = format!("none of the servers is a master ({first} is a slave (connected))");
     assert_eq!(scene.connect(), Err(CallError::NotSent(words.into())));
-    scene.is(1, Says::Error("NOAUTH no".into()));
+    scene.is(1, Says::error("NOAUTH no"));
     assert_eq!(scene.connect(), Err(CallError::Server("NOAUTH no".into())));
-    scene.is(0, Says::Cut);
-    scene.is(1, Says::Cut);
+    scene.is(0, Says::cut());
+    scene.is(1, Says::cut());
     let words = format!(
         "none of the servers is a master ({first}: the connection was closed before the reply)"
     );

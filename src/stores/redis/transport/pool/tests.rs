@@ -87,7 +87,7 @@ fn with_unread(scene: &Scene) -> Connection {
 }
 
 fn talkative() -> Scene {
-    let twice = Says::Bytes(b":1\r\n:2\r\n".to_vec());
+    let twice = Says::bytes(":1\r\n:2\r\n");
     Scene::of(8, move |request| request.is("PING").then(|| twice.clone()))
 }
 

@@ -122,7 +122,7 @@ impl Scene {
     ) {
         let map = Arc::clone(&self.map);
         self.servers[at].answer(move |request| {
-            let told = || Says::Reply(map.lock().unwrap().clone());
+            let told = || Says::reply(map.lock().unwrap().clone());
             rather(request).or_else(|| request.is("CLUSTER SLOTS").then(told))
         });
     }
@@ -176,5 +176,5 @@ impl Scene {
 
 /// A redirection to a server.
 pub(super) fn redirect(word: &str, lock: &str, to: &str) -> Option<Says> {
-    Says::error(&format!("{word} {} {to}", keys::slot(lock)))
+    Some(Says::error(&format!("{word} {} {to}", keys::slot(lock))))
 }

@@ -36,7 +36,7 @@ pub(super) enum Does {
 pub(super) use Does::{Follows, Rules};
 
 pub(super) fn cut() -> Told {
-    Told::Other(Says::Cut)
+    Told::Other(Says::cut())
 }
 
 pub(super) struct Scene {
@@ -160,8 +160,8 @@ impl Scene {
 fn role(does: Does) -> Says {
     let of = |role: &str| Value::Array(vec![text(role), Value::Int(7), Value::Array(Vec::new())]);
     match does {
-        Rules => Says::Reply(of("master")),
-        Follows => Says::Reply(of("slave")),
+        Rules => Says::reply(of("master")),
+        Follows => Says::reply(of("slave")),
         Does::Other(says) => says,
     }
 }
@@ -171,15 +171,15 @@ fn word(told: Told, request: &Request, places: &[String]) -> Says {
     match told {
         Master(at, _) if is_address => {
             let (host, port) = places[at].rsplit_once(':').unwrap();
-            Says::Reply(Value::Array(vec![text(host), text(port)]))
+            Says::reply(Value::Array(vec![text(host), text(port)]))
         }
         Master(_, epoch) => {
             let epoch = epoch.to_string();
             let details = ["flags", "master", "quorum", "2", "config-epoch", &epoch];
-            Says::Reply(Value::Array(details.map(text).to_vec()))
+            Says::reply(Value::Array(details.map(text).to_vec()))
         }
-        Unknown if is_address => Says::Reply(Value::Nil),
-        Unknown => Says::Error("ERR No such master with that name".into()),
+        Unknown if is_address => Says::reply(Value::Nil),
+        Unknown => Says::error("ERR No such master with that name"),
         Told::Other(says) => says,
     }
 }

@@ -26,7 +26,7 @@ fn a_later_failover_is_followed_once_enough_sentinels_tell_of_it() {
 #[test]
 fn a_new_master_is_used_where_the_one_before_is_still_named_by_the_first() {
     let scene = Scene::settled(3);
-    scene.does(0, Does::Other(Says::Cut));
+    scene.does(0, Does::Other(Says::cut()));
     scene.tell(&[Master(0, 1), Master(1, 2), Master(1, 2)]);
     assert_eq!(scene.connect(), Ok(1));
 }
@@ -48,7 +48,7 @@ fn lone(does: Does, others: &Told) -> (Result<usize, CallError>, Scene) {
 
 #[test]
 fn one_sentinel_alone_is_believed_where_the_master_known_last_is_none() {
-    let (master, scene) = lone(Does::Other(Says::Cut), &cut());
+    let (master, scene) = lone(Does::Other(Says::cut()), &cut());
     assert_eq!(master, Ok(1));
     assert_eq!(
         scene
@@ -67,11 +67,11 @@ fn one_sentinel_alone_is_believed_where_the_master_known_last_is_none() {
 #[test]
 fn one_sentinel_alone_is_not_believed_where_the_master_has_answered_or_others_name_it() {
     // Somebody has to hear that the password is wrong.
-    let refusing = Does::Other(Says::Error("NOAUTH no".into()));
+    let refusing = Does::Other(Says::error("NOAUTH no"));
     let (fault, scene) = lone(refusing, &cut());
     let said = format!("{}: NOAUTH no", scene.servers[0].address());
     assert_eq!(fault, Err(CallError::Server(said)));
-    let (fault, scene) = lone(Does::Other(Says::Cut), &Master(0, 1));
+    let (fault, scene) = lone(Does::Other(Says::cut()), &Master(0, 1));
     let fault = fault.err().unwrap();
     let [old, new] = [0, 1].map(|at| scene.servers[at].address());
     let words = format!(
@@ -98,7 +98,7 @@ fn where_no_sentinel_is_of_use_it_is_said_why() {
     let node = scene.sentinels[0].address();
     let words = format!("the sentinel {node}: it knows no master m");
     assert_eq!(fault, CallError::NotSent(words.into()));
-    let refusing = Told::Other(Says::Error("NOAUTH no".into()));
+    let refusing = Told::Other(Says::error("NOAUTH no"));
     let scene = Scene::of(&[Master(0, 1), Master(0, 1), refusing]);
     scene.does(0, Follows);
     let fault = scene.connect().err().unwrap();
@@ -115,7 +115,7 @@ fn where_no_sentinel_is_of_use_it_is_said_why() {
 #[test]
 fn a_master_that_was_replaced_is_left_although_the_new_one_is_not_reached() {
     let scene = Scene::settled(3);
-    scene.does(1, Does::Other(Says::Cut));
+    scene.does(1, Does::Other(Says::cut()));
     scene.tell(&[Master(1, 2), Master(1, 2), Master(1, 2)]);
     assert!(scene.connect().is_err());
     assert_eq!((scene.master(), scene.client.generation()), (None, 1));

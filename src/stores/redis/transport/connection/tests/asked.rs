@@ -9,11 +9,11 @@ fn pinged(says: Says) -> (Connection, StubServer) {
 }
 
 fn bytes(text: &str) -> Says {
-    Says::Bytes(text.as_bytes().to_vec())
+    Says::bytes(text)
 }
 
 fn error_and_end() -> Says {
-    Says::Both(Box::new(Says::Error("ERR no".into())), Box::new(Says::Cut))
+    Says::error("ERR no").then(Says::cut())
 }
 
 #[test]

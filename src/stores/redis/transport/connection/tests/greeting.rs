@@ -21,13 +21,13 @@ fn refused(answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> Ca
 #[test]
 fn a_name_that_is_refused_does_no_harm_unless_there_are_too_many_clients() {
     let named = |error: &'static str| {
-        connected(move |request| request.is("CLIENT").then(|| Says::Error(error.into())))
+        connected(move |request| request.is("CLIENT").then(|| Says::error(error)))
     };
     assert!(named("NOPERM no").0.is_ok());
     let full = "ERR max number of clients reached";
     let fault = named(full).0.err().unwrap();
     assert_eq!(fault, CallError::Server(full.into()));
-    let fault = refused(|request| request.is("TIME").then(|| Says::Error("ERR no".into())));
+    let fault = refused(|request| request.is("TIME").then(|| Says::error("ERR no")));
     assert_eq!(fault, CallError::Server("ERR no".into()));
 }
 
@@ -35,7 +35,7 @@ fn a_name_that_is_refused_does_no_harm_unless_there_are_too_many_clients() {
 fn no_error_repeats_the_password() {
     let server = StubServer::start(|request| {
         let error = "ERR unknown command 'AUTH' of secret, with args beginning with: 'sec";
-        request.is("AUTH").then(|| Says::Error(error.into()))
+        request.is("AUTH").then(|| Says::error(error))
     });
     let address = address_of(&format!("redis://:secret@{}", server.address()));
     let fault = Connection::connect(&address, soon()).err().unwrap();
@@ -52,14 +52,14 @@ fn the_time_of_the_server_is_read_in_seconds_and_micros() {
     assert_eq!(handshake::time_of(&Value::Nil), None);
     let time = Value::Array(vec![bulk("1000"), bulk("0")]);
     let (outcome, _server) =
-        connected(move |request| request.is("TIME").then(|| Says::Reply(time.clone())));
+        connected(move |request| request.is("TIME").then(|| Says::reply(time.clone())));
     let least = outcome.unwrap().surely_before(BootInstant::now());
     assert!((990_000..1_010_000).contains(&least), "{least}");
 }
 
 #[test]
 fn a_connection_that_is_not_answered_ends_with_its_own_time() {
-    let server = StubServer::start(|_| Some(Says::Nothing));
+    let server = StubServer::start(|_| Some(Says::nothing()));
     let timeout = Duration::from_millis(60);
     let address = Address::parse(&server.url(), timeout, &TlsConfig::default()).unwrap();
     let begun = Instant::now();
@@ -86,6 +86,6 @@ fn the_words_say_whether_nobody_answers_or_nobody_listens() {
 
 #[test]
 fn a_server_that_is_no_redis_is_described() {
-    let fault = refused(|_| Some(Says::Bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())));
+    let fault = refused(|_| Some(Says::bytes("HTTP/1.1 400 Bad Request\r\n\r\n")));
     assert!(matches!(&fault, CallError::Server(it) if it.starts_with("it answered HTTP/1.1")));
 }

@@ -1,0 +1,223 @@
+//! Requests, replies, claims, times, settings and routes for tests at a stub.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use redlatch_server::Reply;
+
+use super::stub::{Act, NUMBERED, Says, StubServer};
+use crate::Builder;
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::stores::redis::transport::{Address, CallError, Connection, Connector, TlsConfig};
+use crate::stores::redis::{Redis, Settings};
+
+/// The reply to an acquisition that got the lock, without the server's time.
+pub(crate) const GRANTED: i64 = (1 << 22) - 1;
+
+pub(crate) fn soon() -> Instant {
+    within(3000)
+}
+
+pub(crate) fn within(ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(ms)
+}
+
+/// A claim of a lock that its visitor has not entered.
+pub(crate) fn claim(name: &str) -> Claim {
+    Claim {
+        kind: Kind::Reentrant,
+        name: name.into(),
+        visitor: VisitorId::new("client", 1, 1),
+        count: 0,
+        lease: Duration::from_secs(30),
+        inside: None,
+        queueing: Default::default(),
+    }
+}
+
+/// Default settings with shorter timeouts for connecting and for commands.
+pub(crate) fn settings() -> Settings {
+    let timeout = Duration::from_secs(3);
+    Settings {
+        connect_timeout: timeout,
+        command_timeout: timeout,
+        pool_size: 8,
+        ..Builder::default().settings("redlatch")
+    }
+}
+
+/// A connector to a stub that records the generations reported as read-only.
+pub(crate) struct Route {
+    address: Address,
+    suspected: Mutex<Vec<u64>>,
+}
+
+impl Route {
+    pub(crate) fn to(server: &StubServer) -> Arc<Route> {
+        let timeout = Duration::from_secs(3);
+        let address = Address::parse(&server.url(), timeout, &TlsConfig::default()).unwrap();
+        Arc::new(Route {
+            address,
+            suspected: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn suspected(&self) -> Vec<u64> {
+        self.suspected.lock().unwrap().clone()
+    }
+}
+
+impl Connector for Route {
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        Connection::connect(&self.address, deadline)
+    }
+
+    fn node(&self) -> Arc<str> {
+        Arc::clone(&self.address.node)
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn suspect(&self, generation: u64) {
+        self.suspected.lock().unwrap().push(generation);
+    }
+}
+
+/// A command and its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Request(Vec<String>);
+
+impl Deref for Request {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl Request {
+    pub(super) fn of(words: &[Vec<u8>]) -> Request {
+        let words = words.iter().map(|word| String::from_utf8_lossy(word));
+        Request(words.map(String::from).collect())
+    }
+
+    /// Returns whether it begins with these words, in any case.
+    pub(crate) fn is(&self, words: &str) -> bool {
+        let begin = self.iter().take(words.split(' ').count());
+        let begin: Vec<_> = begin.map(String::as_str).collect();
+        begin.join(" ").eq_ignore_ascii_case(words)
+    }
+
+    /// Returns whether it calls a script, by its hash or with its text.
+    pub(crate) fn is_script(&self) -> bool {
+        self.is("EVAL") || self.is("EVALSHA")
+    }
+
+    /// The keys of the script.
+    pub(crate) fn keys(&self) -> &[String] {
+        let count: usize = self[2].parse().unwrap();
+        &self[3..3 + count]
+    }
+}
+
+impl Says {
+    pub(crate) fn nothing() -> Says {
+        Says(Vec::new())
+    }
+
+    pub(crate) fn cut() -> Says {
+        Says(vec![Act::Cut])
+    }
+
+    pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> Says {
+        Says(vec![Act::Bytes(bytes.as_ref().to_vec())])
+    }
+
+    pub(crate) fn later(span: Duration, says: Says) -> Says {
+        Says(vec![Act::Pause(span)]).then(says)
+    }
+
+    pub(crate) fn then(mut self, next: Says) -> Says {
+        self.0.extend(next.0);
+        self
+    }
+
+    pub(crate) fn error(text: &str) -> Says {
+        Says::bytes(format!("-{text}\r\n"))
+    }
+
+    pub(crate) fn reply(value: Value) -> Says {
+        Says::bytes(encoded(&value))
+    }
+
+    /// The reply of a script, which begins with the number of the request.
+    pub(crate) fn answer(value: Value) -> Says {
+        Says::bytes([NUMBERED.as_bytes(), &encoded(&value)].concat())
+    }
+
+    pub(crate) fn ints(numbers: &[i64]) -> Says {
+        let items = numbers.iter().map(|number| Value::Int(*number)).collect();
+        Says::answer(Value::Array(items))
+    }
+}
+
+impl StubServer {
+    pub(crate) fn address(&self) -> String {
+        self.0.listener.local_addr().unwrap().to_string()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// The requests so far, without those of the handshake.
+    pub(crate) fn asked(&self) -> Vec<Request> {
+        let mut asked = self.0.asked.lock().clone();
+        let handshake = ["CLIENT SETNAME", "HELLO", "TIME"];
+        asked.retain(|request| !handshake.iter().any(|it| request.is(it)));
+        asked
+    }
+
+    /// How many connections were made to it.
+    pub(crate) fn connected(&self) -> usize {
+        self.0.streams.lock().len()
+    }
+
+    /// The store of a client of it.
+    pub(crate) fn store(&self) -> Arc<Redis> {
+        self.store_with(|_| {})
+    }
+
+    pub(crate) fn store_with(&self, set: impl FnOnce(&mut Settings)) -> Arc<Redis> {
+        let mut settings = settings();
+        set(&mut settings);
+        Arc::new(Redis::open(&self.url(), &settings).unwrap())
+    }
+}
+
+/// A string as a server sends it.
+pub(crate) fn bulk(text: &str) -> Value {
+    Value::BulkString(text.as_bytes().to_vec())
+}
+
+fn encoded(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    reply_of(value).encode(&mut bytes);
+    bytes
+}
+
+fn reply_of(value: &Value) -> Reply {
+    match value {
+        Value::Okay => Reply::OK,
+        Value::Int(number) => Reply::Int(*number),
+        Value::BulkString(bytes) => Reply::text(bytes),
+        Value::SimpleString(word) => Reply::Status(word.clone().into()),
+        Value::Array(items) => Reply::Array(items.iter().map(reply_of).collect()),
+        _ => Reply::Nil,
+    }
+}
