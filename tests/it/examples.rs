@@ -1,6 +1,5 @@
 //! Every example runs, and says at its end what its head promises.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Once;
@@ -102,30 +101,6 @@ fn says(said: &str, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }
-}
-
-#[test]
-fn there_is_a_test_of_each_example() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let names = fs::read_dir(root).unwrap().map(|entry| {
-        let path = entry.unwrap().path();
-        path.file_stem().unwrap().to_string_lossy().into_owned()
-    });
-    let names: BTreeSet<_> = names.collect();
-    let tested = [
-        "guard",
-        "guarded",
-        "interrupt",
-        "lost",
-        "nightly",
-        "owned",
-        "quickstart",
-        "redlock",
-        "stats",
-        "stock",
-        "tasks",
-    ];
-    assert_eq!(names, tested.map(str::to_owned).into());
 }
 
 /// Runs one that does with and without a server.

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
 use super::root;
 
 #[test]
@@ -27,57 +25,6 @@ fn the_changelog_starts_with_this_version() {
         text.lines().find_map(version).as_deref(),
         Some(env!("CARGO_PKG_VERSION"))
     );
-}
-
-#[test]
-fn no_dependency_needs_a_newer_rust() {
-    let metadata: Value = serde_json::from_str(&cargo(&[
-        "metadata",
-        "--format-version",
-        "1",
-        "--all-features",
-    ]))
-    .expect("the metadata of cargo");
-    let packages: BTreeMap<_, _> = array(&metadata["packages"])
-        .iter()
-        .map(|package| (text(&package["id"]), package))
-        .collect();
-    let nodes: BTreeMap<_, _> = array(&metadata["resolve"]["nodes"])
-        .iter()
-        .map(|node| (text(&node["id"]), node))
-        .collect();
-    let ours = rust_version(env!("CARGO_PKG_RUST_VERSION"));
-    let mut next = vec![text(&metadata["resolve"]["root"])];
-    let mut seen = BTreeSet::new();
-    let mut newer = Vec::new();
-    while let Some(id) = next.pop().filter(|id| !id.is_empty()) {
-        if !seen.insert(id) {
-            continue;
-        }
-        let package = packages[id];
-        if package["rust_version"]
-            .as_str()
-            .is_some_and(|theirs| rust_version(theirs) > ours)
-        {
-            newer.push(format!(
-                "{} {} needs {}",
-                package["name"], package["version"], package["rust_version"]
-            ));
-        }
-        let normal = |dep: &&Value| {
-            array(&dep["dep_kinds"])
-                .iter()
-                .any(|kind| kind["kind"].is_null())
-        };
-        next.extend(
-            array(&nodes[id]["deps"])
-                .iter()
-                .filter(normal)
-                .map(|dep| text(&dep["pkg"])),
-        );
-    }
-    assert!(seen.len() > 1, "a crate with dependencies");
-    assert!(newer.is_empty(), "{newer:#?}");
 }
 
 #[test]
@@ -119,23 +66,4 @@ fn cargo(args: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8(output.stdout).expect("cargo speaks UTF-8")
-}
-
-fn array(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-fn rust_version(text: &str) -> (u32, u32, u32) {
-    let mut parts = text
-        .split('.')
-        .map(|part| part.parse().expect("a version of Rust"));
-    (
-        parts.next().unwrap_or(0),
-        parts.next().unwrap_or(0),
-        parts.next().unwrap_or(0),
-    )
 }

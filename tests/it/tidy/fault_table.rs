@@ -1,9 +1,8 @@
 //! The table of faults: it has every number once, and the tests that it names exist.
 
-use std::collections::BTreeSet;
 use std::fs;
 
-use super::{below, files, root};
+use super::root;
 
 const TABLE: &str = "tests/it/faults/README.md";
 
@@ -84,27 +83,4 @@ fn a_test_that_does_not_exist_is_seen() {
         "transport::lost_replies::a_lost_reply_to_a_reentry"
     ));
     assert!(!exists("transport::a_lost_reply_to_a_reentry_counts_once"));
-}
-
-/// The numbers of faults in a line, such as those of `F12 to F15`.
-fn numbers(line: &str) -> impl Iterator<Item = u32> {
-    line.split(|sign: char| !sign.is_alphanumeric())
-        .filter_map(|word| word.strip_prefix('F')?.parse().ok())
-}
-
-#[test]
-fn every_fault_that_a_test_names_is_in_the_table() {
-    let mut unknown = BTreeSet::new();
-    for path in files(&root().join("tests")) {
-        let text = fs::read_to_string(&path).expect("a test file");
-        let comments = text
-            .lines()
-            .filter(|line| line.trim_start().starts_with("//"));
-        for number in comments.flat_map(numbers) {
-            if !(1..=FAULTS).contains(&number) {
-                unknown.insert((below(root(), &path), number));
-            }
-        }
-    }
-    assert!(unknown.is_empty(), "{unknown:?}");
 }

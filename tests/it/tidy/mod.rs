@@ -8,7 +8,6 @@ mod dependencies;
 mod fault_table;
 mod layout;
 mod locks;
-mod scripts;
 mod words;
 
 use std::fs;

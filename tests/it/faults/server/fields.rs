@@ -1,10 +1,7 @@
 //! What the client reads in `INFO` and in other replies is there on the server that runs, under the names that it knows: F31.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::support::product;
-use crate::tidy;
 
 /// The fields of `INFO` that the source reads; of the names in one row each server has one.
 const FIELDS: [&[&str]; 19] = [
@@ -31,52 +28,6 @@ const FIELDS: [&[&str]; 19] = [
 
 /// The fields of `CLUSTER INFO`.
 const OF_CLUSTERS: [&str; 3] = ["cluster_slots_ok", "cluster_slots_pfail", "cluster_state"];
-
-/// The fields by which other products are known.
-const OF_PRODUCTS: [&str; 3] = ["dragonfly_version", "garnet_version", "valkey_version"];
-
-/// The names that the source gives to the functions which look for a field.
-fn read_by_source() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for path in tidy::sources() {
-        let text = fs::read_to_string(&path).unwrap();
-        let code: Vec<_> = tidy::code(&text).map(|(_, line)| line).collect();
-        let code = code.join("\n");
-        for call in ["info.field(\"", "info.number(\"", "info.is(\"", "says(\""] {
-            for (at, _) in code.match_indices(call) {
-                let rest = &code[at + call.len()..];
-                found.extend(rest.split('"').next().map(str::to_owned));
-            }
-        }
-        for (at, _) in code.match_indices("info_field(&") {
-            let call = code[at..].split(')').next().unwrap();
-            found.extend(call.split('"').nth(1).map(str::to_owned));
-        }
-    }
-    found
-}
-
-#[test]
-fn every_field_that_is_read_is_known_to_these_tests() {
-    let read = read_by_source();
-    let known: BTreeSet<&str> = FIELDS.iter().copied().flatten().copied().collect();
-    let others = OF_CLUSTERS.iter().chain(&OF_PRODUCTS).copied();
-    let all: BTreeSet<&str> = known.iter().copied().chain(others).collect();
-    for field in &read {
-        assert!(all.contains(&**field), "{field} is read");
-    }
-    // These are read in a list of names, or as a whole line.
-    let apart = [
-        "dragonfly_version",
-        "garnet_version",
-        "redis_mode",
-        "repl_backlog_active",
-        "server_mode",
-    ];
-    for field in all.iter().filter(|field| !apart.contains(field)) {
-        assert!(read.contains(*field), "nothing reads {field}");
-    }
-}
 
 #[test]
 fn the_server_has_every_field_and_word_that_is_read() {
