@@ -34,12 +34,20 @@ impl Tables {
         *table == self.locks || *table == self.rows.table
     }
 
-    /// Returns the advice for a table that is missing or wrong.
+    /// Returns the advice for a table that is missing.
     pub(super) fn advice(&self) -> String {
         format!(
             "Client::create_tables() makes `{}` and `{}`, Client::check_schema() looks at them",
             self.locks.as_str(),
             self.rows.table.as_str()
+        )
+    }
+
+    /// Returns the advice for a table that exists and is wrong, which `CREATE TABLE IF NOT EXISTS` leaves as it is.
+    pub(super) fn advice_for_wrong(table: &Ident) -> String {
+        let table = table.as_str();
+        format!(
+            "alter `{table}`, or drop it while no lock is held and call Client::create_tables()"
         )
     }
 }
@@ -174,7 +182,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
                 node,
                 "lock-table",
                 reason,
-                "mend the table, or let Client::create_tables make it (redlatch create-tables)",
+                "make a missing table with Client::create_tables (redlatch create-tables); alter a wrong one, or drop it first",
             ),
             Err(error) => return Err(error),
         },

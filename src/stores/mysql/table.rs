@@ -7,6 +7,7 @@ use ::mysql::{Value, params};
 
 use super::MySql;
 use super::keys::Ident;
+use super::schema::Tables;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
@@ -19,6 +20,9 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      (SELECT COUNT(*) FROM information_schema.STATISTICS \
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t) \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
+
+/// The flaw of a table without columns.
+const MISSING: &str = "it does not exist, or this user has no right to it";
 
 type Described = (
     String,
@@ -76,7 +80,8 @@ impl MySql {
 
     pub(super) fn schema_error(&self, subject: &Arc<str>, table: &Ident, reason: &str) -> Error {
         let advice = match self.tables.has(table) {
-            true => format!("; {}", self.tables.advice()),
+            true if reason == MISSING => format!("; {}", self.tables.advice()),
+            true => format!("; {}", Tables::advice_for_wrong(table)),
             false => String::new(),
         };
         Error::Database(DatabaseError::Schema {
@@ -117,7 +122,7 @@ impl Table {
     /// every row that it reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
         if self.columns.is_empty() {
-            return Err("it does not exist, or this user has no right to it".to_owned());
+            return Err(MISSING.to_owned());
         }
         let engine = self.engine.as_deref().unwrap_or("a view");
         if !engine.eq_ignore_ascii_case("InnoDB") {

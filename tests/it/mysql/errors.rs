@@ -159,6 +159,8 @@ fn a_missing_or_wrong_table_is_told() {
             );
             assert!(error.to_string().contains(word), "{change}: {error}");
             assert!(error.to_string().contains("table `redlatch`"), "{error}");
+            let advice = "alter `redlatch`, or drop it";
+            assert!(error.to_string().contains(advice), "{error}");
         }
         let warnings = client.check().unwrap();
         assert!(
