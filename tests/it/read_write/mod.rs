@@ -295,6 +295,25 @@ fn the_end_of_a_reader_is_told(backend: &Backend) {
     assert!(reading.unlock().unwrap_err().is_lost());
 }
 
+fn a_write_under_a_lost_side_names_the_holder(backend: &Backend) {
+    let [one, two] = locks(backend);
+    let sides = |lock: &ReadWriteLock| [lock.read(), lock.write()];
+    for side in 0..2 {
+        for (holder, ours) in sides(&two).into_iter().zip(["", ":write"]) {
+            let lost = sides(&one)[side].guard().unwrap();
+            assert!(sides(&two)[side].force_unlock().unwrap());
+            let holder = holder.guard().unwrap();
+            let error = lost.write(|_| ()).unwrap_err();
+            let Error::Lost { cause, .. } = error else {
+                panic!("{error}");
+            };
+            let visitor = holder.visitor().to_string();
+            let field = format!("{}{ours}", visitor.trim_end_matches(":write"));
+            assert_eq!(cause, LossCause::HeldBy(field));
+        }
+    }
+}
+
 fn another_kind_under_the_name_is_left_alone(backend: &Backend) {
     let client = client(backend);
     let (plain, sides) = (client.lock("prices"), client.read_write_lock("prices"));
@@ -395,6 +414,7 @@ side_laws! {
     a_reader_that_was_lost_may_write
     each_side_is_freed_by_force_alone
     the_end_of_a_reader_is_told
+    a_write_under_a_lost_side_names_the_holder
     another_kind_under_the_name_is_left_alone
     sides_are_parts_of_a_multi_lock
 }

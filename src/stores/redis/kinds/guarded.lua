@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock, a hash or a token; or what keeps the largest fence seen
 -- KEYS[i]  the keys of the commands
 -- ARGV[1]  the visitor, or the fence
--- ARGV[2]  'token' for a token lock, 'fence' for a fence
+-- ARGV[2]  'token' for a token lock, 'read' or 'write' for a side of a read-write lock, 'fence' for a fence
 -- ARGV[at]  the commands, of each the number of its words and then these; or the arguments of the script
 -- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
@@ -20,6 +20,20 @@
 local script = nil
 
 -- include holder_of.lua
+
+-- Who has a read-write lock: the start of the field of the writer, or else of a reader; '' for nobody.
+local function side_holder_of(key)
+    if not redis.call('HGET', key, 'mode') then
+        return holder_of(key) == '' and '' or 'a key of another type'
+    end
+    local holder = ''
+    for _, field in ipairs(redis.call('HKEYS', key)) do
+        if field ~= 'mode' and (holder == '' or string.sub(field, -6) == ':write') then
+            holder = string.sub(field, 1, 128)
+        end
+    end
+    return holder
+end
 
 local number, key, visitor, kind = ARGV[#ARGV] + 0, KEYS[1], ARGV[1], ARGV[2]
 local time = redis.call('TIME')
@@ -49,7 +63,8 @@ else
     if type(has) == 'table' then
         return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
     elseif has == 0 then
-        return {number, {2, now, holder_of(key) or 'a key of another type'}}
+        local is_side = kind == 'read' or kind == 'write'
+        return {number, {2, now, is_side and side_holder_of(key) or holder_of(key) or 'a key of another type'}}
     end
 end
 
