@@ -22,7 +22,7 @@ pub(crate) fn drift(lease: Duration) -> Duration {
 pub(crate) struct BootInstant(Duration);
 
 impl BootInstant {
-    /// The moment on the clock of this process, which all count on that live in no world of their own.
+    /// The moment on the clock of the process, which every client uses that has no in-memory server.
     pub(crate) fn now() -> BootInstant {
         BootInstant::of_system() + shift::current()
     }
@@ -135,8 +135,8 @@ impl ClockPair {
     }
 }
 
-/// The clock that the holds of a client are counted on: that of the process, or of an in-memory world, which a test can
-/// set ahead.
+/// The clock by which a client ends its holds: the clock of the process, or that of an in-memory server and its clients, which
+/// a test can set ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     #[cfg(feature = "in-memory")]
@@ -177,14 +177,14 @@ impl Timeline {
         }
     }
 
-    /// Notes somebody who is to hear that the clock was set ahead.
+    /// Registers a listener that is notified when the clock is set ahead.
     pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
         if let Some(world) = &self.world {
             world.attach(Arc::downgrade(listener) as std::sync::Weak<dyn Moved>);
         }
     }
 
-    /// Sets the clock of a world ahead, and lets all that falls due by it happen.
+    /// Sets the clock of an in-memory server and its clients ahead, and waits for what falls due by it.
     pub(crate) fn advance(&self, by: Duration) {
         if let Some(world) = &self.world {
             world.advance(by);
@@ -232,10 +232,10 @@ impl Timeline {
     }
 }
 
-/// A sleeper until a moment on the clock of a world.
+/// A sleeper until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
 pub(crate) trait Moved: Send + Sync {
-    /// Looks at the clock again.
+    /// Reads the clock again.
     fn clock_moved(&self);
 
     /// Waits, but not longer than until `deadline`, for what fell due by that and is done by other threads.
@@ -273,7 +273,7 @@ mod shift {
     }
 }
 
-/// The clock of a server in memory, and of its clients.
+/// The clock of an in-memory server and its clients.
 #[cfg(feature = "in-memory")]
 mod world {
     use std::fmt;
