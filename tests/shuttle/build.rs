@@ -14,7 +14,7 @@ mod planted;
 mod planting;
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What is compiled here and has bugs: these files of `src`, and what is in the folder.
@@ -39,10 +39,11 @@ fn main() -> ExitCode {
 }
 
 fn make() -> Result<(), String> {
-    let out = env::var_os("OUT_DIR").map(PathBuf::from);
-    let src = out.ok_or("cargo sets OUT_DIR")?.join("src");
-    let of_library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src");
-    planting::copy(&of_library, &src).map_err(|error| error.to_string())?;
+    // As it is now: a target folder may come from another checkout.
+    let folder = |name| env::var_os(name).map(PathBuf::from);
+    let here = folder("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
+    let src = folder("OUT_DIR").ok_or("cargo sets OUT_DIR")?.join("src");
+    planting::copy(&here.join("../../src"), &src).map_err(|error| error.to_string())?;
     let is_here = |file: &str| FILES.iter().any(|here| file.starts_with(here));
     let of_simulation = planted::bugs().filter(|bug| is_here(bug.file));
     planting::plant_in_files(&src, own::BUGS.iter().chain(of_simulation))?;

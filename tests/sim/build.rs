@@ -10,7 +10,7 @@ mod planted;
 mod planting;
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Files of `src`, or new ones there, and what they are in the simulation: threads, clocks, chance and network of the world.
@@ -57,9 +57,10 @@ fn main() -> ExitCode {
 }
 
 fn make() -> Result<(), String> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let out = env::var_os("OUT_DIR").map(PathBuf::from);
-    let src = out.ok_or("cargo sets OUT_DIR")?.join("src");
+    // As it is now: a target folder may come from another checkout.
+    let folder = |name| env::var_os(name).map(PathBuf::from);
+    let here = folder("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
+    let src = folder("OUT_DIR").ok_or("cargo sets OUT_DIR")?.join("src");
     planting::copy(&here.join("../../src"), &src).map_err(|error| error.to_string())?;
     planting::plant_in_files(&src, planted::bugs())?;
     for (file, swapped) in SWAPPED {
