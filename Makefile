@@ -30,8 +30,11 @@ help:
 # The tests wait more than they work, so three run on each core.
 TEST_THREADS = $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
+# The library, its server, and the tests that are packages of their own.
+TESTED = $(foreach name,redlatch redlatch-server redlatch-model redlatch-shuttle redlatch-sim redlatch-spec redlatch-worlds,-p $(name))
+
 test: tools
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features $(TESTED)
 
 command: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --package redlatch-cli --package redlatch-metrics
@@ -68,7 +71,7 @@ mutants: tools
 	$(CARGO) mutants --package redlatch --all-features $(foreach file,$(FILES),--file $(file)) --output target -- --lib
 
 nightly: tools
-	REDLATCH_LONG=1 $(CARGO) test --all-features
+	REDLATCH_LONG=1 $(CARGO) test --all-features $(TESTED)
 	$(CARGO) test --all-features --test it -- --ignored
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
