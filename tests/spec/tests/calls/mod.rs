@@ -9,6 +9,7 @@
 //! | `CH` | the channel of the lock |
 //! | `%v`, `%w` | a visitor of the kind, and another draw of one |
 //! | `%R`, `%W` | a visitor that reads, and one that writes |
+//! | `%I` | the visitor that writes in the thread of `%R` |
 //! | `%T` | a waiter on a condition |
 //! | `%t` | a lease in ms |
 //! | `%k`, `%n`, `%o` | a hold count, the next one, and the one after that |
@@ -124,6 +125,12 @@ pub(crate) fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{}", braced(name))
 }
 
+/// The client and the thread of a visitor.
+fn thread(visitor: &str) -> Option<(&str, &str)> {
+    let (client, rest) = visitor.split_once(':')?;
+    Some((client, rest.split_once(':')?.0))
+}
+
 /// The name as it stands in other keys.
 pub(crate) fn braced(name: &str) -> String {
     match name.contains('{') {
@@ -156,6 +163,11 @@ impl Kind {
             }
         };
         let count = [0, 0, 1, 1, 2][rng.usize(..5)];
+        let (reader, writer) = (side(rng, false), side(rng, true));
+        let inside = self.visitors.iter();
+        let inside = inside
+            .copied()
+            .find(|it| it.ends_with(":write") && thread(it) == thread(&reader));
         let mut pair = self.visitors.clone();
         rng.shuffle(&mut pair);
         let marks = [
@@ -164,8 +176,9 @@ impl Kind {
             ("$", name.to_owned()),
             ("%v", pair[0].to_owned()),
             ("%w", pair[1].to_owned()),
-            ("%R", side(rng, false)),
-            ("%W", side(rng, true)),
+            ("%I", inside.unwrap_or_default().to_owned()),
+            ("%R", reader),
+            ("%W", writer),
             ("%T", one(rng, &TICKETS).to_owned()),
             ("%t", one(rng, &LEASES).to_owned()),
             ("%k", count.to_string()),
