@@ -80,8 +80,9 @@ impl Queue {
         {
             return Err("a free lock was refused to the first".to_owned());
         }
-        // Those who stay keep their times, but for what one that left has paid for.
-        for (waiter, ends) in members(seen.before, &times) {
+        // Those who stay keep their times, but for what one that left has paid for. A time of no waiter counts for nothing.
+        let stay = members(seen.before, &times);
+        for (waiter, ends) in stay.into_iter().filter(|(it, _)| before.contains(it)) {
             let least = ends.min((ends - PATIENCE).max(seen.now + PATIENCE / 2));
             if score(seen.after, &times, &waiter).is_some_and(|ends| ends < least) {
                 return Err(format!("{waiter} lost more time than a place is worth"));
