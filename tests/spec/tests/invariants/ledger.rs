@@ -7,11 +7,22 @@ use redlatch_spec::{Entry, Keyspace, Value};
 use crate::calls::{Call, braced};
 
 /// A hold as its client knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hold {
     /// The last ms at which it is valid, by the server's clock.
     pub(crate) end: i64,
+    /// The last ms at which the server may still have it: later than `end` if a request with an error prolonged it, and for a
+    /// side of a read-write lock, which ends for others in the ms in which its keys end.
+    pub(crate) latest: i64,
     pub(crate) count: i64,
+    /// The writer of its thread inside whose hold a reader came.
+    pub(crate) inside: String,
+}
+
+impl Hold {
+    pub(crate) fn is_valid(&self, now: i64) -> bool {
+        self.end >= now
+    }
 }
 
 /// The holds by their visitors.

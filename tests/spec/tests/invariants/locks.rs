@@ -19,13 +19,13 @@ pub(crate) fn follow(
         .unwrap_or(("", seen.call.script));
     let is_side = seen.kind == "read-write";
     let visitor = args.first().cloned().unwrap_or_default();
-    let end = |at: usize| (now + int(seen.call, at)).min(922_337_203_685_477);
+    let lasting = |at: usize, count: i64| lasting(seen, int(seen.call, at), count);
     match operation {
         "acquire" | "read" | "write" => acquired(seen, holds, last_token)?,
         "release" if answer.is_done() => {
             holds.remove(&visitor);
         }
-        "release" if answer.code() == Some(0) => is_gone(holds, &visitor)?,
+        "release" if answer.code() == Some(0) => is_gone(holds, &visitor, now)?,
         // An error may come behind the removal.
         "withdraw"
             if !answer.is_error()
@@ -36,32 +36,35 @@ pub(crate) fn follow(
         "force_release" if answer.code() == Some(1) => holds.clear(),
         "transfer" if answer.code() == Some(1) => {
             if holds.remove(&visitor).is_some() {
-                let hold = Hold {
-                    end: end(2),
-                    count: 1,
-                };
-                holds.insert(args[1].clone(), hold);
+                holds.insert(args[1].clone(), lasting(2, 1));
             } else if !holds.contains_key(&args[1]) {
                 return Err(format!("{visitor} handed over a hold that it has not"));
             }
             token_rises(seen, last_token, 3)?;
         }
         "transfer" if answer.code() == Some(2) => {
-            is_gone(holds, &visitor)?;
-            is_gone(holds, &args[1])?;
+            is_gone(holds, &visitor, now)?;
+            is_gone(holds, &args[1], now)?;
         }
         "release_level" if answer.is_done() => {
-            let hold = Hold {
-                end: end(1) - i64::from(is_side),
-                count: int(seen.call, 3),
-            };
-            // A writer may be there in the ms of its end.
-            if holds.insert(visitor, hold).is_none() && !is_side {
+            let (known, wanted) = (int(seen.call, 2), int(seen.call, 3));
+            let there = fields(seen.after, seen.name).remove(&visitor);
+            let there = there.and_then(|it| it.parse().ok());
+            let Some(had) = holds.remove(&visitor) else {
                 return Err("a level of no hold".to_owned());
+            };
+            // A full server refuses the count and gives the level back all the same.
+            if there != Some(wanted) && (seen.is_calm || there != Some(known)) {
+                return Err(format!("{visitor} has the count {there:?} after a level"));
             }
+            let hold = Hold {
+                inside: had.inside,
+                ..lasting(1, there.unwrap_or(wanted))
+            };
+            holds.insert(visitor, hold);
         }
-        "release_level" if answer.code() == Some(2) => is_gone(holds, &visitor)?,
-        "release_level" if answer.is_error() => shorten(seen, holds, &visitor, end(1)),
+        "release_level" if answer.code() == Some(2) => is_gone(holds, &visitor, now)?,
+        "release_level" if answer.is_error() => adjust(seen, holds, &visitor, int(seen.call, 1)),
         "renew" => renewed(seen, holds, is_side)?,
         "guarded" if answer.code() == Some(1) && !holds.contains_key(&visitor) => {
             return Err("a write without a hold".to_owned());
@@ -71,18 +74,34 @@ pub(crate) fn follow(
     Ok(())
 }
 
-/// A level whose count was refused behind its lease: the hold lasts as long as that, at least.
-fn shorten(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, end: i64) {
+/// A hold from now on.
+fn lasting(seen: &Seen<'_>, lease: i64, count: i64) -> Hold {
+    let latest = (seen.now + lease).min(922_337_203_685_477);
+    Hold {
+        // In the ms of its end a side is free for the other one.
+        end: latest - i64::from(seen.kind == "read-write"),
+        latest,
+        count,
+        inside: String::new(),
+    }
+}
+
+/// A request whose count was refused after its lease was set. A shorter hold lasts as long as that lease, at least. The server
+/// keeps a longer one, which its client does not know.
+fn adjust(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) {
     if let Some(hold) = holds.get_mut(visitor)
-        && kept_until(seen.kind, seen.name, visitor, seen.after).is_some_and(|it| it < hold.end)
+        && let Some(kept) = kept_until(seen.kind, seen.name, visitor, seen.after)
     {
-        hold.end = hold.end.min(end);
+        if kept < hold.end {
+            hold.end = hold.end.min(seen.now + lease);
+        }
+        hold.latest = hold.latest.max(kept);
     }
 }
 
 /// A hold that the server takes for gone must not be valid.
-fn is_gone(holds: &Holds, visitor: &str) -> Result<(), String> {
-    match holds.get(visitor) {
+fn is_gone(holds: &Holds, visitor: &str, now: i64) -> Result<(), String> {
+    match holds.get(visitor).filter(|hold| hold.is_valid(now)) {
         Some(hold) => Err(format!(
             "the hold of {visitor} is gone before its end: {hold:?}"
         )),
@@ -97,10 +116,10 @@ fn acquired(seen: &Seen<'_>, holds: &mut Holds, last_token: &mut i64) -> Result<
         return permitted(seen, holds, visitor, lease);
     }
     let (known, wanted) = (int(seen.call, 2), int(seen.call, 3));
-    let had = holds.get(visitor).copied();
+    let had = holds.get(visitor).cloned();
     match seen.answer.code() {
         _ if seen.answer.is_done() => {}
-        Some(2) => return is_gone(holds, visitor),
+        Some(2) => return is_gone(holds, visitor, now),
         Some(4) if seen.before != seen.after => {
             return Err("a wrong count changed something".to_owned());
         }
@@ -122,35 +141,41 @@ fn acquired(seen: &Seen<'_>, holds: &mut Holds, last_token: &mut i64) -> Result<
             };
         }
         None if known != 0 => {
-            shorten(seen, holds, visitor, now + lease);
+            adjust(seen, holds, visitor, lease);
             return Ok(());
         }
         _ => return Ok(()),
     }
-    if known != 0 && had.is_none() && seen.kind != "read-write" {
+    if known != 0 && had.is_none() {
         return Err(format!("{visitor} entered a hold that is gone"));
     }
-    let inside = (seen.call.script == "read_write/read").then(|| &seen.call.args[4]);
-    let excludes = |other: &&String| match inside {
-        Some(inside) => had.is_none() && other.ends_with(":write") && *other != inside,
-        None => had.is_none() && *other != visitor,
+    let is_reader = seen.call.script == "read_write/read";
+    let inside = match &had {
+        Some(had) => had.inside.clone(),
+        None if is_reader => seen.call.args[4].clone(),
+        None => String::new(),
     };
-    if let Some(other) = holds.keys().find(excludes) {
+    let was_valid = had.as_ref().is_some_and(|had| had.is_valid(now));
+    let excludes = |(other, hold): &(&String, &Hold)| {
+        let is_apart = *other != visitor && hold.inside != *visitor && **other != inside;
+        !was_valid && hold.is_valid(now) && is_apart && (!is_reader || other.ends_with(":write"))
+    };
+    if let Some((other, _)) = holds.iter().find(excludes) {
         return Err(format!("{visitor} and {other} hold it at the same time"));
     }
     let is_copy = known == 0 && had.is_some();
     let shortens = !(seen.kind == "read-write" || seen.kind == "fair" && is_copy);
-    // In the ms of its end a side is free for the other one.
-    let end = now + lease - i64::from(seen.kind == "read-write");
-    let end = had
-        .filter(|_| !shortens)
-        .map_or(end, |had| had.end.max(end));
-    let count = if is_copy {
-        had.map_or(1, |had| had.count)
-    } else {
-        wanted
+    let mut hold = lasting(seen, lease, wanted);
+    hold.inside = inside;
+    if let Some(had) = had.as_ref().filter(|_| !shortens) {
+        (hold.end, hold.latest) = (hold.end.max(had.end), hold.latest.max(had.latest));
+    }
+    let count = match &had {
+        Some(had) if is_copy => had.count,
+        _ => wanted,
     };
-    holds.insert(visitor.clone(), Hold { end, count });
+    hold.count = count;
+    holds.insert(visitor.clone(), hold);
     if seen.kind != "token" {
         let there = fields(seen.after, seen.name).remove(visitor);
         if there != Some(count.to_string()) {
@@ -169,7 +194,7 @@ fn permitted(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) -> R
     if !(seen.answer.is_done() || seen.answer.code() == Some(5)) {
         return Ok(());
     }
-    let had = holds.get(visitor).copied();
+    let had = holds.get(visitor).cloned();
     let was_noted = kept_until(seen.kind, seen.name, visitor, seen.before).is_some();
     if !was_noted && number(seen.after, seen.name).is_none_or(|free| free < 0) {
         return Err("permits were taken that are not there".to_owned());
@@ -184,7 +209,13 @@ fn permitted(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) -> R
         None => end,
     };
     let end = end.min(last_of(seen.after, seen.name));
-    holds.insert(visitor.to_owned(), Hold { end, count: 1 });
+    let hold = Hold {
+        end,
+        latest: end,
+        count: 1,
+        inside: String::new(),
+    };
+    holds.insert(visitor.to_owned(), hold);
     Ok(())
 }
 
@@ -211,14 +242,18 @@ fn renewed(seen: &Seen<'_>, holds: &mut Holds, is_side: bool) -> Result<(), Stri
             .map(|pair| &pair[1]);
         let is_renewed = what.is_none_or(|what| matches!(what, Reply::Int(1..)));
         match holds.get_mut(visitor) {
-            Some(_) if !is_renewed => return is_gone(holds, visitor),
-            Some(hold) => {
-                let end = (seen.now + lease).min(922_337_203_685_477);
-                let end = if is_side { hold.end.max(end - 1) } else { end };
-                hold.end = match is_plain || is_side {
-                    true => end,
-                    false => (end - 1).min(last_of(seen.after, seen.name)),
+            Some(_) if !is_renewed => return is_gone(holds, visitor, seen.now),
+            Some(hold) if is_plain || is_side => {
+                let renewed = lasting(seen, lease, hold.count);
+                (hold.end, hold.latest) = match is_side {
+                    true => (hold.end.max(renewed.end), hold.latest.max(renewed.latest)),
+                    false => (renewed.end, renewed.latest),
                 };
+            }
+            Some(hold) => {
+                let end = (seen.now + lease).min(922_337_203_685_477) - 1;
+                hold.end = end.min(last_of(seen.after, seen.name));
+                hold.latest = hold.end;
             }
             // The permits of one whose lease is over come back, unless nobody has looked.
             None if is_renewed && is_plain => {
@@ -252,8 +287,9 @@ pub(crate) fn are_whole(
     name: &str,
     holds: &Holds,
     keys: &Keyspace,
+    now: i64,
 ) -> Result<(), String> {
-    for (visitor, hold) in holds {
+    for (visitor, hold) in holds.iter().filter(|(_, hold)| hold.is_valid(now)) {
         let kept = kept_until(kind, name, visitor, keys);
         if kept.is_none_or(|kept| kept < hold.end) {
             return Err(format!(

@@ -38,6 +38,7 @@ pub(crate) fn follow(
                 let end = seen.now + amount - 1;
                 if let Some(hold) = holds.get_mut(visitor) {
                     hold.end = hold.end.min(end);
+                    hold.latest = hold.end;
                 }
             }
             _ => {}

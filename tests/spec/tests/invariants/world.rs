@@ -218,7 +218,7 @@ impl World {
         } = self.sent[at].clone();
         let now = self.now / 1000;
         self.server.keys().remove_expired(now);
-        self.holds.retain(|_, hold| hold.end >= now);
+        self.holds.retain(|_, hold| hold.latest >= now);
         let before = self.server.all_keys().clone();
         if self.is_used_up(&call, &before) {
             return Ok(());
@@ -288,7 +288,7 @@ impl World {
             "condition" => follow_condition(&seen, !self.was_set_back)?,
             _ => {}
         }
-        locks::are_whole(self.kind, self.name, &self.holds, &after)?;
+        locks::are_whole(self.kind, self.name, &self.holds, &after, now)?;
         self.ends(&after)?;
         for sent in &mut self.sent {
             sent.at = None;
@@ -317,7 +317,8 @@ impl World {
             let visitor = &call.args[0];
             let is_left = fields(keys, self.name).contains_key(visitor)
                 || entry(keys, &call.keys[1]).is_some();
-            is_left && !self.holds.contains_key(visitor)
+            let hold = self.holds.get(visitor);
+            is_left && !hold.is_some_and(|hold| hold.is_valid(self.now / 1000))
         }
     }
 
