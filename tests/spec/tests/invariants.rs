@@ -20,7 +20,7 @@ mod queue;
 #[path = "invariants/world.rs"]
 mod world;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use calls::{Kind, Step, decoded, listed, locks as kinds, shrunk};
 use draw::{drawn, name_of};
@@ -61,24 +61,31 @@ fn report(kind: &Kind, seed: u64, steps: Vec<Step>, engine: &Engine) -> String {
     )
 }
 
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 #[test]
 fn invariants_hold_after_every_call() {
     let is_long = std::env::var_os("REDLATCH_LONG").is_some();
     let seeds = if is_long { 20_000 } else { 1000 };
-    let start = Instant::now();
-    let engine = Engine::new();
-    let found = kinds()
-        .into_iter()
-        .map(|kind| check(&kind, 0..seeds, &engine));
-    let found: Vec<_> = found.collect();
-    let reports: Vec<_> = found
-        .iter()
-        .filter_map(|it| it.as_ref().err().cloned())
-        .collect();
-    assert!(reports.is_empty(), "{}", reports.join("\n"));
-    let calls: u64 = found.into_iter().flatten().sum();
-    let rate = calls as f64 / start.elapsed().as_secs_f64();
-    println!("{calls} calls, {:.0} a minute", rate * 60.0);
+    // FIRST names another first seed, SECONDS how long to go on from there.
+    let first = variable("FIRST").unwrap_or(0);
+    let limit = variable("SECONDS").map(Duration::from_secs);
+    let (start, engine) = (Instant::now(), Engine::new());
+    let (mut calls, mut reports, mut seed) = (0, Vec::new(), first);
+    while limit.map_or(seed < first + seeds, |limit| start.elapsed() < limit) {
+        for kind in kinds() {
+            match check(&kind, seed..seed + 100, &engine) {
+                Ok(count) => calls += count,
+                Err(report) => reports.push(report),
+            }
+        }
+        seed += 100;
+        assert!(reports.is_empty(), "{}", reports.join("\n"));
+    }
+    let rate = calls as f64 / start.elapsed().as_secs_f64() * 60.0;
+    println!("{calls} calls, {rate:.0} a minute, of the seeds {first} to {seed}");
 }
 
 #[test]
