@@ -6,11 +6,13 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use redlatch_spec::Reply;
 
 use super::calls::decoded;
+use super::versions::Version;
 
 /// The end of what a server sends is the reply to a PING with this text.
 const END: &[u8] = b"~the-end\r\n";
@@ -19,18 +21,19 @@ pub(crate) struct Real {
     process: Child,
     port: u16,
     clock: File,
-    /// Whether its errors have the words of Redis 7.
-    pub(crate) has_same_words: bool,
+    pub(crate) version: Version,
 }
+
+/// Says once for all tests that they are skipped.
+static SAID: Once = Once::new();
 
 /// A connection to the server.
 pub(crate) struct Wire(TcpStream);
 
 impl Real {
-    pub(crate) fn start() -> Real {
+    /// Starts the server. `None`, which is said, if its clock cannot be held.
+    pub(crate) fn start() -> Option<Real> {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let version = Command::new(&program).arg("--version").output();
-        let version = version.expect("redis-server can be started").stdout;
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -59,11 +62,11 @@ impl Real {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let real = Real {
+        let mut real = Real {
             process,
             port,
             clock: File::options().write(true).open(path).unwrap(),
-            has_same_words: String::from_utf8_lossy(&version).contains("Redis server v=7.0."),
+            version: Version::read(""),
         };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -73,7 +76,30 @@ impl Real {
             );
             std::thread::sleep(Duration::from_millis(5));
         }
-        real
+        let info = text_of(
+            &real
+                .wire()
+                .ask(&[vec![b"INFO".to_vec(), b"server".to_vec()]])[0],
+        );
+        real.version = Version::read(&info);
+        if !real.holds_its_clock() {
+            let said = || println!("skipped: the clock of {} cannot be held", real.version);
+            SAID.call_once(said);
+            return None;
+        }
+        Some(real)
+    }
+
+    /// Whether the server has the time that the test sets. Valkey 9 goes on by the clock of the processor in between.
+    fn holds_its_clock(&self) -> bool {
+        let mut wire = self.wire();
+        let mut is_held = |now: i64| {
+            self.set_clock(now);
+            std::thread::sleep(Duration::from_millis(2));
+            let parts = [now / 1_000_000, now % 1_000_000].map(|it| Reply::text(it.to_string()));
+            wire.ask(&[vec![b"TIME".to_vec()]]) == [Reply::Array(parts.to_vec())]
+        };
+        (1..10).all(|step| is_held(super::NOW + step * 1_234_567)) && is_held(super::NOW)
     }
 
     pub(crate) fn set_clock(&self, micros: i64) {
@@ -118,6 +144,14 @@ impl Wire {
         }
         replies.pop();
         replies
+    }
+}
+
+/// The text of a reply.
+pub(crate) fn text_of(reply: &Reply) -> String {
+    match reply {
+        Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        reply => format!("{reply:?}"),
     }
 }
 
