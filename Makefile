@@ -12,7 +12,7 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
 
-.PHONY: help test command demo bench interop servers topologies sim mutants nightly ci tools
+.PHONY: help test command demo bench interop servers differential topologies sim mutants nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make servers     tests on Redis 6.2, 7.0 and 8.0, Valkey 8.1 and 9.1; QUICK=1 for a part of the tests"
+	@echo "make differential  compares the server in the process with the real ones, 35 seconds each; SECONDS=n for another time"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
 	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
 	@echo "make mutants     changes some files of the source, and says which changes no unit test sees (cargo-mutants)"
@@ -54,6 +55,15 @@ interop: tools
 servers: tools
 	@CARGO="$(CARGO)" RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} tests/servers $(if $(QUICK),quick)
 
+# Servers whose clock cannot be held, and such as cannot be had, are skipped, and this is said.
+differential: tools
+	@compared=0; for name in $${SERVERS:-6.2 7.0 8.0 valkey-8.1 valkey-9.1}; do \
+		program=$$(tests/servers program $$name) || { echo "skipped: $$name" >&2; continue; }; \
+		REDIS_SERVER=$$program SECONDS=$(or $(SECONDS),35) \
+			$(CARGO) test --package redlatch-spec --test differential -- --nocapture || exit 1; \
+		compared=$$((compared + 1)); \
+	done; [ $$compared -gt 0 ]
+
 topologies: tools
 	@CARGO="$(CARGO)" tests/topologies/run
 
@@ -77,6 +87,7 @@ nightly: tools
 	REDLATCH_LONG=1 $(MAKE) topologies
 	$(MAKE) sim LONG=1 FIRST=$$(date +%s)
 	$(MAKE) mutants
+	$(MAKE) differential FIRST=$$(date +%s)
 	$(MAKE) servers
 	CARGO="$(CARGO)" tests/servers topologies
 
