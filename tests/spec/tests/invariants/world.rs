@@ -219,6 +219,10 @@ impl World {
         let now = self.now / 1000;
         self.server.keys().remove_expired(now);
         self.holds.retain(|_, hold| hold.latest >= now);
+        // One that is over stays so when the clock is set back.
+        for hold in self.holds.values_mut().filter(|it| !it.is_valid(now)) {
+            hold.end = i64::MIN;
+        }
         let before = self.server.all_keys().clone();
         if self.is_used_up(&call, &before) {
             return Ok(());
