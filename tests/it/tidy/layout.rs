@@ -1,8 +1,7 @@
-//! The order of the modules, and the length of their files.
+//! The order of the modules.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 
 use super::{below, code, root, sources};
 
@@ -48,27 +47,6 @@ fn the_source_uses_what_is_below_it() {
         }
     }
     assert!(upward.is_empty(), "{upward:?}");
-}
-
-#[test]
-fn the_modules_that_a_line_names_are_seen() {
-    let named: Vec<_> = root_modules("use crate::engine::hold::{A}; crate::store::B").collect();
-    assert_eq!(named, ["engine", "store"]);
-    assert!(floor_of("ground") < floor_of("stores") && floor_of("engine") < floor_of("lock"));
-}
-
-/// The longest that a file of the source may be.
-const LINES: usize = 400;
-
-#[test]
-fn no_file_of_the_source_is_long() {
-    let lines = |path: &PathBuf| {
-        let text = fs::read_to_string(path).expect("a source file");
-        text.lines().count()
-    };
-    let mut files = super::files(&root().join("src"));
-    files.retain(|path| lines(path) > LINES);
-    assert!(files.is_empty(), "{files:?}");
 }
 
 /// The trait has defaults, which a store that wraps another must not fall back to.

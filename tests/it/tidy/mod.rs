@@ -5,7 +5,6 @@
 )]
 
 mod dependencies;
-mod fault_table;
 mod layout;
 mod locks;
 mod words;
