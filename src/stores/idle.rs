@@ -109,9 +109,52 @@ impl Shared {
             let Some(then) = time::now().checked_sub(self.timeout) else {
                 continue;
             };
-            for pool in state.pools.iter().filter_map(Weak::upgrade) {
-                pool.close_unused(then);
-            }
+            let pools: Vec<_> = state.pools.iter().filter_map(Weak::upgrade).collect();
+            // Whoever has a pool in hand may wait for the state.
+            drop(state);
+            pools.iter().for_each(|pool| pool.close_unused(then));
+            state = self.state.lock();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Connections of which somebody has the mutex, who begins the timeout.
+    struct InHand {
+        timeout: Weak<IdleTimeout>,
+        looks: Arc<Mutex<u32>>,
+    }
+
+    impl Idle for InHand {
+        fn close_unused(&self, _: Instant) {
+            if let Some(timeout) = self.timeout.upgrade() {
+                timeout.has_begun.store(false, Ordering::Relaxed);
+                timeout.begin();
+            }
+            *self.looks.lock() += 1;
+        }
+    }
+
+    #[test]
+    fn one_who_begins_with_connections_in_hand_is_not_waited_for() {
+        let timeout = IdleTimeout::new(Duration::from_millis(4));
+        let looks: Arc<Mutex<u32>> = Arc::default();
+        let pool: Arc<dyn Idle> = Arc::new(InHand {
+            timeout: Arc::downgrade(&timeout),
+            looks: Arc::clone(&looks),
+        });
+        timeout.add(Arc::downgrade(&pool));
+        timeout.begin();
+        let until = Instant::now() + Duration::from_secs(10);
+        while *looks.lock() < 2 {
+            assert!(Instant::now() < until, "it stands still");
+            thread::sleep(Duration::from_millis(1));
+        }
+        timeout.close();
     }
 }
