@@ -629,3 +629,15 @@ fn a_write_that_always_comes_late_ends_although_the_hold_is_renewed() {
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }
+
+#[test]
+fn a_script_without_an_end_may_have_written() {
+    let guard = Client::in_memory().lock("orders").guard().unwrap();
+    let script = "redis.call('SET', KEYS[1], 'b') while true do end";
+    assert!(
+        guard
+            .eval(script, &["data"], &[])
+            .unwrap_err()
+            .is_ambiguous()
+    );
+}

@@ -26,7 +26,8 @@ const TICK: u32 = 100_000;
 /// So many ticks a script may run: some seconds at most.
 const MOST_TICKS: u64 = 1000;
 
-const TOO_LONG: &str = "Script ran for too long";
+/// The words of the error of a script that was ended because it ran for too long.
+pub const TOO_LONG: &str = "Script ran for too long";
 
 /// Scripts are compiled anew when so many are remembered.
 const MOST_COMPILED: usize = 4096;

@@ -1,31 +1,9 @@
 //! The versions of this crate and of those it uses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::process::Command;
 
 use super::root;
-
-#[test]
-fn the_changelog_starts_with_this_version() {
-    let text = fs::read_to_string(root().join("CHANGELOG.md")).expect("CHANGELOG.md");
-    let version = |line: &str| {
-        let title = line.strip_prefix("## ")?.trim_start_matches(['[', 'v']);
-        title
-            .starts_with(|first: char| first.is_ascii_digit())
-            .then(|| {
-                title
-                    .split([']', ' '])
-                    .next()
-                    .unwrap_or_default()
-                    .to_string()
-            })
-    };
-    assert_eq!(
-        text.lines().find_map(version).as_deref(),
-        Some(env!("CARGO_PKG_VERSION"))
-    );
-}
 
 #[test]
 fn no_dependency_comes_in_two_versions() {
