@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::engine::hold::Hold;
 use crate::engine::loss_notice::{Channel, LossNotice};
 use crate::ground::loss::{Loss, LossCause, NoLoss};
+use crate::ground::process;
 use crate::ground::time;
 
 /// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
@@ -68,7 +69,7 @@ pub struct Losses {
 
 impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
-        let news = if crate::ground::process::id() == pid {
+        let news = if process::id() == pid {
             hold.news()
         } else {
             // The mutex of the hold may be locked by a thread that is not there.
@@ -152,7 +153,7 @@ impl Losses {
     }
 
     fn is_forked(&self) -> bool {
-        crate::ground::process::id() != self.pid
+        process::id() != self.pid
     }
 
     fn forked(&self) -> Option<Loss> {

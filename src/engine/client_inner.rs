@@ -12,6 +12,7 @@ use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{Watchdog, eventually, join};
 use crate::ground::callback;
 use crate::ground::error::{Error, Result};
+use crate::ground::process;
 use crate::ground::sync;
 use crate::ground::time;
 use crate::store::{Counted, HealthWarning, Severity, Store};
@@ -112,7 +113,7 @@ impl ClientInner {
             timeouts,
             wait_queues,
             key_prefix,
-            pid: crate::ground::process::id(),
+            pid: process::id(),
             holds: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -165,7 +166,7 @@ impl ClientInner {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        crate::ground::process::id() != self.pid
+        process::id() != self.pid
     }
 
     /// Looks at the server for what endangers locks.

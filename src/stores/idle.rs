@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use crate::ground::process;
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
@@ -61,7 +62,7 @@ impl IdleTimeout {
                 closed: Condvar::default(),
             }),
             has_begun: AtomicBool::new(false),
-            pid: crate::ground::process::id(),
+            pid: process::id(),
         })
     }
 
@@ -94,7 +95,7 @@ impl IdleTimeout {
 impl Drop for IdleTimeout {
     fn drop(&mut self) {
         // In a forked child nobody may ever unlock the mutex.
-        if self.pid == crate::ground::process::id() {
+        if self.pid == process::id() {
             self.close();
         }
     }

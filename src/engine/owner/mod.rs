@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 
 pub(crate) use crate::engine::owner::holds::LockKey;
 use crate::engine::owner::holds::OwnerHolds;
+use crate::ground::process;
 
 /// The owner of holds: one thread of this process, its number and what it holds; or a guard or handle that threads pass on.
 ///
@@ -96,7 +97,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.pid == crate::ground::process::id() {
+        if self.pid == process::id() {
             if self.is_registered {
                 registry::remove(self.pid, self.id);
             }
@@ -125,7 +126,7 @@ fn new_number() -> u64 {
 /// assert_ne!(here, there);
 /// ```
 pub fn current_thread_id() -> u64 {
-    match Owner::current(crate::ground::process::id()) {
+    match Owner::current(process::id()) {
         Some(token) => token.id,
         None => match NUMBER.get() {
             0 => {

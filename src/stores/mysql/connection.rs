@@ -15,6 +15,7 @@ use super::call_error::CallError;
 use super::sql::NOW;
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::events;
+use crate::ground::process;
 use crate::ground::time;
 use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::idle::LastUsed;
@@ -134,7 +135,7 @@ impl Connection {
             check_idle_after: address.settings.check_idle_after,
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             has_nowait: None,
-            pid: crate::ground::process::id(),
+            pid: process::id(),
             opened: address.settings.traffic.opened(),
         };
         connection.set_timeouts(deadline);
@@ -325,7 +326,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // A forked child must not send COM_QUIT, which would end the parent's connection. Anywhere else the driver sends
         // it, and a silent socket must not delay that.
-        if self.pid != crate::ground::process::id() {
+        if self.pid != process::id() {
             std::mem::forget(self.conn.take());
         } else if let Some(socket) = &self.socket {
             let _ = SockRef::from(socket).set_write_timeout(Some(Duration::from_millis(10)));

@@ -11,6 +11,7 @@ use super::{MySql, Session};
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
+use crate::ground::process;
 
 /// A row of a lock table that a transaction has locked.
 #[derive(PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl MySql {
 
     fn pin_of(&self, name: &Arc<str>) -> Pin {
         Pin {
-            pid: crate::ground::process::id(),
+            pid: process::id(),
             place: self.facts.area.as_str().into(),
             name: Arc::clone(name),
         }

@@ -12,6 +12,7 @@ use super::address::Address;
 use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
+use crate::ground::process;
 use crate::ground::sync::{self, Mutex};
 use crate::ground::time;
 use crate::stores::connection_limit::{ConnectionLimit, Permit};
@@ -87,7 +88,7 @@ pub(super) struct CheckedOut {
 impl CheckedOut {
     /// Returns whether this process is a fork of the one that checked the connection out.
     pub(super) fn is_forked(&self) -> bool {
-        self.pid != crate::ground::process::id()
+        self.pid != process::id()
     }
 
     /// Takes the permit, to open another connection in place of this one.
@@ -322,7 +323,7 @@ impl Pools {
             connection: Some(connection),
             pool: Arc::clone(&self.transactions),
             permit,
-            pid: crate::ground::process::id(),
+            pid: process::id(),
         })
     }
 }

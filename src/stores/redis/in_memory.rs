@@ -13,6 +13,7 @@ use std::time::Duration;
 use redlatch_server::{Config, Delivery, Server, TOO_LONG, next};
 
 use crate::ground::clock::Timeline;
+use crate::ground::process;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Announcements};
 use crate::stores::redis::kinds::{KINDS, Layout, RIGHTS};
@@ -135,7 +136,7 @@ impl World {
             world: Arc::clone(self),
             connection,
             is_lost,
-            pid: crate::ground::process::id(),
+            pid: process::id(),
         };
         Ok((Arc::new(link), near))
     }
@@ -313,7 +314,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // In a forked child nobody may ever unlock the mutex.
-        if self.pid == crate::ground::process::id() {
+        if self.pid == process::id() {
             self.world.state.lock().cut(self.connection);
         }
     }

@@ -21,18 +21,14 @@ local script = nil
 
 -- include holder_of.lua
 
--- Who has a read-write lock: the start of the field of the writer, or else of a reader; '' for nobody.
-local function side_holder_of(key)
-    if not redis.call('HGET', key, 'mode') then
-        return holder_of(key) == '' and '' or 'a key of another type'
+-- include side_holder.lua
+
+-- Who has a read-write lock, as above; '' for nobody.
+local function holder_of_sides(key)
+    if redis.call('HGET', key, 'mode') then
+        return side_holder_of(key)
     end
-    local holder = ''
-    for _, field in ipairs(redis.call('HKEYS', key)) do
-        if field ~= 'mode' and (holder == '' or string.sub(field, -6) == ':write') then
-            holder = string.sub(field, 1, 128)
-        end
-    end
-    return holder
+    return holder_of(key) == '' and '' or 'a key of another type'
 end
 
 local number, key, visitor, kind = ARGV[#ARGV] + 0, KEYS[1], ARGV[1], ARGV[2]
@@ -64,7 +60,7 @@ else
         return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
     elseif has == 0 then
         local is_side = kind == 'read' or kind == 'write'
-        return {number, {2, now, is_side and side_holder_of(key) or holder_of(key) or 'a key of another type'}}
+        return {number, {2, now, is_side and holder_of_sides(key) or holder_of(key) or 'a key of another type'}}
     end
 end
 

@@ -1,11 +1,12 @@
 //! The pieces that several scripts share: the files in `pieces/`.
 
-/// The script with each line `-- include NAME` replaced by the piece of that name.
+/// The script with each line `-- include NAME` replaced by the piece of that name, and so in the piece.
 pub(super) fn spliced(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| {
             let name = line.trim().strip_prefix("-- include ");
-            name.and_then(piece).unwrap_or(line)
+            name.and_then(piece)
+                .map_or_else(|| line.to_owned(), spliced)
         })
         .collect()
 }
@@ -18,6 +19,7 @@ fn piece(name: &str) -> Option<&'static str> {
         "enter_again.lua" => include_str!("pieces/enter_again.lua"),
         "succeed.lua" => include_str!("pieces/succeed.lua"),
         "draw_token.lua" => include_str!("pieces/draw_token.lua"),
+        "side_holder.lua" => include_str!("pieces/side_holder.lua"),
         "sides.lua" => include_str!("pieces/sides.lua"),
         "phases.lua" => include_str!("pieces/phases.lua"),
         "keep_taken.lua" => include_str!("pieces/keep_taken.lua"),

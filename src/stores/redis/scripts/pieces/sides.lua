@@ -11,19 +11,15 @@ local function mode_of(key)
     return mode
 end
 
--- Who has the lock: the start of the field of the writer, or else of a reader; '' for nobody.
+-- include side_holder.lua
+
+-- Who has the lock, as above; '' for nobody.
 local function holder_of(key)
     local mode, flaw = mode_of(key)
     if flaw then
         return 'a key of another type'
     end
-    local holder = ''
-    for _, field in ipairs(mode and redis.call('HKEYS', key) or {}) do
-        if field ~= 'mode' and (holder == '' or string.sub(field, -6) == ':write') then
-            holder = string.sub(field, 1, 128)
-        end
-    end
-    return holder
+    return mode and side_holder_of(key) or ''
 end
 
 -- The beginning of all time keys of a lock, from that of a visitor.

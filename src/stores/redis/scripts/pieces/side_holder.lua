@@ -1,0 +1,10 @@
+-- Who has a read-write lock that somebody has: the start of the field of the writer, or else of a reader.
+local function side_holder_of(key)
+    local holder = ''
+    for _, field in ipairs(redis.call('HKEYS', key)) do
+        if field ~= 'mode' and (holder == '' or string.sub(field, -6) == ':write') then
+            holder = string.sub(field, 1, 128)
+        end
+    end
+    return holder
+end
