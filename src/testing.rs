@@ -50,10 +50,15 @@ impl Controls<'_> {
     }
 }
 
+/// The time in which a key has ended and is still there.
+#[cfg(feature = "in-memory")]
+const LAST_MILLISECOND: Duration = Duration::from_millis(1);
+
 #[cfg(feature = "in-memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
 impl Controls<'_> {
-    /// Sets the clocks of the server and of its clients ahead, as if these had been paused for so long.
+    /// Sets the clocks of the server and of its clients ahead, as if these had been paused for so long and one millisecond
+    /// more: a server has a key for the whole millisecond in which it ends.
     ///
     /// When the call returns, every hold whose validity has ended by then is lost and reported so
     /// ([`Guard::lost`](crate::Guard::lost); the thread of the [`Builder::on_lost`](crate::Builder::on_lost) hook calls it
@@ -81,7 +86,7 @@ impl Controls<'_> {
     /// ```
     pub fn advance(&self, by: Duration) {
         if let Some(world) = self.client.world() {
-            world.timeline.advance(by);
+            world.timeline.advance(by.saturating_add(LAST_MILLISECOND));
         }
     }
 

@@ -326,3 +326,16 @@ fn another_client_of_the_world_has_the_same_hook() {
         told.load(Ordering::SeqCst) == 1
     });
 }
+
+#[test]
+fn a_lock_is_free_at_the_end_of_its_lease() {
+    let client = Client::in_memory();
+    for _ in 0..50 {
+        for lock in [client.lock("plain"), client.fair_lock("fair")] {
+            let lock = lock.with_lease_time(SLACK);
+            lock.lock().unwrap();
+            Controls::of(&client).advance(SLACK);
+            assert!(!lock.is_locked().unwrap());
+        }
+    }
+}
