@@ -187,7 +187,7 @@ pub(crate) fn hunt() -> Hunt {
     for (mutant, mut found) in MUTANTS.iter().zip(found) {
         let (name, count) = (mutant.name, found.len());
         found.sort_by_key(|found| found.as_ref().map_or(u64::MAX, |(seeds, _)| *seeds));
-        match found.swap_remove(count / 2) {
+        match found.swap_remove((count - 1) / 2) {
             Some((seeds, verdict)) => {
                 hunt.found += 1;
                 hunt.worst = hunt.worst.max(seeds);
@@ -195,7 +195,7 @@ pub(crate) fn hunt() -> Hunt {
                     "{seeds:>6} seeds, the median of {count}, until \"{name}\" was found: {verdict}"
                 );
             }
-            None => println!("\"{name}\" was not found in most of {count} sequences"),
+            None => println!("\"{name}\" was not found in half of {count} sequences"),
         }
     }
     hunt
