@@ -8,12 +8,12 @@ use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::ground::error::{Error, Result};
 use crate::ground::process_name;
 use crate::store::{Store, Traffic};
-use crate::stores::idle::IdleTimeout;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::{Redis, Settings};
+use crate::stores::slots::PoolSettings;
 
 impl Client {
     /// Makes a client of the server at `url`, with the default settings.
@@ -191,7 +191,7 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
-            idle_timeout: IdleTimeout::new(self.idle_timeout),
+            pool_settings: self.pool_settings(),
             check_idle_after: self.check_idle_after,
             tls_config: self.tls_config.clone(),
             lease: self.watchdog_timeout,
@@ -201,6 +201,10 @@ impl Builder {
             replication: self.wait_replicas,
             patience: self.fair_lock_wait_timeout,
         }
+    }
+
+    fn pool_settings(&self) -> Arc<PoolSettings> {
+        PoolSettings::new(self.idle_timeout, self.max_lifetime)
     }
 
     /// The counters of the connections, which the observer hears of.
@@ -240,7 +244,7 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
-            idle_timeout: IdleTimeout::new(self.idle_timeout),
+            pool_settings: self.pool_settings(),
             check_idle_after: self.check_idle_after,
             table: self.lock_table.clone(),
             traffic: self.traffic(),

@@ -150,7 +150,7 @@ fn requests(page: &mut Page, requests: &[RequestStats]) {
 
 fn connections(page: &mut Page, it: &ConnectionStats) {
     page.gauge("redlatch_connections", "Connections that there are.");
-    for (state, count) in [("idle", it.idle), ("busy", it.busy), ("late", it.late)] {
+    for (state, count) in [("idle", it.idle), ("busy", it.busy)] {
         page.sample("redlatch_connections", &[("state", state)], count);
     }
     page.counter("redlatch_connects", "Attempts to connect by their result.");

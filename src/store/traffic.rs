@@ -17,8 +17,6 @@ pub struct ConnectionStats {
     pub idle: u64,
     /// How many are in use: by a request or a transaction, to listen, or to ask a sentinel.
     pub busy: u64,
-    /// How many owe the answer to a request that nobody waits for any more.
-    pub late: u64,
     /// How many attempts to connect ended in which way: `ok`, `unreachable`, `refused` (the server answered with an error,
     /// such as that the password is wrong) or `untrusted` (its certificate); those that never were are left out.
     pub connects: Vec<(&'static str, u64)>,
@@ -37,7 +35,6 @@ impl ConnectionStats {
     pub(crate) fn add(&mut self, other: ConnectionStats) {
         self.idle += other.idle;
         self.busy += other.busy;
-        self.late += other.late;
         for (result, count) in other.connects {
             match self.connects.iter_mut().find(|(name, _)| *name == result) {
                 Some((_, sum)) => *sum += count,
@@ -137,22 +134,17 @@ impl Traffic {
         self.master_changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts so far; of the connections those that are neither idle nor late are busy.
-    pub(crate) fn read(
-        &self,
-        idle: usize,
-        late: usize,
-        is_subscriber_down: bool,
-    ) -> ConnectionStats {
+    /// The counts so far; of the connections those that are not idle are busy.
+    pub(crate) fn read(&self, idle: u32, is_subscriber_down: bool) -> ConnectionStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let counted = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let (idle, late) = (counted(idle), counted(late));
+        let open = read(&self.open);
+        // A slot may be empty.
+        let idle = u64::from(idle).min(open);
         let connects = ConnectEnd::ALL.iter().zip(&self.connects);
         let connects = connects.map(|((_, name), count)| (*name, read(count)));
         ConnectionStats {
             idle,
-            busy: read(&self.open).saturating_sub(idle.saturating_add(late)),
-            late,
+            busy: open - idle,
             connects: connects.filter(|(_, count)| *count > 0).collect(),
             messages_woke: read(&self.messages_woke),
             messages_nobody: read(&self.messages_nobody),

@@ -1,9 +1,22 @@
 //! Where locks can be kept. Stores know nothing of waiting.
 
-mod connection_limit;
-pub(crate) mod idle;
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 pub(crate) mod quorum;
 pub(crate) mod redis;
+pub(crate) mod slots;
+
+use std::time::{Duration, Instant};
+
+use crate::ground::time;
+
+/// A wait for a connection leaves at least this much time for the reply, or half of the time left if that is less.
+const REPLY_TIME: Duration = Duration::from_millis(100);
+
+/// Returns how long a request with this deadline waits for a connection. A request that is sent at the last moment is only
+/// in doubt.
+fn patience(deadline: Instant) -> Duration {
+    let left = deadline.saturating_duration_since(time::now());
+    left - (left / 5).max(REPLY_TIME.min(left / 2))
+}

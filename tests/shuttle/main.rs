@@ -1,7 +1,7 @@
 //! The waiting code of the library under shuttle, which tries many interleavings of its threads.
 //!
-//! The wait queue, the notifier, the timer, the permits and the line for room are compiled here against `sync.rs` of this
-//! folder, from copies in which `build.rs` plants bugs. Each scenario is also run with a bug, which it has to find.
+//! The wait queue, the notifier and the timer are compiled here against `sync.rs` of this folder, from copies in which
+//! `build.rs` plants bugs. Each scenario is also run with a bug, which it has to find.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -39,30 +39,6 @@ mod ground {
             now() - moment
         }
     }
-}
-#[path = "."]
-mod stores {
-    mod connection_limit {
-        library!("stores/connection_limit.rs");
-    }
-    #[path = "."]
-    mod redis {
-        #[path = "."]
-        mod transport {
-            mod call_error {
-                /// A lack of room, which says no more here.
-                #[derive(Clone, Debug)]
-                pub(crate) struct CallError;
-            }
-            #[path = "room.rs"]
-            mod lines;
-            mod room {
-                library!("stores/redis/transport/room.rs");
-            }
-        }
-    }
-    #[path = "permits.rs"]
-    mod permits;
 }
 mod timer {
     library!("engine/timer.rs");
@@ -567,11 +543,7 @@ fn the_timer_does_what_was_not_cancelled_once() {
 
 #[test]
 fn each_planted_bug_is_looked_for() {
-    let scenarios = [
-        include_str!("main.rs"),
-        include_str!("permits.rs"),
-        include_str!("room.rs"),
-    ];
+    let scenarios = [include_str!("main.rs")];
     for bug in own::BUGS {
         let name = format!("{:?}", bug.name);
         let is_found = scenarios.iter().any(|text| text.contains(&name));

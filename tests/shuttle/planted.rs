@@ -35,48 +35,4 @@ pub(crate) const BUGS: &[Bug] = &[
         let mut first = None;
         // Over both looks",
     },
-    Bug {
-        name: "a free permit is kept quiet",
-        file: "stores/connection_limit.rs",
-        find: "if state.has_free(self.size) {",
-        replace: "if state.has_free(self.size) && !PLANTED {",
-    },
-    Bug {
-        name: "a connection that comes back wakes nobody",
-        file: "stores/redis/transport/room.rs",
-        find: r"
-        state.freed += u64::from(is_closed || matches!(self.ends, End::GivenBack));
-        state.wake();",
-        replace: r"
-        state.freed += u64::from(is_closed || matches!(self.ends, End::GivenBack));
-        if !PLANTED {
-            state.wake();
-        }",
-    },
-    Bug {
-        name: "one that goes back into the line wakes nobody",
-        file: "stores/redis/transport/room.rs",
-        find: r"
-        state.line.insert(at, Arc::clone(&self.waiter));
-        state.wake();",
-        replace: r"
-        state.line.insert(at, Arc::clone(&self.waiter));
-        if !PLANTED {
-            state.wake();
-        }",
-    },
-    Bug {
-        name: "one that leaves the line wakes nobody",
-        file: "stores/redis/transport/room.rs",
-        find: r"
-            state.tried_at = None;
-        }
-        state.wake();",
-        replace: r"
-            state.tried_at = None;
-        }
-        if !PLANTED {
-            state.wake();
-        }",
-    },
 ];

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Files of `src`, or new ones there, and what they are in the simulation: threads, clocks, chance and network of the world.
-const SWAPPED: [(&str, &str); 7] = [
+const SWAPPED: [(&str, &str); 8] = [
     ("engine/owner/eye.rs", "swapped/eye.rs"),
     ("ground/host.rs", "swapped/host.rs"),
     ("ground/poll.rs", "swapped/poll.rs"),
@@ -22,6 +22,7 @@ const SWAPPED: [(&str, &str); 7] = [
     ("ground/sync.rs", "swapped/sync.rs"),
     ("ground/time.rs", "swapped/time.rs"),
     ("stores/redis/transport/socket.rs", "swapped/socket.rs"),
+    ("stores/slots.rs", "swapped/slots.rs"),
 ];
 
 /// What stands at the end of files in the simulation, so that it sees what is private to them.

@@ -107,7 +107,7 @@ pub fn record(stats: &Stats) {
         counter!("redlatch_renewals_total", "result" => result).absolute(count);
     }
     let it = &stats.connections;
-    for (state, count) in [("idle", it.idle), ("busy", it.busy), ("late", it.late)] {
+    for (state, count) in [("idle", it.idle), ("busy", it.busy)] {
         gauge!("redlatch_connections", "state" => state).set(exact(count));
     }
     for (result, count) in &it.connects {

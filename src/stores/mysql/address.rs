@@ -7,7 +7,7 @@ use ::mysql::Opts;
 
 use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
-use crate::stores::idle::IdleTimeout;
+use crate::stores::slots::PoolSettings;
 
 /// The settings of a client that its store needs.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
-    pub(crate) idle_timeout: Arc<IdleTimeout>,
+    pub(crate) pool_settings: Arc<PoolSettings>,
     pub(crate) check_idle_after: Duration,
     pub(crate) table: String,
     /// Where connections are counted.

@@ -18,7 +18,6 @@ use crate::ground::events;
 use crate::ground::process;
 use crate::ground::time;
 use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
-use crate::stores::idle::LastUsed;
 
 /// A connection that was idle for this long is checked before use: the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -65,12 +64,6 @@ pub(super) struct Connection {
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
-}
-
-impl LastUsed for Connection {
-    fn last_used(&self) -> Instant {
-        self.last_used
-    }
 }
 
 impl Connection {

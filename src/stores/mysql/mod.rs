@@ -258,6 +258,10 @@ impl Store for MySql {
         self.renew_all(claims, deadline)
     }
 
+    fn prepare_renewal(&self, _: &LockId, deadline: Instant) {
+        self.pools.prepare_renewals(deadline);
+    }
+
     fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
         self.change_hold(from, Change::Owner(to), "hand-over", deadline, |granted| {
             granted
@@ -337,7 +341,7 @@ impl Store for MySql {
 
     fn connections(&self) -> ConnectionStats {
         let idle = self.pools.idle();
-        self.pools.address.settings.traffic.read(idle, 0, false)
+        self.pools.address.settings.traffic.read(idle, false)
     }
 
     fn close(&self) {

@@ -12,6 +12,7 @@ use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::process;
+use crate::stores::patience;
 
 /// A row of a lock table that a transaction has locked.
 #[derive(PartialEq, Eq)]
@@ -62,9 +63,9 @@ impl MySql {
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // In an engine without transactions a pin would lock nothing.
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
-        let permit = self.pools.transaction_permit(self.deadline());
-        let permit = permit.map_err(|error| self.error(&claim.name, error))?;
-        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), permit)?;
+        let slot = self.pools.transaction_slot(patience(self.deadline()));
+        let slot = slot.map_err(|error| self.error(&claim.name, error))?;
+        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), slot)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
         let fences: Vec<u64> = session.query(&self.statements.pin, params)?;
         Ok((!fences.is_empty()).then_some(session))

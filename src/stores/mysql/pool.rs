@@ -4,109 +4,46 @@
 //! `mysql` crate is not used: a waiter there hangs when the connection that it waits for comes back broken, and each
 //! check-out costs two round trips. `r2d2_mysql` is not used either, because it leaks open transactions to the next user.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
-use crate::ground::error::Result;
-use crate::ground::process;
-use crate::ground::sync::{self, Mutex};
-use crate::ground::time;
-use crate::stores::connection_limit::{ConnectionLimit, Permit};
-use crate::stores::idle::IdleTimeout;
+use crate::ground::error::{Reason, Result};
+use crate::ground::{process, time};
+use crate::stores::patience;
+use crate::stores::slots::{NoSlot, Slot, Slots};
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
-/// The pause between two looks for an idle connection where none can be opened.
-const SPARE_POLL: Duration = Duration::from_millis(2);
-
-/// A bounded number of connections for one purpose.
-pub(super) struct Pool {
-    limit: ConnectionLimit,
-    /// The usable connections that nobody has, the one used last on top. A permit holder reuses one or opens one.
-    idle: Arc<Mutex<Vec<Connection>>>,
-    idle_timeout: Arc<IdleTimeout>,
-}
-
-impl Pool {
-    fn new(size: u32, idle_timeout: &Arc<IdleTimeout>) -> Arc<Pool> {
-        let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
-        idle_timeout.add(Arc::downgrade(&idle) as _);
-        Arc::new(Pool {
-            limit: ConnectionLimit::new(size),
-            idle,
-            idle_timeout: Arc::clone(idle_timeout),
-        })
-    }
-
-    /// Keeps a usable connection for the next caller, unless the pool was closed.
-    fn check_in(&self, connection: Option<Connection>) {
-        let mut idle = self.idle.lock();
-        if !self.limit.is_closed() {
-            idle.extend(connection);
-            self.idle_timeout.begin();
-        }
-    }
-
-    fn close(&self) {
-        self.limit.close();
-        self.idle_timeout.close();
-        self.idle.lock().clear();
-    }
-
-    fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
-        self.limit
-            .take(deadline)
-            .map_err(|none| CallError::Exhausted(none.of))
-    }
-
-    /// Takes the first idle connection that is not `unfit`, and closes the unfit ones before it.
-    fn take_idle(&self, unfit: fn(&Connection) -> bool) -> Option<Connection> {
-        loop {
-            let connection = self.idle.lock().pop()?;
-            if !unfit(&connection) {
-                return Some(connection);
-            }
-        }
-    }
-}
-
-/// A connection for the exclusive use of one transaction.
-pub(super) struct CheckedOut {
-    /// `None` once its state is in doubt.
-    pub(super) connection: Option<Connection>,
-    pool: Arc<Pool>,
-    /// `None` only after the permit was taken for another connection.
-    permit: Option<Permit>,
+/// The slot of one transaction, which keeps it until it is over.
+pub(super) struct TransactionSlot {
+    /// `None` only during drop.
+    slot: Option<Slot<Connection>>,
+    /// Whether the client keeps no connections any more.
     pid: u32,
 }
 
-impl CheckedOut {
-    /// Returns whether this process is a fork of the one that checked the connection out.
+impl TransactionSlot {
+    /// Returns whether this process is a fork of the one that borrowed the slot.
     pub(super) fn is_forked(&self) -> bool {
         self.pid != process::id()
     }
 
-    /// Takes the permit, to open another connection in place of this one.
-    pub(super) fn take_permit(&mut self) -> Option<Permit> {
-        self.permit.take()
-    }
-
-    /// Puts the connection back, which must be outside of any transaction.
-    pub(super) fn check_in(&self, connection: Connection) {
-        self.pool.check_in(Some(connection));
+    /// Keeps a connection for the next transaction. It must be outside of any transaction.
+    pub(super) fn put_back(&mut self, connection: Connection) {
+        if let Some(slot) = &mut self.slot {
+            **slot = Some(connection);
+        }
     }
 }
 
-impl Drop for CheckedOut {
+impl Drop for TransactionSlot {
     fn drop(&mut self) {
-        // Another thread may have held the lock of the permits at the moment of the fork; in the child it never unlocks.
+        // Another thread may have held the lock of the pool at the moment of the fork; in the child it never unlocks.
         if self.is_forked() {
-            std::mem::forget(self.permit.take());
+            std::mem::forget(self.slot.take());
         }
     }
 }
@@ -114,16 +51,12 @@ impl Drop for CheckedOut {
 /// The pools of one client.
 pub(super) struct Pools {
     /// For single statements.
-    statements: Arc<Pool>,
-    /// For transactions. A transaction keeps its connection for as long as the user likes, so these are counted apart:
-    /// locks can be released however many transactions are open.
-    transactions: Arc<Pool>,
+    statements: Slots<Connection>,
+    /// For transactions. A transaction keeps its slot for as long as the user likes, so these are counted apart: locks can
+    /// be released however many transactions are open.
+    transactions: Slots<Connection>,
     /// For renewals, which never queue behind other requests: the watchdog's own connection.
-    renewals: Arc<Pool>,
-    /// How many connections single statements and renewals use now.
-    in_use: AtomicUsize,
-    /// How many requests could open none, and wait for one of those.
-    waiting: AtomicUsize,
+    renewals: Slots<Connection>,
     pub(super) address: Address,
 }
 
@@ -131,30 +64,26 @@ impl Pools {
     /// Makes the pools without a connection.
     pub(super) fn new(address: Address) -> Pools {
         let settings = &address.settings;
-        let new = |size| Pool::new(size, &settings.idle_timeout);
+        let new = |size| Slots::new(size, &settings.pool_settings);
         Pools {
             statements: new(settings.pool_size),
             transactions: new(settings.pool_size),
             renewals: new(1),
-            in_use: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
             address,
         }
     }
 
     /// Closes all idle connections, and keeps none from now on. Statements still work, each on a connection of its own.
     pub(super) fn close(&self) {
-        self.statements.close();
-        self.transactions.close();
-        self.renewals.close();
+        for slots in [&self.statements, &self.transactions, &self.renewals] {
+            slots.close();
+        }
     }
 
-    /// How many connections lie idle.
-    pub(super) fn idle(&self) -> usize {
-        [&self.statements, &self.transactions, &self.renewals]
-            .map(|pool| pool.idle.lock().len())
-            .iter()
-            .sum()
+    /// How many connections lie idle at most: an idle slot may be empty.
+    pub(super) fn idle(&self) -> u32 {
+        let all = [&self.statements, &self.transactions, &self.renewals];
+        all.map(Slots::idle).iter().sum()
     }
 
     /// Runs `call` on a connection, which is closed after an error that leaves its state in doubt.
@@ -166,11 +95,11 @@ impl Pools {
         call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let repeats = |error: &CallError| match error {
-            CallError::NotSent(_) => true,
             CallError::NoReply { timed_out, .. } => !timed_out,
-            _ => false,
+            error => was_not_sent(error),
         };
-        self.on_statements(deadline, Connection::is_stale, repeats, call)
+        let unfit = Connection::is_stale;
+        self.on(&self.statements, deadline, unfit, repeats, call)
     }
 
     /// Runs `call` on a connection, and repeats it only if nothing of it was sent.
@@ -179,151 +108,100 @@ impl Pools {
         deadline: Instant,
         call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let repeats = |error: &CallError| matches!(error, CallError::NotSent(_));
         // The call cannot be repeated, so the connection is checked even if it was used a moment ago.
-        self.on_statements(deadline, Connection::is_disconnected, repeats, call)
+        let unfit = Connection::is_disconnected;
+        self.on(&self.statements, deadline, unfit, was_not_sent, call)
     }
 
-    /// Runs `call` for renewals, without a permit.
+    /// Runs `call` on the connection for renewals.
     pub(super) fn renewing<T>(
         &self,
         deadline: Instant,
-        mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
+        call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let idle = self.take(&self.renewals, Connection::is_stale);
-        self.run(&self.renewals, idle, deadline, &mut call)
+        let unfit = Connection::is_stale;
+        self.on(&self.renewals, deadline, unfit, was_not_sent, call)
     }
 
-    fn on_statements<T>(
+    /// Makes the connection for renewals, unless there is one: at the first renewal the server may be at `max_connections`.
+    pub(super) fn prepare_renewals(&self, deadline: Instant) {
+        // If the slot is in use, a renewal is connecting or connected.
+        if let Ok(mut slot) = self.renewals.try_get()
+            && slot.is_none()
+        {
+            // The renewal itself reports what is wrong.
+            *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
+        }
+    }
+
+    fn on<T>(
         &self,
+        slots: &Slots<Connection>,
         deadline: Instant,
         unfit: fn(&Connection) -> bool,
         repeats: fn(&CallError) -> bool,
         mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _permit = self.statements.permit(deadline)?;
-        let idle = self.take(&self.statements, unfit);
-        let is_fresh = idle.is_none();
-        match self.run(&self.statements, idle, deadline, &mut call) {
-            Err(error) if repeats(&error) && !is_fresh && time::now() < deadline => {
-                self.run(&self.statements, None, deadline, &mut call)
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Takes an idle connection, which counts as in use from before it is gone from the idle ones.
-    fn take(&self, pool: &Pool, unfit: fn(&Connection) -> bool) -> Option<Connection> {
-        self.in_use.fetch_add(1, Ordering::SeqCst);
-        let connection = pool.take_idle(unfit);
-        if connection.is_none() {
-            self.in_use.fetch_sub(1, Ordering::SeqCst);
-        }
-        connection
-    }
-
-    /// Runs `call` on the connection given if its time-outs can be set for this deadline, else on a new one, which `pool`
-    /// keeps; if none can be opened, on another connection of this client.
-    fn run<T>(
-        &self,
-        pool: &Pool,
-        idle: Option<Connection>,
-        deadline: Instant,
-        call: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let is_taken = idle.is_some();
-        let idle = idle.and_then(|connection| connection.timed(deadline));
-        if is_taken && idle.is_none() {
-            self.in_use.fetch_sub(1, Ordering::SeqCst);
-        }
-        let (mut connection, pool) = match idle {
-            Some(connection) => (connection, pool),
-            None => {
-                let has_others = self.idle() > 0 || self.in_use.load(Ordering::SeqCst) > 0;
-                let left = deadline.saturating_duration_since(time::now());
-                let connecting = if has_others { left / 2 } else { left };
-                let connecting = time::now() + connecting;
-                match Connection::connect(&self.address, connecting, Duration::ZERO) {
-                    Ok(connection) => {
-                        self.in_use.fetch_add(1, Ordering::SeqCst);
-                        (connection, pool)
-                    }
-                    Err(error) => {
-                        self.waiting.fetch_add(1, Ordering::SeqCst);
-                        let spare = self.spare(deadline);
-                        self.waiting.fetch_sub(1, Ordering::SeqCst);
-                        spare.ok_or(error)?
-                    }
-                }
-            }
-        };
-        let outcome = call(&mut connection);
-        if outcome
-            .as_ref()
-            .err()
-            .is_none_or(CallError::keeps_connection)
-        {
-            pool.check_in(Some(connection));
-        }
-        self.in_use.fetch_sub(1, Ordering::SeqCst);
-        // Else the thread that has just used the connection would take it again and again.
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            sync::sleep(SPARE_POLL * 2);
-        }
-        outcome
-    }
-
-    /// Takes an idle connection of any pool, for a request that could not open one. While single statements or renewals use
-    /// connections, waits until `deadline` for one of those.
-    fn spare(&self, deadline: Instant) -> Option<(Connection, &Pool)> {
+        let mut slot = slots.get(patience(deadline)).map_err(no_slot)?;
+        let idle = slot.take().filter(|connection| !unfit(connection));
+        let mut idle = idle.and_then(|connection| connection.timed(deadline));
         loop {
-            // It changes from one to the other at any moment, so it is read before and behind.
-            let was_used = self.in_use.load(Ordering::SeqCst) > 0;
-            for pool in [&self.statements, &self.transactions, &self.renewals] {
-                if let Some(connection) = self.take(pool, Connection::is_disconnected) {
-                    match connection.timed(deadline) {
-                        Some(connection) => return Some((connection, pool)),
-                        None => self.in_use.fetch_sub(1, Ordering::SeqCst),
-                    };
-                }
+            let is_fresh = idle.is_none();
+            let mut connection = match idle.take() {
+                Some(connection) => connection,
+                None => Connection::connect(&self.address, deadline, Duration::ZERO)?,
+            };
+            let outcome = call(&mut connection);
+            match &outcome {
+                Err(error) if repeats(error) && !is_fresh && time::now() < deadline => continue,
+                Err(error) if !error.keeps_connection() => {}
+                _ => *slot = Some(connection),
             }
-            let is_used = was_used || self.in_use.load(Ordering::SeqCst) > 0;
-            if !is_used || time::now() >= deadline {
-                return None;
-            }
-            sync::sleep(SPARE_POLL);
+            return outcome;
         }
     }
 
-    /// Waits until `deadline` for the permit to use a connection for a transaction.
-    pub(super) fn transaction_permit(&self, deadline: Instant) -> Result<Permit, CallError> {
-        self.transactions.permit(deadline)
+    /// Waits so long for a slot for a transaction.
+    pub(super) fn transaction_slot(
+        &self,
+        patience: Duration,
+    ) -> Result<TransactionSlot, CallError> {
+        let slot = self.transactions.get(patience).map_err(no_slot)?;
+        Ok(TransactionSlot {
+            slot: Some(slot),
+            pid: process::id(),
+        })
     }
 
-    /// Returns a connection for a transaction. Only a transaction that ended well puts it back.
-    pub(super) fn check_out(
+    /// Returns the connection of a slot for a transaction, or a new one.
+    pub(super) fn connect_transaction(
         &self,
-        permit: Option<Permit>,
+        slot: &mut TransactionSlot,
         deadline: Instant,
-    ) -> Result<CheckedOut, CallError> {
-        let mut idle = self.transactions.take_idle(Connection::is_disconnected);
-        idle = idle.and_then(|connection| connection.alive(deadline));
-        if idle
-            .as_mut()
-            .is_some_and(|connection| !connection.set_timeouts(deadline))
+    ) -> Result<Connection, CallError> {
+        let idle = slot.slot.as_mut().and_then(|slot| slot.take());
+        let idle = idle.filter(|connection| !connection.is_disconnected());
+        let mut idle = idle.and_then(|connection| connection.alive(deadline));
+        if let Some(connection) = &mut idle
+            && !connection.set_timeouts(deadline)
             && has_second_handles()
         {
             idle = None;
         }
-        let connection = match idle {
-            Some(connection) => connection,
-            None => Connection::connect(&self.address, deadline, LONGEST_ANSWER)?,
-        };
-        Ok(CheckedOut {
-            connection: Some(connection),
-            pool: Arc::clone(&self.transactions),
-            permit,
-            pid: process::id(),
-        })
+        match idle {
+            Some(connection) => Ok(connection),
+            None => Connection::connect(&self.address, deadline, LONGEST_ANSWER),
+        }
+    }
+}
+
+fn was_not_sent(error: &CallError) -> bool {
+    matches!(error, CallError::NotSent(_))
+}
+
+fn no_slot(none: NoSlot) -> CallError {
+    match none {
+        NoSlot::Busy(size) => CallError::Exhausted(size),
+        NoSlot::NoThread(error) => CallError::NotSent(Reason::of_io(error.to_string(), error)),
     }
 }

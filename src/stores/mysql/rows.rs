@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Row, Value, params};
 
-use super::call_error::row_not_found;
+use super::call_error::{CallError, row_not_found};
 use super::keys::KeyedTable;
+use super::pool::TransactionSlot;
 use super::refusals::LONGEST_NAME;
 use super::values::literal;
 use super::{MySql, Session};
@@ -21,7 +22,6 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
 use crate::ground::time;
-use crate::stores::connection_limit::Permit;
 
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -30,7 +30,7 @@ pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_ROW_WAIT: u64 = 1;
 
 /// The longest wait for a connection before the next check for an interrupt or a shutdown of the client.
-const PERMIT_PAUSE: Duration = Duration::from_millis(250);
+const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
 /// The settings of a row lock.
 #[derive(Debug, Clone, Copy)]
@@ -88,9 +88,9 @@ impl MySql {
             [_] => keys,
             _ => self.sorted_keys(target, &keys, subject)?,
         };
-        let permit = self.permit_for_rows(&parker, deadline, subject)?;
+        let slot = self.slot_for_rows(&parker, deadline, subject)?;
         let isolation = Some(options.isolation);
-        let mut session = Session::begin(self, subject, isolation, options.idle_limit, permit)?;
+        let mut session = Session::begin(self, subject, isolation, options.idle_limit, slot)?;
         while let Some((error, has_waited)) = lock_all(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| time::now() >= end) {
                 return Err(error);
@@ -130,24 +130,21 @@ impl MySql {
         })
     }
 
-    /// Waits for a permit as long as it may wait for the row: other transactions keep their connections for as long as they
-    /// like.
-    fn permit_for_rows(
+    /// Waits for a slot as long as it may wait for the row: other transactions keep their slots for as long as they like.
+    fn slot_for_rows(
         &self,
         parker: &Parker,
         deadline: Option<Instant>,
         subject: &Arc<str>,
-    ) -> Result<Permit> {
+    ) -> Result<TransactionSlot> {
         loop {
-            match self
-                .pools
-                .transaction_permit(pause_end(PERMIT_PAUSE, deadline))
-            {
-                Ok(permit) => return Ok(permit),
-                Err(error) if deadline.is_some_and(|end| time::now() >= end) => {
-                    return Err(self.error(subject, error));
+            let patience = pause_end(SLOT_PAUSE, deadline).saturating_duration_since(time::now());
+            match self.pools.transaction_slot(patience) {
+                Ok(slot) => return Ok(slot),
+                Err(CallError::Exhausted(_)) if deadline.is_none_or(|end| time::now() < end) => {
+                    sleep_until(parker, time::now(), subject)?;
                 }
-                Err(_) => sleep_until(parker, time::now(), subject)?,
+                Err(error) => return Err(self.error(subject, error)),
             }
         }
     }

@@ -9,15 +9,17 @@ use ::mysql::{Params, Row, Value};
 use super::MySql;
 use super::call_error::{CallError, Class, row_not_found, unknown};
 use super::connection::Connection;
-use super::pool::CheckedOut;
+use super::pool::TransactionSlot;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
-use crate::stores::connection_limit::Permit;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {
-    checked_out: CheckedOut,
+    /// `None` once its state is in doubt.
+    connection: Option<Connection>,
+    /// Behind the connection, which is closed before another transaction gets the slot.
+    slot: TransactionSlot,
     /// The error that ended the transaction. Every later statement fails with it: it would run outside of a transaction.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
@@ -48,7 +50,7 @@ impl Session {
         subject: &Arc<str>,
         isolation: Option<&'static str>,
         idle_limit: Option<Duration>,
-        permit: Permit,
+        mut slot: TransactionSlot,
     ) -> Result<Session> {
         let deadline = store.deadline();
         let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
@@ -60,30 +62,22 @@ impl Session {
             "SET SESSION autocommit = 0, innodb_lock_wait_timeout = {wait}, \
              lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        let begun = |permit: &mut Option<Permit>| -> Result<CheckedOut, CallError> {
-            let mut checked_out = store.pools.check_out(permit.take(), deadline)?;
-            let begun = checked_out
-                .connection
-                .as_mut()
-                .map_or(Ok(()), |connection| {
-                    connection.execute_text(&settings, deadline)?;
-                    start(connection, isolation, deadline)
-                });
-            if begun.is_err() {
-                *permit = checked_out.take_permit();
-            }
-            begun.map(|()| checked_out)
+        let begin = |slot: &mut TransactionSlot| {
+            let mut connection = store.pools.connect_transaction(slot, deadline)?;
+            connection.execute_text(&settings, deadline)?;
+            start(&mut connection, isolation, deadline)?;
+            Ok(connection)
         };
-        let mut permit = Some(permit);
-        let checked_out = match begun(&mut permit) {
+        let connection = match begin(&mut slot) {
             // The server had closed an idle connection; nothing has been done yet.
             Err(CallError::NoReply {
                 timed_out: false, ..
-            }) => begun(&mut permit),
+            }) => begin(&mut slot),
             outcome => outcome,
         };
         Ok(Session {
-            checked_out: checked_out.map_err(|error| store.error(subject, error))?,
+            connection: Some(connection.map_err(|error| store.error(subject, error))?),
+            slot,
             ended_by: None,
             isolation,
             row_wait: wait,
@@ -97,7 +91,7 @@ impl Session {
 
     /// Fails in a forked child: the transaction belongs to the parent.
     fn check_not_forked(&self) -> Result<()> {
-        if self.checked_out.is_forked() {
+        if self.slot.is_forked() {
             return Err(Error::Forked {
                 lock: Arc::clone(&self.subject),
             });
@@ -122,7 +116,7 @@ impl Session {
         if let Some(error) = &self.ended_by {
             return Err(error.clone());
         }
-        let Some(connection) = &mut self.checked_out.connection else {
+        let Some(connection) = &mut self.connection else {
             return Err(self.lost("its connection was closed"));
         };
         if connection.is_disconnected() {
@@ -170,7 +164,7 @@ impl Session {
     }
 
     fn close_with(&mut self, error: Error) -> Error {
-        self.checked_out.connection = None;
+        self.connection = None;
         self.ended_by = Some(error.clone());
         error
     }
@@ -181,9 +175,9 @@ impl Session {
     }
 
     /// Puts the connection back, unless the next transaction could find state of this one.
-    fn check_in(&self, connection: Connection) {
+    fn put_back(&mut self, connection: Connection) {
         if !self.is_tainted {
-            self.checked_out.check_in(connection);
+            self.slot.put_back(connection);
         }
     }
 
@@ -256,12 +250,12 @@ impl Session {
             let before = "it had ended before the commit, and with it the locks";
             return Err(self.lost(format!("{before} ({reason})")));
         }
-        let Some(mut connection) = self.checked_out.connection.take() else {
+        let Some(mut connection) = self.connection.take() else {
             return Err(self.lost("its connection was closed"));
         };
         match connection.execute_text("COMMIT", deadline) {
             Ok(()) => {
-                self.check_in(connection);
+                self.put_back(connection);
                 Ok(())
             }
             Err(CallError::NotSent(reason)) => Err(self.lost(reason)),
@@ -270,7 +264,7 @@ impl Session {
             }
             Err(error) => {
                 let error = error.into_error(&self.subject, &self.node, "");
-                self.checked_out.connection = Some(connection);
+                self.connection = Some(connection);
                 Err(error)
             }
         }
@@ -279,12 +273,12 @@ impl Session {
     /// Rolls back. If this fails, the server rolls back when it notices that the connection is closed.
     pub(crate) fn rollback(&mut self) -> Result<()> {
         self.check_not_forked()?;
-        let Some(mut connection) = self.checked_out.connection.take() else {
+        let Some(mut connection) = self.connection.take() else {
             return self.ended_by.take().map_or(Ok(()), Err);
         };
         match connection.execute_text("ROLLBACK", time::now() + self.command_timeout) {
             Ok(()) => {
-                self.check_in(connection);
+                self.put_back(connection);
                 Ok(())
             }
             Err(error) => Err(self.lost(error.into_reason())),

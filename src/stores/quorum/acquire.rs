@@ -18,7 +18,7 @@ impl Quorum {
         deadline: Instant,
     ) -> Result<Outcome<Granted, Refusal>> {
         let begun = time::now();
-        let purpose = Purpose::Vote(&claim.visitor);
+        let purpose = Purpose::Vote;
         let own = match claim.count {
             0 => None,
             _ => Some(self.placement(&claim.visitor)),
@@ -67,7 +67,8 @@ impl Quorum {
             placement.note_unknown(&open);
             for request in fan_out.in_flight.iter().chain(&fan_out.arrived) {
                 if let Some(not_after) = request.in_flight.not_after() {
-                    placement.note(request.index, not_after, true);
+                    let answered = request.in_flight.answered();
+                    placement.note(request.index, not_after, answered);
                 }
             }
             return Ok(Outcome::Done(Granted {
@@ -110,7 +111,7 @@ impl Quorum {
             ..claim.clone()
         };
         let raised_at = open.iter().map(|(index, _)| *index).collect();
-        let purpose = Purpose::Request(Some(&claim.visitor));
+        let purpose = Purpose::Request;
         let mut fan_out = self.send(
             Order::of(raised_at),
             purpose,
@@ -131,7 +132,7 @@ impl Quorum {
             Some(placement) => placement.nodes |= may_have,
             None => return,
         }
-        let purpose = Purpose::Vote(&claim.visitor);
+        let purpose = Purpose::Vote;
         let mut fan_out = self.send(
             Order::of(nodes.to_vec()),
             purpose,

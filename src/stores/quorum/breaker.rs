@@ -45,7 +45,7 @@ impl Order {
 impl Quorum {
     /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
     /// of the holds that it is about.
-    pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose<'_>) -> Order {
+    pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Order {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
             let node = self.nodes.get(*index);
@@ -68,7 +68,7 @@ impl Quorum {
 
 impl QuorumNode {
     /// Whether it is to be left alone.
-    pub(super) fn is_tripped(self: &Arc<QuorumNode>, purpose: Purpose<'_>) -> bool {
+    pub(super) fn is_tripped(self: &Arc<QuorumNode>, purpose: Purpose) -> bool {
         let line = Line::of(purpose);
         {
             let mut breaker = self.breaker.lock();
@@ -95,7 +95,7 @@ impl QuorumNode {
 
     /// Whether a request can be sent by this time, which is waited for.
     pub(super) fn is_connected_by(self: &Arc<QuorumNode>, by: Instant) -> bool {
-        if self.node.is_ready(Purpose::Request(None)) {
+        if self.node.is_ready(Purpose::Request) {
             return true;
         }
         let want = self.want(Line::Requests, by);

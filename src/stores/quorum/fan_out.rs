@@ -10,7 +10,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::poll::{self, Source};
 use crate::ground::time;
 
-use crate::stores::connection_limit::patience;
+use crate::stores::patience;
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::links::Line;
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
@@ -74,7 +74,7 @@ impl Quorum {
     pub(super) fn send_to<'a, T>(
         &'a self,
         among: u64,
-        purpose: Purpose<'_>,
+        purpose: Purpose,
         lease: Duration,
         deadline: Instant,
         send: impl Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a,
@@ -88,7 +88,7 @@ impl Quorum {
     pub(super) fn send<'a, T>(
         &'a self,
         order: Order,
-        purpose: Purpose<'_>,
+        purpose: Purpose,
         lease: Duration,
         deadline: Instant,
         send: impl Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a,
@@ -100,7 +100,7 @@ impl Quorum {
             quorum: self,
             send: Box::new(send),
             line: Line::of(purpose),
-            needs_vote: !matches!(purpose, Purpose::Request(_)),
+            needs_vote: !matches!(purpose, Purpose::Request),
             timeout,
             deadline,
             soon,
@@ -147,7 +147,7 @@ impl<'a, T> FanOut<'a, T> {
                         index,
                         tries,
                         connections,
-                        until: now + patience(by.saturating_duration_since(now)),
+                        until: now + patience(by),
                     });
                 }
                 return false;

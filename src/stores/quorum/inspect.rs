@@ -23,13 +23,10 @@ impl Quorum {
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
         let mut tally = Tally::new(self.nodes.len());
-        let mut fan_out = self.send_to(
-            self.all(),
-            Purpose::Request(visitor),
-            lease,
-            deadline,
-            |node, by| node.node.send_inspect(lock, visitor, by),
-        );
+        let mut fan_out =
+            self.send_to(self.all(), Purpose::Request, lease, deadline, |node, by| {
+                node.node.send_inspect(lock, visitor, by)
+            });
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
             // A node without a vote may have forgotten it, so that it is free there says as little as silence.
@@ -171,7 +168,7 @@ impl QuorumNode {
                 warning.advice.clear();
             }
         }
-        let purpose = Purpose::Request(None);
+        let purpose = Purpose::Request;
         let vote = self.node.connect(&self.handle, purpose, deadline)?;
         if let Err(abstention) = &vote {
             let message = abstention.to_string();

@@ -71,10 +71,10 @@ struct Ending<'a> {
 }
 
 impl Line {
-    pub(super) fn of(purpose: Purpose<'_>) -> Line {
+    pub(super) fn of(purpose: Purpose) -> Line {
         match purpose {
             Purpose::Renewal => Line::Renewals,
-            Purpose::Request(_) | Purpose::Vote(_) => Line::Requests,
+            Purpose::Request | Purpose::Vote => Line::Requests,
         }
     }
 }
@@ -176,7 +176,7 @@ impl QuorumNode {
     fn connect(&self, line: Line, deadline: Instant) {
         let mut ending = Ending::new(self, line);
         let purpose = match line {
-            Line::Requests => Purpose::Request(None),
+            Line::Requests => Purpose::Request,
             Line::Renewals => Purpose::Renewal,
         };
         ending.outcome = Some(match self.node.connect(&self.handle, purpose, deadline) {

@@ -169,7 +169,7 @@ impl Quorum {
     fn enlist(&self, cold: &[usize], deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
         let enlist = |node: &Arc<QuorumNode>| {
-            let purpose = Purpose::Request(None);
+            let purpose = Purpose::Request;
             node.node.connect(&node.handle, purpose, deadline)
         };
         if cold.len() < 2 {

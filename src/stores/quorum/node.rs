@@ -1,6 +1,8 @@
 //! One server as a quorum needs it: requests that are sent now and answered later, so that all nodes work at the same
 //! time.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
@@ -22,20 +24,15 @@ pub(crate) trait Node: Send + Sync {
     }
 
     /// Whether there is a connection for `purpose` on which a request can be sent without waiting for anything first.
-    fn is_ready(&self, _purpose: Purpose<'_>) -> bool {
+    fn is_ready(&self, _purpose: Purpose) -> bool {
         true
-    }
-
-    /// Waits until then for the right to one more request, which is sent next.
-    fn reserve(&self, _until: Instant) -> Result<()> {
-        Ok(())
     }
 
     /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
     fn connect(
         &self,
         handle: &NodeHandle,
-        purpose: Purpose<'_>,
+        purpose: Purpose,
         deadline: Instant,
     ) -> Result<Result<(), Quarantined>>;
 
@@ -77,7 +74,7 @@ pub(crate) trait Node: Send + Sync {
         Pending::Ready(self.store().release(claim, keep, deadline))
     }
 
-    /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
+    /// Sends [`Store::resolve`].
     fn send_resolve<'a>(&'a self, mut in_doubt: InDoubt, deadline: Instant) -> Pending<'a, bool> {
         let outcome = self.store().resolve(&mut [&mut in_doubt], deadline).pop();
         Pending::Ready(outcome.unwrap_or(Ok(false)))
@@ -100,12 +97,11 @@ pub(crate) trait Node: Send + Sync {
 }
 
 /// The use that a connection is wanted for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose<'v> {
-    /// A request of this visitor, which may go behind another one of its own.
-    Request(Option<&'v VisitorId>),
-    /// The same, of a server that has to say first whether it may vote.
-    Vote(&'v VisitorId),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Request,
+    /// A request to a server that has to say first whether it may vote.
+    Vote,
     /// Renewals, which have to be of such a server, too.
     Renewal,
 }
@@ -118,7 +114,7 @@ pub(crate) enum Pending<'a, T> {
     Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent, because there is no connection for it: [`Node::connect`] makes one.
     NotConnected,
-    /// Nothing was sent, because others use as many connections as may be in use at once, this many: [`Node::reserve`] waits for one.
+    /// Nothing was sent, because others use as many connections as may be in use at once, this many.
     Busy(u32),
 }
 
@@ -130,6 +126,11 @@ pub(crate) trait PendingAnswer<T> {
     /// The time of the node's own clock, in ms, after which the request is refused there; `None` if it takes nothing.
     fn not_after(&self) -> Option<i64> {
         None
+    }
+
+    /// Whether the answer was read by whoever uses the connection next, once this has been dropped.
+    fn answered(&self) -> Arc<AtomicBool> {
+        Arc::default()
     }
 
     /// Reads the answer, waiting for it until `deadline`. It comes once.

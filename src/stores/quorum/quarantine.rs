@@ -5,29 +5,7 @@ use std::time::Duration;
 
 use crate::ground::clock::BootInstant;
 use crate::ground::sync::Mutex;
-
-/// Which server it is that a connection leads to, by what the server says of itself.
-#[derive(Debug)]
-pub(crate) struct Identity {
-    /// Changes with each start of the server.
-    pub(crate) run: Arc<str>,
-    /// Its replication id, which changes whenever its keys may have become those of another server; empty if it has
-    /// none.
-    pub(crate) history: Arc<str>,
-    /// Whether it has followed another server, as far as it still knows.
-    pub(crate) has_followed: bool,
-    /// Whether it follows another server, which may throw away what it is asked to keep.
-    pub(crate) follows: bool,
-    /// Whether it belongs to a cluster, where the keys of a slot move from server to server.
-    pub(crate) is_in_cluster: bool,
-    /// For how long it had been running at `told`, at least; `None` if it has always been there.
-    pub(crate) age: Option<Duration>,
-    /// Whether what it grants survives its end, as it runs now.
-    pub(crate) remembers: bool,
-    /// When it was asked, and when it had answered.
-    pub(crate) asked: BootInstant,
-    pub(crate) told: BootInstant,
-}
+use crate::stores::redis::Identity;
 
 /// The nodes of one quorum as they are known.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::quorum::node::Purpose;
+use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
@@ -26,8 +27,8 @@ impl Quorum {
             .as_ref()
             .map_or(self.all(), |placement| placement.nodes);
         let may_come = |index: usize| {
-            let open = known.iter().flat_map(|placement| &placement.open);
-            let mut open = open.filter(|open| open.node == index && !open.is_behind);
+            let open = known.iter().flat_map(Placement::still_open);
+            let mut open = open.filter(|open| open.node == index);
             open.next().map(|open| open.not_after)
         };
         let mut tally = Tally::new(self.nodes.len());
@@ -36,17 +37,13 @@ impl Quorum {
             in_doubt.set(index, Some(0));
         }
         // A node that does not answer this may do an earlier request after it.
-        for open in known.iter().flat_map(|placement| &placement.open) {
+        for open in known.iter().flat_map(Placement::still_open) {
             in_doubt.raise(open.node, open.not_after);
         }
         let lease = self.settings.max_lease;
-        let mut fan_out = self.send_to(
-            placement,
-            Purpose::Request(Some(&claim.visitor)),
-            lease,
-            deadline,
-            |node, by| node.node.send_release(claim, 0, by),
-        );
+        let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
+            node.node.send_release(claim, 0, by)
+        });
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others_wait) = (0, 0, false);
@@ -151,7 +148,7 @@ impl Quorum {
         let placement = self.placement(&claim.visitor);
         let mut fan_out = self.send_to(
             placement,
-            Purpose::Request(Some(&claim.visitor)),
+            Purpose::Request,
             claim.lease,
             deadline,
             |node, by| node.node.send_release(claim, keep, by),
@@ -185,13 +182,10 @@ impl Quorum {
     ) -> Result<bool> {
         let lease = self.settings.max_lease;
         let mut tally = Tally::new(self.nodes.len());
-        let mut fan_out = self.send_to(
-            self.all(),
-            Purpose::Request(None),
-            lease,
-            deadline,
-            |node, by| node.node.send_force_release(lock, by),
-        );
+        let mut fan_out =
+            self.send_to(self.all(), Purpose::Request, lease, deadline, |node, by| {
+                node.node.send_force_release(lock, by)
+            });
         let (mut answered, mut freed, mut forgot) = (0, 0, 0);
         while let Some((index, answer)) = fan_out.next() {
             let what = match answer {

@@ -34,7 +34,7 @@ impl Quorum {
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
         in_doubt.list(self.nodes.len());
-        let purpose = Purpose::Request(Some(&in_doubt.visitor));
+        let purpose = Purpose::Request;
         let open = in_doubt.not_after.iter().zip(&self.nodes).enumerate();
         let open = open
             .filter(|(_, (not_after, node))| not_after.is_some() && !node.is_tripped(purpose))
@@ -83,7 +83,7 @@ impl Quorum {
         let mut asked = Vec::with_capacity(self.nodes.len());
         for (index, node) in (0..).zip(&self.nodes) {
             let mut parts = parts_at(in_doubts, index);
-            if parts.is_empty() || node.is_tripped(Purpose::Request(None)) {
+            if parts.is_empty() || node.is_tripped(Purpose::Request) {
                 continue;
             }
             asked.push((index, node));

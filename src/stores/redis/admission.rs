@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
+use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
+use crate::stores::redis::Identity;
 use crate::stores::redis::transport::{CallError, Connection};
 
 /// Asks a server who it is, and whether it may vote.

@@ -1,83 +1,125 @@
-//! A call of a script: by its hash, or with its text.
+//! The driver of all calls of scripts: a call is sent, which gives a ticket, and its answer is received by a deadline.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
 
 use crate::stores::redis::calls::{Call, Limit};
-use crate::stores::redis::transport::{CallError, Connection, Pool, lacks_evalsha};
+use crate::stores::redis::transport::{
+    CallError, Connection, LATENESS, Pool, lacks_evalsha, lacks_script,
+};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
+/// A call on its way.
+pub(crate) struct Ticket {
+    /// The number that the answer repeats.
+    number: i64,
+    pub(crate) by_text: bool,
+    /// It is asked in the same breath how many replicas have what the script did.
+    replication: Option<Replication>,
+}
+
+/// The answer of a script, and that of the replicas if they were asked and the script was not refused.
+pub(crate) type Reply = (Value, Option<ReplicaAck>);
+
 impl Pool {
-    /// Runs a script: by its hash, and with its text if the server does not know it yet.
+    /// Sends a call, with the text of its script or by its hash.
+    pub(crate) fn send(
+        &self,
+        connection: &mut Connection,
+        call: &Call<'_>,
+        limit: Limit<'_>,
+        (number, by_text): (i64, bool),
+        deadline: Instant,
+    ) -> Result<Ticket, CallError> {
+        let by_text = by_text || self.uses_text();
+        let mut packed = Vec::new();
+        let call = call.for_shards(self.is_sharded());
+        call.pack(by_text, limit, number, &mut packed);
+        if let Some(wanted) = call.replication {
+            packed.extend(wanted.question(deadline));
+        }
+        connection.ask(&packed, deadline)?;
+        if by_text {
+            connection.mark_loaded(call.script);
+        }
+        Ok(Ticket {
+            number,
+            by_text,
+            replication: call.replication,
+        })
+    }
+
+    /// Receives the answer to a call, behind those that the connection owes.
+    pub(crate) fn receive(
+        &self,
+        connection: &mut Connection,
+        ticket: &Ticket,
+        deadline: Instant,
+    ) -> Result<Reply, CallError> {
+        connection.pay(deadline)?;
+        let reply = connection.answer(ticket.number, deadline);
+        if matches!(reply, Err(CallError::NoReply { .. })) {
+            return reply.map(|reply| (reply, None));
+        }
+        let replica_ack = ticket.replication.map(|wanted| {
+            let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
+            // The answer of the script stands, but the one behind it may still come.
+            connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
+            replica_ack
+        });
+        if let Err(CallError::Server(text)) = &reply {
+            if lacks_evalsha(text) {
+                self.note_evalsha(false);
+            }
+            if lacks_script(text) {
+                connection.has_forgotten_scripts();
+            }
+        }
+        match (reply, ticket.by_text) {
+            (Ok(reply), _) => Ok((reply, replica_ack)),
+            (Err(fault), true) => Err(fault.of_a_text()),
+            (Err(fault), false) => Err(fault),
+        }
+    }
+
+    /// Runs a call: by the hash of its script, and with the text if the server does not know it yet. Both copies have the
+    /// same number: whichever of them is answered, the answer is that of the request.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
         call: &Call<'_>,
         limit: Limit<'_>,
         deadline: Instant,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Reply, CallError> {
         let number = connection.number();
-        self.eval_with(call, limit, number, |packed, is_second| {
-            if is_second {
+        let ticket = self.send(connection, call, limit, (number, false), deadline)?;
+        match self.receive(connection, &ticket, deadline) {
+            Err(CallError::Server(text)) if lacks_script(&text) && !ticket.by_text => {
                 connection.has_only_refused()?;
+                let ticket = self.send(connection, call, limit, (number, true), deadline)?;
+                self.receive(connection, &ticket, deadline)
             }
-            connection.ask(&packed, deadline)?;
-            connection.answer(number, deadline)
-        })
+            outcome => outcome,
+        }
     }
+}
 
-    /// Runs a script, and asks in the same breath how many replicas have its effect. That answer is of no interest if
-    /// the script did nothing.
-    pub(crate) fn eval_replicated(
+impl Ticket {
+    /// Leaves the answer, which comes by `deadline`, to whoever uses the connection next, and has that noted.
+    pub(crate) fn leave(
         &self,
         connection: &mut Connection,
-        call: &Call<'_>,
-        limit: Limit<'_>,
-        replication: Replication,
         deadline: Instant,
-    ) -> Result<(Value, ReplicaAck), CallError> {
-        let number = connection.number();
-        self.eval_with(call, limit, number, |mut packed, is_second| {
-            if is_second {
-                connection.has_only_refused()?;
-            }
-            packed.extend(replication.question(deadline));
-            connection.ask(&packed, deadline)?;
-            let reply = connection.answer(number, deadline);
-            if matches!(reply, Err(CallError::NoReply { .. })) {
-                return reply.map(|reply| (reply, ReplicaAck::NoAnswer));
-            }
-            let replica_ack = ReplicaAck::of(connection.receive(deadline), replication);
-            // The answer of the script stands, but the one behind it may still come.
-            connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
-            Ok((reply?, replica_ack))
-        })
-    }
-
-    /// Both calls have the same number: whichever of two copies is answered, the answer is that of the request.
-    fn eval_with<T>(
-        &self,
-        call: &Call<'_>,
-        limit: Limit<'_>,
-        number: i64,
-        mut send: impl FnMut(Vec<u8>, bool) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let call = call.for_shards(self.is_sharded());
-        let packed = |by_text| {
-            let mut packed = Vec::new();
-            call.pack(by_text, limit, number, &mut packed);
-            packed
-        };
-        let by_hash = !self.uses_text();
-        if by_hash {
-            match send(packed(false), false) {
-                Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
-                Err(CallError::Server(text)) if lacks_evalsha(&text) => self.note_evalsha(false),
-                outcome => return outcome,
-            }
+        answered: Arc<AtomicBool>,
+    ) {
+        let until = deadline + LATENESS;
+        connection.owe(Some(self.number), until, Some(answered));
+        if self.replication.is_some() {
+            connection.owe(None, until, None);
         }
-        send(packed(true), by_hash).map_err(CallError::of_a_text)
     }
 }
 

@@ -54,7 +54,7 @@ use kinds::{Layout, PLACES};
 pub(crate) use open::{Credentials, Settings};
 use topology::Topology;
 use transport::Connection;
-pub(crate) use transport::TlsConfig;
+pub(crate) use transport::{Identity, TlsConfig};
 pub(crate) use wait_replicas::Replication;
 
 /// The store of one client.

@@ -8,22 +8,20 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use redis::Value;
-
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::store::{
     Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
 };
-use crate::stores::connection_limit::NoPermit;
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
-use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
+use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
+use crate::stores::redis::Identity;
 use crate::stores::redis::admission::{is_known, vote_of, vote_on};
 use crate::stores::redis::calls::{
     Acquire, Call, ForceRelease, Inspect, Release, ReleaseLevel, Resolve,
 };
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{CallError, CheckedOut, Connection};
+use crate::stores::redis::transport::{Borrowed, CallError, NotReady, Pool};
 use crate::stores::redis::{Redis, preflight, server};
 
 /// A store on one server, as a node of a quorum.
@@ -33,21 +31,13 @@ pub(crate) struct RedisNode {
 }
 
 /// A connection, and which server it leads to where that has to have a vote.
-type Voting = (CheckedOut, Option<Arc<Identity>>);
+type Voting = (Borrowed, Option<Arc<Identity>>);
 
 /// Why there is no connection for a call.
 pub(super) enum NoConnection {
-    /// None is there on which the call can be sent without waiting for anything first.
-    NotConnected,
-    /// Others use as many as may be in use at once: this many.
-    Busy(u32),
+    /// None is there on which the call can be sent without waiting for anything first, or others use all.
+    NotReady(NotReady),
     Failed(CallError),
-}
-
-impl From<NoPermit> for NoConnection {
-    fn from(none: NoPermit) -> NoConnection {
-        NoConnection::Busy(none.of)
-    }
 }
 
 impl Redis {
@@ -87,36 +77,31 @@ impl RedisNode {
         deadline: Instant,
     ) -> Result<Voting, NoConnection> {
         let pool = &self.server.pool;
+        let mut borrowed = pool.borrow_ready().map_err(NoConnection::NotReady)?;
         let Some(handle) = call.handle else {
-            let checked_out = pool.check_out(call.visitor, |_| true)?;
-            return Ok((checked_out.ok_or(NoConnection::NotConnected)?, None));
+            return Ok((borrowed, None));
         };
-        let is_right = Connection::is_identified;
-        let checked_out = pool.check_out(call.visitor, is_right)?;
-        let mut checked_out = checked_out.ok_or(NoConnection::NotConnected)?;
-        if checked_out.replies_due == 0 && !is_known(&mut checked_out.connection, handle) {
+        if !is_known(&mut borrowed.connection, handle) {
             // To ask who it is takes a time of its own.
-            pool.give_back(checked_out.connection, &Ok(Value::Nil));
-            return Err(NoConnection::NotConnected);
+            pool.give_back(borrowed, &Ok(()));
+            return Err(NoConnection::NotReady(NotReady::NotConnected));
         }
-        let voting = loop {
-            let connection = &mut checked_out.connection;
-            if checked_out.replies_due == 0 || is_known(connection, handle) {
-                break vote_on(connection, handle, deadline);
-            }
-            // The answer to the question who it is would come behind these.
-            match connection.receive(deadline) {
-                Err(fault @ CallError::NoReply { .. }) => break Err(fault),
-                _ => checked_out.replies_due -= 1,
-            }
-        };
-        match voting {
-            Ok(identity) => Ok((checked_out, Some(identity))),
+        match vote_on(&mut borrowed.connection, handle, deadline) {
+            Ok(identity) => Ok((borrowed, Some(identity))),
             Err(fault) => {
-                let reply = Err(fault.clone());
-                pool.check_in(checked_out, &reply, call.visitor, deadline);
+                let outcome: Result<(), _> = Err(fault.clone());
+                pool.give_back(borrowed, &outcome);
                 Err(NoConnection::Failed(fault))
             }
+        }
+    }
+}
+
+impl RedisNode {
+    fn pool_for(&self, purpose: Purpose) -> &Pool {
+        match purpose {
+            Purpose::Request | Purpose::Vote => &self.server.pool,
+            Purpose::Renewal => &self.server.renewals,
         }
     }
 }
@@ -130,38 +115,30 @@ impl QuorumNode for RedisNode {
         self.server.pool.connector().can_fail_over()
     }
 
-    fn is_ready(&self, purpose: Purpose<'_>) -> bool {
-        let pool = &self.server.pool;
-        match purpose {
-            Purpose::Request(visitor) => pool.is_warm(visitor, |_| true),
-            Purpose::Vote(visitor) => pool.is_warm(Some(visitor), Connection::is_identified),
-            Purpose::Renewal => self.server.is_ready_to_renew(),
+    fn is_ready(&self, purpose: Purpose) -> bool {
+        let pool = self.pool_for(purpose);
+        match pool.borrow_ready() {
+            Ok(borrowed) => {
+                let connection = &borrowed.connection;
+                let is_ready = purpose == Purpose::Request || connection.is_identified();
+                pool.give_back(borrowed, &Ok(()));
+                is_ready
+            }
+            // Others use them.
+            Err(NotReady::Busy(_)) => true,
+            Err(NotReady::NotConnected) => false,
         }
-    }
-
-    fn reserve(&self, until: Instant) -> Result<()> {
-        let reserved = self.server.pool.reserve(until);
-        reserved.map_err(|fault| self.error(&"".into(), fault, until))
     }
 
     fn connect(
         &self,
         handle: &NodeHandle,
-        purpose: Purpose<'_>,
+        purpose: Purpose,
         deadline: Instant,
     ) -> Result<Result<(), Quarantined>> {
-        let server = &self.server;
-        server.pool.serve_a_quorum();
-        let vote = match purpose {
-            Purpose::Renewal => server.take_renewing(deadline).and_then(|mut connection| {
-                let vote = vote_of(&mut connection, handle, deadline)?;
-                server.put_renewing(connection);
-                Ok(vote)
-            }),
-            Purpose::Request(_) | Purpose::Vote(_) => server
-                .pool
-                .make_ready(deadline, |connection| vote_of(connection, handle, deadline)),
-        };
+        let pool = self.pool_for(purpose);
+        pool.reopen();
+        let vote = pool.with(deadline, |connection| vote_of(connection, handle, deadline));
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error(&"".into(), fault, deadline))
     }

@@ -8,8 +8,6 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts, Traffic};
-use crate::stores::connection_limit::ConnectionLimit;
-use crate::stores::idle::IdleTimeout;
 use crate::stores::redis::Redis;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
@@ -22,6 +20,7 @@ use crate::stores::redis::topology::sentinel::Sentinels;
 use crate::stores::redis::topology::single::Single;
 use crate::stores::redis::transport::{Address, Connector, TlsConfig};
 use crate::stores::redis::wait_replicas::Replication;
+use crate::stores::slots::PoolSettings;
 
 /// The settings of a client that concern its store.
 #[derive(Clone)]
@@ -33,7 +32,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
-    pub(crate) idle_timeout: Arc<IdleTimeout>,
+    pub(crate) pool_settings: Arc<PoolSettings>,
     pub(crate) check_idle_after: Duration,
     pub(crate) tls_config: TlsConfig,
     /// The lease of locks under the watchdog.
@@ -120,8 +119,7 @@ impl Redis {
 
     pub(super) fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
         let notifier = Arc::new(Notifier::default());
-        let limit = ConnectionLimit::new(settings.pool_size);
-        let node = Node::new(connector, limit, settings, &notifier, None);
+        let node = Node::new(connector, settings, &notifier, None);
         Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
     }
 

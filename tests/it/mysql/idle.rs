@@ -1,8 +1,9 @@
-//! Connections that nobody uses: something on the way forgets them, or another client needs their room.
+//! Connections that nobody uses: a balancer forgets them, or the client is shut down.
 
 use std::thread;
 
 use redlatch::Client;
+use redlatch::mysql::{RowTarget, Wait};
 
 use super::table_lock::behind_a_proxy;
 use super::{client_with, database_on};
@@ -29,14 +30,26 @@ fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
 }
 
 #[test]
-fn a_client_at_rest_gives_its_connections_back() {
+fn a_shutdown_closes_idle_connections_and_keeps_none() {
     let server = MariaDb::start();
     let database = database_on(&server);
-    let client = client_with(&database, Client::builder().idle_timeout(ms(800)));
+    database
+        .run("CREATE TABLE f (id INT PRIMARY KEY, n INT NOT NULL); INSERT INTO f VALUES (1, 0)");
+    let client = client_with(&database, Client::builder());
     client.lock("orders").run(|_| ()).unwrap();
-    assert!(!database.connections().is_empty());
-    eventually(ms(8000), "its connections are closed", || {
+    let target = RowTarget::table("f", "id").unwrap();
+    let mut guard = client.row_lock(&target, 1).lock(Wait::Never).unwrap();
+    client.shutdown();
+    eventually(ms(5000), "only the transaction has a connection", || {
+        database.connections().len() == 1
+    });
+    guard.tx().exec("UPDATE f SET n = 1", ()).unwrap();
+    guard.commit().unwrap();
+    eventually(ms(5000), "it is closed", || {
         database.connections().is_empty()
     });
-    client.lock("orders").run(|_| ()).unwrap();
+    client.check_schema().unwrap();
+    eventually(ms(5000), "the one of the check is closed", || {
+        database.connections().is_empty()
+    });
 }

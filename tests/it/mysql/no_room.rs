@@ -1,15 +1,13 @@
-//! A server at `max_connections`, while the client has connections that work.
+//! A server at `max_connections`.
 
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
 use redlatch::{Client, Error};
 
 use super::{client_with, database_on};
-use crate::support::{Database, MariaDb, eventually, ms};
+use crate::support::{Database, MariaDb, ms};
 
 /// A client whose first renewal is due after this time.
 const FIRST_RENEWAL: Duration = Duration::from_millis(700);
@@ -34,25 +32,6 @@ fn fill(database: &Database<'_>) -> Vec<Conn> {
     taken
 }
 
-/// Has so many threads take and free locks of their own, again and again.
-fn work(client: &Client, threads: usize, span: Duration) {
-    let until = Instant::now() + span;
-    let together = Barrier::new(threads);
-    thread::scope(|scope| {
-        for number in 0..threads {
-            let (client, together) = (client, &together);
-            scope.spawn(move || {
-                let lock = client.lock(&format!("own:{number}"));
-                together.wait();
-                while Instant::now() < until {
-                    assert!(lock.try_lock().unwrap());
-                    lock.unlock().unwrap();
-                }
-            });
-        }
-    });
-}
-
 #[test]
 fn holds_outlast_a_server_without_room_for_a_renewal_connection() {
     let server = server();
@@ -65,45 +44,6 @@ fn holds_outlast_a_server_without_room_for_a_renewal_connection() {
         assert!(guard.is_valid(), "{guard:?}");
         guard.unlock().unwrap();
     }
-}
-
-#[test]
-fn a_connection_that_is_killed_leaves_its_work_to_the_other_one() {
-    for killed in [0, 1] {
-        let server = server();
-        let database = database_on(&server);
-        let client = quick(&database);
-        let guard = client.lock("held").guard().unwrap();
-        eventually(ms(5000), "the first renewal", || {
-            database.connections().len() == 2
-        });
-        let mut own = database.connections();
-        own.sort_unstable();
-        let mut admin = database.conn();
-        let full = fill(&database);
-        // The killed connection makes no room.
-        let kill = format!("KILL {}", own[killed]);
-        for statement in ["SET GLOBAL max_connections = 20", &kill] {
-            admin.query_drop(statement).unwrap();
-        }
-        thread::sleep(FIRST_RENEWAL * 4);
-        assert!(guard.is_valid(), "{killed}: {guard:?}");
-        guard.unlock().unwrap();
-        drop(full);
-    }
-}
-
-#[test]
-fn requests_and_renewals_share_the_connections_that_are_there() {
-    let server = server();
-    let database = database_on(&server);
-    let client = quick(&database);
-    let guard = client.lock("held").guard().unwrap();
-    work(&client, 2, ms(300));
-    let _full = fill(&database);
-    work(&client, 6, FIRST_RENEWAL * 4);
-    assert!(guard.is_valid(), "{guard:?}");
-    guard.unlock().unwrap();
 }
 
 #[test]

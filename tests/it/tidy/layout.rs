@@ -49,6 +49,19 @@ fn the_source_uses_what_is_below_it() {
     assert!(upward.is_empty(), "{upward:?}");
 }
 
+/// What carries requests to a server knows nothing of the votes of several.
+#[test]
+fn the_transport_knows_no_quorum() {
+    for path in sources() {
+        let file = below(&root().join("src"), &path);
+        if file.starts_with("stores/redis/transport") || file == "stores/slots.rs" {
+            let text = fs::read_to_string(&path).expect("a source file");
+            let knows = |line: &str| line.contains("stores::quorum");
+            assert!(!code(&text).any(|(_, line)| knows(line)), "src/{file}");
+        }
+    }
+}
+
 /// The trait has defaults, which a store that wraps another must not fall back to.
 #[test]
 fn a_counted_store_passes_every_operation_on() {

@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
             "engine/watchdog/mod.rs",
             "engine/clearing.rs",
             "engine/client_inner.rs",
-            "stores/idle.rs",
+            "stores/slots.rs",
             "stores/redis/subscriber/listener_thread.rs",
             "stores/quorum",
         ],

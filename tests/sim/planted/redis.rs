@@ -134,7 +134,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the master before is asked",
         file: "stores/redis/transport/pool/mod.rs",
-        find: "if !is_stale && !is_of_another &&",
-        replace: "if !is_stale && (!is_of_another || PLANTED) &&",
+        find: "connection.generation == self.connector.generation() &&",
+        replace: "(connection.generation == self.connector.generation() || PLANTED) &&",
     },
 ];

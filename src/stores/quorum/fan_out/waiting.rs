@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use super::{FanOut, MOST_TRIES};
+use super::{FanOut, LOOK_AGAIN, MOST_TRIES};
 use crate::ground::error::Error;
+use crate::ground::sync;
 use crate::ground::time;
 use crate::stores::quorum::links::{Linked, Want};
 
@@ -79,19 +80,6 @@ impl<T> FanOut<'_, T> {
         }
     }
 
-    /// Waits for the right to use a connection of its node, at most until `deadline`. The call has no connection to another
-    /// node in hand here: others who wait for that one may use what it waits for.
-    fn wait_for_turn(&mut self, busy: Busy, deadline: Instant) {
-        let Some(node) = self.quorum.nodes.get(busy.index) else {
-            return;
-        };
-        match node.node.reserve(deadline.min(busy.until)) {
-            Ok(()) => self.ask_again(&busy),
-            Err(_) if deadline < busy.until => self.busy.push(busy),
-            Err(error) => self.ready.push((busy.index, Err(error))),
-        }
-    }
-
     /// Sends what can be sent soon, without reading any answer.
     pub(in crate::stores::quorum) fn send_rest(&mut self) {
         self.is_needed = false;
@@ -142,12 +130,16 @@ impl<T> FanOut<'_, T> {
         }
     }
 
-    /// Waits until a connection is there that it could use, while it has none in hand.
+    /// Waits until a connection may be there that it could use, while it has none in hand.
     pub(super) fn wait_for_connections(&mut self, deadline: Instant) {
-        if let Some(busy) = self.busy.pop() {
-            return self.wait_for_turn(busy, deadline);
-        }
+        let deadline = match self.busy.is_empty() {
+            true => deadline,
+            false => deadline.min(time::now() + LOOK_AGAIN),
+        };
         let wants = self.connecting.iter().map(|it| &it.want);
+        if self.connecting.is_empty() {
+            sync::sleep(deadline.saturating_duration_since(time::now()));
+        }
         self.quorum.links.wait(wants, deadline);
     }
 }

@@ -65,12 +65,7 @@ impl Node for Scripted {
         &**self.memory
     }
 
-    fn connect(
-        &self,
-        _: &NodeHandle,
-        _: Purpose<'_>,
-        _: Instant,
-    ) -> Result<Result<(), Quarantined>> {
+    fn connect(&self, _: &NodeHandle, _: Purpose, _: Instant) -> Result<Result<(), Quarantined>> {
         match *self.mode.lock() {
             Mode::Dead => Err(self.error(false)),
             _ => Ok(Ok(())),
@@ -86,9 +81,7 @@ impl Node for Scripted {
     ) -> Pending<'a, Outcome<Granted, Refusal>> {
         let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
         self.answer(lost, || {
-            let _ = self
-                .memory
-                .connect(handle, Purpose::Vote(&claim.visitor), by)?;
+            let _ = self.memory.connect(handle, Purpose::Vote, by)?;
             match self.memory.send_acquire(claim, restored, handle, by) {
                 Pending::Ready(answer) => answer,
                 Pending::Sent(sent) => sent.receive(by).unwrap(),

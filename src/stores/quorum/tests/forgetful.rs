@@ -4,7 +4,7 @@ use super::five::*;
 use super::*;
 use crate::ground::clock::BootInstant;
 use crate::ground::loss::LossCause;
-use crate::stores::quorum::quarantine::Identity;
+use crate::stores::redis::Identity;
 
 /// Has these nodes started again since they were first seen, so that they have no vote.
 fn start_again(five: &Five, nodes: &[usize]) {
@@ -100,14 +100,14 @@ fn a_node_that_has_forgotten_a_hold_has_granted_it_to_nobody() {
 
 #[test]
 fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
-    let release = |open: &[(usize, bool)]| {
+    let release = |open: &[usize]| {
         let five = Five::held(1);
         five.lose(&[0, 1, 2], None);
         let visitor = claim("me", 1).visitor;
-        for (index, is_behind) in open {
+        for index in open {
             let mut placements = five.quorum.placements.lock();
             let placement = placements.get_mut(&visitor).unwrap();
-            placement.note(*index, 7, *is_behind);
+            placement.note(*index, 7, Arc::default());
         }
         match five.release(0).unwrap() {
             Outcome::Done(released) => Some(nodes_of(&released.leftover.unwrap())),
@@ -116,10 +116,9 @@ fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
         }
     };
     assert_eq!(release(&[]), None);
-    assert_eq!(release(&[(0, false)]), Some(vec![0]));
-    assert_eq!(release(&[(0, false), (1, false)]), Some(vec![0, 1]));
-    assert_eq!(release(&[(0, true)]), None, "what follows comes after it");
-    assert_eq!(release(&[(3, false)]), None, "the hold was there");
+    assert_eq!(release(&[0]), Some(vec![0]));
+    assert_eq!(release(&[0, 1]), Some(vec![0, 1]));
+    assert_eq!(release(&[3]), None, "the hold was there");
 }
 
 #[test]
@@ -132,7 +131,7 @@ fn a_hold_that_no_node_gave_back_was_released_by_none() {
         // The other two were asked later, and it may come there.
         placement.nodes = 0b00111;
         for index in [3, 4] {
-            placement.note(index, 7, false);
+            placement.note(index, 7, Arc::default());
         }
     }
     five.set([D, W, W, W, W]);

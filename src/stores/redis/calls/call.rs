@@ -8,12 +8,14 @@ use crate::ground::batch::Work;
 use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Kind, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::store::CountStep;
-use crate::stores::quorum::quarantine::{Identity, NodeHandle};
+use crate::stores::quorum::quarantine::NodeHandle;
+use crate::stores::redis::Identity;
 use crate::stores::redis::calls::condition::ConditionCall;
 use crate::stores::redis::keys::{COUNTER, Key};
 use crate::stores::redis::kinds::{Layout, PLACES};
 use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
+use crate::stores::redis::wait_replicas::Replication;
 
 /// The request of an operation: a script, and what its keys and arguments are made of.
 #[derive(Clone, Copy)]
@@ -21,7 +23,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) script: &'c Script,
     pub(in crate::stores::redis) layout: &'static Layout,
     pub(in crate::stores::redis) lock: &'c Arc<str>,
-    /// The visitor that it is about, whose unanswered requests it may go behind.
+    /// The visitor that it is about.
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
     /// The visitor that the hold is handed off to.
     pub(super) successor: Option<&'c VisitorId>,
@@ -45,6 +47,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) fence: Option<u64>,
     /// Whether as many replicas have to have what it did as the client wants.
     pub(in crate::stores::redis) replicates: bool,
+    /// How many that are, if any.
+    pub(in crate::stores::redis) replication: Option<Replication>,
     /// The node that has to have a vote at the server that gets it.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
@@ -115,6 +119,7 @@ impl<'c> Call<'c> {
             valid_until: None,
             fence: None,
             replicates: false,
+            replication: None,
             handle: None,
             repeat: Repeat::Never,
             is_quiet: false,

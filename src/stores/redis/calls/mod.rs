@@ -133,12 +133,7 @@ pub(super) trait Operation: Sized {
 
     /// Asks the server that has the lock.
     fn run(&mut self, redis: &Redis, deadline: Instant) -> Answered<Self> {
-        self.run_as(redis, SentCopies::new(deadline))
-    }
-
-    /// Asks the server that has the lock, from the place among other requests that `copies` has.
-    fn run_as(&mut self, redis: &Redis, mut copies: SentCopies) -> Answered<Self> {
-        let deadline = copies.deadline;
+        let mut copies = SentCopies::new(deadline);
         let (mut repeats, mut corrections) = (0, 0);
         loop {
             let call = self.call();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use redis::Value;
 
 use crate::ground::claim::{Claim, VisitorId};
-use crate::ground::error::Error;
 use crate::ground::events;
 use crate::ground::turn_count::{Messages, Turns};
 use crate::store::{InDoubt, Outcome, Released};
@@ -87,24 +86,14 @@ impl Operation for Release<'_> {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
             }
-            (_, Some(0), Some(holder)) => match copies.earlier_until {
-                // Not held YET: an earlier acquire of this visitor may still arrive.
-                Some(not_after) => Outcome::unknown(
-                    claim.in_doubt(not_after),
-                    Error::Unavailable {
-                        lock: Arc::clone(&claim.name),
-                        node: redis.topology.name(&claim.name),
-                        reason: "an earlier request of this hold may still be on its way"
-                            .to_owned(),
-                    },
-                ),
-                // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
-                None if copies.earlier_sent_since.is_some() => Outcome::Done(Released {
+            // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
+            (_, Some(0), Some(_)) if copies.earlier_sent_since.is_some() => {
+                Outcome::Done(Released {
                     leftover: redis.late_copy_of(claim),
                     ..Released::default()
-                }),
-                None => Outcome::Gone(cause_of(holder)),
-            },
+                })
+            }
+            (_, Some(0), Some(holder)) => Outcome::Gone(cause_of(holder)),
             _ => return Err(Unread::Unexpected),
         })
     }

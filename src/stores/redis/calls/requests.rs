@@ -18,6 +18,7 @@ impl Redis {
     pub(in crate::stores::redis) fn completed<'c>(&self, call: Call<'c>) -> Call<'c> {
         Call {
             patience: self.patience,
+            replication: self.replication.filter(|_| call.replicates),
             is_in_cluster: matches!(self.topology, Topology::Cluster(_)),
             ..call
         }
@@ -32,10 +33,9 @@ impl Redis {
     ) -> Result<Value, CallError> {
         let call = &self.completed(*call);
         self.topology.with(call.lock, deadline, |node, connection| {
-            let earlier = node.pool.lost_until(call.visitor);
-            copies.earlier_until = copies.earlier_until.max(earlier);
             if !call.script.expires {
-                return node.pool.eval(connection, call, Limit::default(), deadline);
+                let reply = node.pool.eval(connection, call, Limit::default(), deadline);
+                return reply.map(|(reply, _)| reply);
             }
             // On the connection that the request takes, for another one may lead to another server.
             let voting = match call.handle {
@@ -53,20 +53,12 @@ impl Redis {
             copies.not_after = copies.not_after.max(expiry);
             let voting = voting.as_deref();
             let limit = Limit { expiry, voting };
-            let reply = match self.replication.filter(|_| call.replicates) {
-                None => node.pool.eval(connection, call, limit, deadline),
-                Some(wanted) => node
-                    .pool
-                    .eval_replicated(connection, call, limit, wanted, deadline)
-                    .map(|(reply, replica_ack)| {
-                        copies.replica_ack = Some(replica_ack);
-                        reply
-                    }),
-            };
+            let reply = node.pool.eval(connection, call, limit, deadline);
             if !matches!(reply, Ok(_) | Err(CallError::NoReply { .. })) {
                 copies.last_did_not_run();
             }
-            let reply = reply?;
+            let (reply, replica_ack) = reply?;
+            copies.replica_ack = replica_ack;
             note_in(connection, &reply, expiry, sent);
             Ok(reply)
         })
@@ -87,7 +79,7 @@ pub(in crate::stores::redis) fn note_in(
     }
 }
 
-/// The copies of one request that were sent, as far as known, and its place among others of its visitor.
+/// The copies of one request that were sent, as far as known.
 pub(crate) struct SentCopies {
     /// The end of the operation.
     pub(crate) deadline: Instant,
@@ -99,10 +91,6 @@ pub(crate) struct SentCopies {
     pub(crate) not_after: i64,
     /// The answer of the replicas to the last one, if they were asked.
     pub(in crate::stores::redis) replica_ack: Option<ReplicaAck>,
-    /// Whether the request goes behind an unanswered one on the same connection, and so comes after it.
-    pub(crate) is_behind: bool,
-    /// An earlier request, on a connection that is closed, may arrive up to this time of the server's clock, in ms.
-    pub(crate) earlier_until: Option<i64>,
 }
 
 impl SentCopies {
@@ -113,8 +101,6 @@ impl SentCopies {
             earlier_sent_since: None,
             not_after: 0,
             replica_ack: None,
-            is_behind: false,
-            earlier_until: None,
         }
     }
 

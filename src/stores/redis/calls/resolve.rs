@@ -46,14 +46,13 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
         let now = time_of(reply).ok_or(Unread::Unexpected)?;
         let in_doubt = self.0.borrow();
-        let not_after = in_doubt.not_after(0).max(copies.earlier_until);
-        // Behind the request in doubt on the same connection it comes after it, though not after what went elsewhere.
-        let is_behind = copies.is_behind && copies.earlier_until.is_none();
-        Ok((is_behind || Some(now) > not_after)
-            && redis.is_behind_late_copies(&in_doubt.visitor, now))
+        Ok(
+            Some(now) > in_doubt.not_after(0)
+                && redis.is_behind_late_copies(&in_doubt.visitor, now),
+        )
     }
 }
 
@@ -133,10 +132,9 @@ impl Redis {
                 }
                 replies.clear();
                 connection.send(&packed, deadline)?;
-                for (number, in_doubt) in numbers.into_iter().zip(in_doubts) {
-                    let earlier = node.pool.lost_until(Some(&in_doubt.visitor));
+                for number in numbers {
                     replies.push(match connection.answer(number, deadline) {
-                        Ok(reply) => time_of(&reply).filter(|now| Some(*now) > earlier),
+                        Ok(reply) => time_of(&reply),
                         Err(CallError::Server(_)) => None,
                         Err(fault) => return Err(fault),
                     });

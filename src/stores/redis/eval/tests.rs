@@ -100,16 +100,16 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     let Topology::One(node) = &store.topology else {
         panic!("it is a cluster");
     };
-    let (claim, replication) = (claim("lock"), store.replication.unwrap());
+    let claim = claim("lock");
     let acquire = Acquire::new(&claim);
     let call = store.completed(acquire.call());
     let mut connection = node.pool.connector().connect(soon()).unwrap();
     let limit = Limit::default();
     let pool = &node.pool;
-    let replied = pool.eval_replicated(&mut connection, &call, limit, replication, deadline);
+    let replied = pool.eval(&mut connection, &call, limit, deadline);
     let (reply, replica_ack) = replied.ok()?;
     assert_eq!(reply, Value::Int(GRANTED));
-    Some((replica_ack, connection.is_spent))
+    Some((replica_ack?, connection.is_spent))
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(super) fn tried(
         .eval(connection, &rights, Limit::default(), deadline)
     {
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
-        tried => tried,
+        tried => tried.map(|(reply, _)| reply),
     };
     let fault = tried.as_ref().err().cloned();
     let mut missing = missing_in(tried, lock, CHANNEL);

@@ -16,6 +16,7 @@ use crate::stores::redis::errors::may_be_for_one_key;
 use crate::stores::redis::replies::{cause_of, integer_at};
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Redirection;
+use crate::stores::redis::transport::LATENESS;
 use crate::stores::redis::transport::{CallError, lacks_evalsha, plain};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
@@ -27,7 +28,10 @@ impl Renewals<'_> {
     pub(super) fn read_all(&mut self) {
         while !self.sent.is_empty() {
             let (count, is_only) = (self.sent.len(), self.sent.len() == 1);
-            let sources = self.sent.iter().map(|one| one.connection.source());
+            let sources = self
+                .sent
+                .iter()
+                .map(|one| one.connection.connection.source());
             let readable = match is_only {
                 true => smallvec![true],
                 false => match poll::wait(sources, self.deadline) {
@@ -59,17 +63,15 @@ impl Renewals<'_> {
             } else {
                 soon
             };
+            let connection = &mut one.connection.connection;
             let reply = match *expected {
                 Expected::Part {
                     number,
                     by_text: true,
                     ..
-                } => one
-                    .connection
-                    .answer(number, by)
-                    .map_err(CallError::of_a_text),
-                Expected::Part { number, .. } => one.connection.answer(number, by),
-                Expected::Nothing | Expected::Replicas(_) => one.connection.receive(by),
+                } => connection.answer(number, by).map_err(CallError::of_a_text),
+                Expected::Part { number, .. } => connection.answer(number, by),
+                Expected::Nothing | Expected::Replicas(_) => connection.receive(by),
             };
             let reply = match reply {
                 Err(CallError::NoReply {
@@ -96,7 +98,7 @@ impl Renewals<'_> {
     /// late.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
-            one.connection.note_time(now, one.sent);
+            one.connection.connection.note_time(now, one.sent);
         }
         let indices = one.batch.part(part);
         let items = match reply {
@@ -201,30 +203,25 @@ impl Renewals<'_> {
         }
     }
 
-    /// Ends a batch. After a fault claims without a reply have no outcome, and the connection is of no use any more, unless
-    /// it was made for this renewal and there was no time left for the answers.
+    /// Ends a batch. After a fault claims without a reply have no outcome. A connection whose answers are late is kept: at a
+    /// distant server there may not be the time to make another one.
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
-        let is_late = one.fault.is_none()
-            && matches!(
-                read,
-                Err(CallError::NoReply {
-                    timed_out: true,
-                    ..
-                })
-            );
-        let Some(fault) = read.err().or(one.fault) else {
-            return server.put_renewing(one.connection);
-        };
-        server.suspect();
-        // Nodes of a quorum are connected aside.
-        if is_late && one.connection.is_new && self.handle.is_none() {
-            let numbers = one.expected.iter().map(Expected::number);
-            one.connection.replies_due = numbers.collect();
-            server.put_renewing(one.connection);
+        let outcome = one.fault.map_or(read, Err);
+        if let Err(CallError::NoReply {
+            timed_out: true, ..
+        }) = &outcome
+        {
+            for expected in &one.expected {
+                let connection = &mut one.connection.connection;
+                connection.owe(expected.number(), self.deadline + LATENESS, None);
+            }
+            server.renewals.give_back(one.connection, &Ok(()));
         } else {
-            server.pool.give_back(one.connection, &Err(fault.clone()));
+            server.renewals.give_back(one.connection, &outcome);
         }
+        let Err(fault) = outcome else { return };
+        server.suspect();
         let reason = fault.into_reason().into_words();
         for expected in &one.expected {
             match *expected {

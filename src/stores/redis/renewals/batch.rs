@@ -15,7 +15,7 @@ use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Shard;
-use crate::stores::redis::transport::{CallError, Connection};
+use crate::stores::redis::transport::{Borrowed, CallError, Connection};
 use crate::stores::redis::wait_replicas::Replication;
 
 /// How many holds, or permits with ids, one call of the script renews, so that it keeps the server for less than a
@@ -35,10 +35,10 @@ fn permits_of(claim: &Claim) -> usize {
 pub(super) struct OpenClaim {
     /// Its place among all claims.
     pub(super) index: usize,
-    /// The node to ask, instead of the one that has the slot.
-    pub(super) asked: Option<Arc<Shard>>,
     /// Whether the server does not know the script.
     pub(super) needs_text: bool,
+    /// The node to ask, instead of the one that has the slot.
+    pub(super) asked: Option<Arc<Shard>>,
     /// Whether it has to be asked for alone: of claims refused together one may be the reason, and of the keys of a slot on
     /// the move some are here and some are there.
     pub(super) is_single: bool,
@@ -144,7 +144,7 @@ impl<'a> Batch<'a> {
 /// A batch on its way.
 pub(super) struct SentBatch<'a> {
     pub(super) batch: Batch<'a>,
-    pub(super) connection: Connection,
+    pub(super) connection: Borrowed,
     pub(super) sent: BootInstant,
     pub(super) expected: VecDeque<Expected>,
     /// The answer after which the connection is of no use.
@@ -175,16 +175,17 @@ impl Expected {
 }
 
 /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer from
-/// then on. Returns whether it could be sent.
+/// then on.
 pub(in crate::stores::redis) fn makes_known(
     kind: Kind,
     connection: &mut Connection,
     deadline: Instant,
-) -> bool {
+) -> Result<(), CallError> {
     let number = connection.number();
     let (script, mut packed) = (&Layout::of(kind).renew, Vec::new());
     let limit = Limit::default();
     pack(script, empty(), true, limit, number, &mut packed);
-    connection.replies_due.push(Some(number));
-    connection.ask(&packed, deadline).is_ok()
+    connection.ask(&packed, deadline)?;
+    connection.owe(Some(number), deadline, None);
+    Ok(())
 }

@@ -26,12 +26,12 @@ use crate::store::Renewal;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
-use crate::stores::redis::admission::vote_on;
+use crate::stores::redis::admission::{is_known, vote_on};
 use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{CallError, Connection, asking, share};
+use crate::stores::redis::transport::{Borrowed, CallError, Connection, asking, share};
 pub(super) use batch::makes_known;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
@@ -111,8 +111,8 @@ impl<'a> Renewals<'a> {
             self.open.extend(again.map(|open| OpenClaim {
                 index: *index,
                 asked: open.asked.clone(),
+                needs_text: open.needs_text,
                 is_single: open.is_single || indices.len() == 1,
-                ..*open
             }));
         }
     }
@@ -137,8 +137,8 @@ impl<'a> Renewals<'a> {
                 }
             };
             let sent = self.redis.facts.timeline.now();
-            let (packed, expected) = self.pack(&batch, &mut connection, sent);
-            match connection.send(&packed, by) {
+            let (packed, expected) = self.pack(&batch, &mut connection.connection, sent);
+            match connection.connection.send(&packed, by) {
                 Ok(()) => self.sent.push(SentBatch {
                     batch,
                     connection,
@@ -147,8 +147,8 @@ impl<'a> Renewals<'a> {
                     fault: None,
                 }),
                 Err(fault) => {
-                    let pool = &batch.server.pool;
-                    pool.give_back(connection, &Err(fault.clone()));
+                    let outcome: Result<(), _> = Err(fault.clone());
+                    batch.server.renewals.give_back(connection, &outcome);
                     self.was_not_sent(&batch, fault, true);
                 }
             }
@@ -165,19 +165,25 @@ impl<'a> Renewals<'a> {
     }
 
     /// Takes a connection for renewals out; for a quorum one that leads to a server with a vote.
-    fn connection(&self, server: &Node, deadline: Instant) -> Result<Connection, CallError> {
+    fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
-            return server.take_renewing(deadline);
+            return server.renewals.borrow(deadline);
         };
         let not_connected = || CallError::NotSent("it is not connected".into());
-        let connection = server.take_ready_to_renew(deadline);
-        let mut connection = connection.ok_or_else(not_connected)?;
-        match vote_on(&mut connection, handle, deadline) {
-            Err(fault @ CallError::NoVote(_)) => {
-                server.put_renewing(connection);
+        let borrowed = server.renewals.borrow_ready();
+        let mut borrowed = borrowed.map_err(|_| not_connected())?;
+        if !is_known(&mut borrowed.connection, handle) {
+            // To ask who it is takes a time of its own.
+            server.renewals.give_back(borrowed, &Ok(()));
+            return Err(not_connected());
+        }
+        match vote_on(&mut borrowed.connection, handle, deadline) {
+            Ok(_) => Ok(borrowed),
+            Err(fault) => {
+                let outcome: Result<(), _> = Err(fault.clone());
+                server.renewals.give_back(borrowed, &outcome);
                 Err(fault)
             }
-            vote => vote.map(|_| connection),
         }
     }
 
@@ -225,7 +231,7 @@ impl<'a> Renewals<'a> {
             }
         }
         // To connect takes time, so those with a connection come first.
-        batches.sort_by_key(|batch| !batch.server.has_renewing());
+        batches.sort_by_key(|batch| batch.server.renewals.idle() == 0);
         batches
     }
 
@@ -241,7 +247,6 @@ impl<'a> Renewals<'a> {
             voting: None,
         };
         let uses_text = batch.server.pool.uses_text();
-        let needs_text = std::mem::take(&mut connection.needs_text) || batch.needs_text;
         let mut packed = Vec::new();
         let mut told = SmallVec::<[usize; 2]>::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
@@ -260,7 +265,7 @@ impl<'a> Renewals<'a> {
             if is_first {
                 told.push(script.id());
             }
-            let by_text = uses_text || (needs_text && is_first);
+            let by_text = uses_text || (batch.needs_text && is_first);
             let number = connection.number();
             pack(script, calls, by_text, limit, number, &mut packed);
             expected.push_back(Expected::Part {
@@ -279,7 +284,7 @@ impl<'a> Renewals<'a> {
 
 impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
     fn source(&self) -> Option<Source<'_>> {
-        let connection = &self.sent.first()?.connection;
+        let connection = &self.sent.first()?.connection.connection;
         (!connection.has_buffered()).then(|| connection.source())
     }
 

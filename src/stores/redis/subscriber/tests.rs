@@ -97,7 +97,7 @@ impl Scene {
     }
 
     fn stats(&self) -> ConnectionStats {
-        self.traffic.read(0, 0, false)
+        self.traffic.read(0, false)
     }
 }
 

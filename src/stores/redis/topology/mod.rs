@@ -43,7 +43,7 @@ impl Topology {
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         match self {
             Topology::One(node) => {
-                let told = node.beside(deadline, |connection| talk(node, connection, deadline));
+                let told = node.with(deadline, |connection| talk(node, connection, deadline));
                 vec![(node.name(), told)]
             }
             Topology::Cluster(cluster) => cluster.each(deadline, &mut talk),
@@ -116,7 +116,7 @@ impl Topology {
         &self,
         lock: &str,
         deadline: Instant,
-        prepare: &dyn Fn(&mut Connection) -> bool,
+        prepare: &dyn Fn(&mut Connection) -> Result<(), CallError>,
     ) {
         match self {
             Topology::One(node) => node.get_ready_to_renew(deadline, prepare),
@@ -170,13 +170,12 @@ impl Topology {
             Topology::One(node) => Some(&**node),
             Topology::Cluster(_) => None,
         };
-        let (mut idle, mut late, mut is_down) = (0, 0, false);
+        let (mut idle, mut is_down) = (0, false);
         for node in nodes.chain(one) {
-            idle += node.pool.idle() + usize::from(node.has_renewing());
-            late += node.pool.late();
+            idle += node.pool.idle() + node.renewals.idle();
             is_down |= node.subscriber.is_down();
         }
-        traffic.read(idle, late, is_down)
+        traffic.read(idle, is_down)
     }
 
     pub(crate) fn close(&self) {

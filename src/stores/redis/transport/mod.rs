@@ -7,7 +7,6 @@ mod connector;
 mod decoder;
 mod pool;
 mod reply_text;
-mod room;
 mod socket;
 mod stream;
 #[cfg(feature = "tls")]
@@ -16,18 +15,21 @@ mod tls;
 #[path = "tls_off.rs"]
 mod tls;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
 pub(crate) use address::{Address, name_of};
 pub(crate) use call_error::CallError;
-pub(crate) use connection::{CLUSTER_NODE, Connection, Writer, asking};
+pub(crate) use connection::{CLUSTER_NODE, Connection, Identity, Writer, asking};
 pub(crate) use connector::{Connector, Hook};
 pub(crate) use decoder::STRANGER;
-pub(crate) use pool::{CheckedOut, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
+pub(crate) use pool::{Borrowed, NotReady, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
 pub(crate) use reply_text::{brief, plain};
 pub(crate) use tls::TlsConfig;
+
+/// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
+pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 /// The end of the time for one of `rest` things that are still to be tried by `deadline`.
 pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {

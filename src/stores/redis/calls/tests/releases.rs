@@ -2,7 +2,6 @@ use super::*;
 use crate::ground::error::Error;
 use crate::ground::loss::LossCause;
 use crate::store::Released;
-use crate::stores::redis::topology::Topology;
 
 fn release(server: &StubServer, keep: u32) -> Outcome<Released> {
     server.store().release(&claim(3), keep, soon()).unwrap()
@@ -43,29 +42,6 @@ fn a_release_without_an_answer_is_in_doubt() {
     };
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     assert_eq!(calls(&server).len(), 2, "it is sent once more");
-}
-
-#[test]
-fn an_acquisition_that_may_still_come_keeps_a_release_from_saying_it_was_lost() {
-    let server = saying(vec![Value::Int(0), bulk("")]);
-    let store = server.store();
-    let claim = claim(1);
-    // So that there is a connection.
-    store.acquire(&claim, soon()).ok();
-    let Topology::One(node) = &store.topology else {
-        unreachable!();
-    };
-    let visitor = Some(claim.visitor.clone());
-    node.pool.note_lost(visitor, Some(FAR), Instant::now());
-    let answer = store.release(&claim, 0, soon()).unwrap();
-    let Outcome::Unknown {
-        in_doubt, error, ..
-    } = answer
-    else {
-        panic!("{answer:?}");
-    };
-    assert_eq!(in_doubt.not_after(0), Some(FAR));
-    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
 use super::*;
-use crate::stores::redis::topology::Topology;
 
 fn doubt(thread: u64, not_after: i64) -> InDoubt {
     let claim = Claim {
@@ -43,42 +42,4 @@ fn a_cut_among_many_is_told_with_the_answers_before_it() {
         panic!("{outcomes:?}");
     };
     assert!(error.to_string().contains("third"), "{error}");
-}
-
-#[test]
-fn a_copy_on_a_connection_that_was_cut_may_come_behind_a_withdrawal() {
-    let server = answering(vec![Some(Says::ints(&[5, THEN]))]);
-    let store = server.store();
-    let mut doubts = [doubt(1, 0), doubt(2, 0), doubt(3, 0)];
-    let Topology::One(node) = &store.topology else {
-        unreachable!();
-    };
-    for (at, not_after) in [(0, THEN), (1, THEN), (2, THEN - 1)] {
-        let visitor = Some(doubts[at].visitor.clone());
-        node.pool
-            .note_lost(visitor, Some(not_after), Instant::now());
-    }
-    let outcomes = resolve(&store, &mut doubts);
-    assert_eq!(settled(outcomes), [false, false, true]);
-}
-
-#[test]
-fn a_withdrawal_behind_its_request_comes_after_it() {
-    let store = answering(Vec::new()).store();
-    let answer = |earlier_until, is_behind| {
-        let mut copies = SentCopies {
-            is_behind,
-            earlier_until,
-            ..SentCopies::new(soon())
-        };
-        let reply = Ok(Value::Int(THEN));
-        let mut resolve = Resolve(doubt(1, THEN));
-        resolve.answer(&store, reply, &mut copies).unwrap().unwrap()
-    };
-    assert!(!answer(None, false));
-    assert!(answer(None, true));
-    // Though not after what went elsewhere.
-    assert!(!answer(Some(THEN), true));
-    assert!(!answer(Some(THEN - 1), false));
-    assert!(!answer(Some(FAR), true));
 }

@@ -159,7 +159,7 @@ impl Cluster {
             (
                 name,
                 node.pool
-                    .beside(deadline, |connection| talk(node, connection, deadline)),
+                    .with(deadline, |connection| talk(node, connection, deadline)),
             )
         });
         told.collect()

@@ -9,7 +9,6 @@ use super::seeds::{in_order, seeds_of};
 use super::slot_map::{Range, Shard, SlotMap};
 use super::slots_reply::{SlotsReply, ask_one};
 use crate::ground::time;
-use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
 use crate::stores::redis::transport::{Address, CallError, Connector, name_of, share};
@@ -43,12 +42,8 @@ impl Cluster {
                 }
             }),
         });
-        let limit = ConnectionLimit::new(self.settings.pool_size);
-        if map.is_closed {
-            limit.close();
-        }
         let shard = Arc::new(Shard {
-            node: Node::new(connector, limit, &self.settings, &self.notifier, shards),
+            node: Node::new(connector, &self.settings, &self.notifier, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });

@@ -5,6 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{Address, CallError, Connection, name_of, share};
 
@@ -89,7 +90,7 @@ impl Sentinel {
             .lock()
             .connection
             .take()
-            .filter(|connection| !connection.is_stale());
+            .filter(|connection| !connection.is_stale(time::since(connection.last_used)));
         if let Some(mut connection) = kept {
             // A fresh connection may do where the kept one does not.
             if let Ok((address, details)) = ask_on(&mut connection, name, share(deadline, 2)) {

@@ -1,5 +1,6 @@
 //! The first requests on a connection: who we are, which database, what time it is there.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -80,12 +81,7 @@ impl Connection {
             is_asking: false,
             is_spent: false,
             was_refused: false,
-            replies_due: Vec::new(),
-            needs_text: false,
-            is_new: true,
-            is_lent: false,
-            resets_seen: 0,
-            in_use: None,
+            replies_due: VecDeque::new(),
             opened: address.traffic.opened(),
         };
         let shaken = connection.shake_hands(address, deadline);

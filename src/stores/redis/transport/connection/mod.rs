@@ -10,8 +10,10 @@ mod identity;
 mod tests;
 mod writer;
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -22,16 +24,15 @@ use crate::ground::error::Reason;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
-use crate::stores::idle::LastUsed;
-use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::{Decoder, must_set};
-use crate::stores::redis::transport::room::InUse;
+use crate::stores::redis::transport::pool::lacks_script;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
 pub(crate) use handshake::CLUSTER_NODE;
+pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
 
 /// An answer that is one small number comes in one integer with the number of its request, because an array costs a
@@ -49,7 +50,7 @@ const UNASKED: &str = "the connection held a reply that nobody had asked for";
 const NOT_ALL: &str = "behind an error the connection ended, or said what nobody had asked for";
 
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
-const STALE_AFTER: Duration = Duration::from_secs(1);
+const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// A request may run this much later by our clock than it has to arrive: a script takes effect at the time that it reads.
 const LATEST: Duration = EXPIRY_SLACK
@@ -80,28 +81,21 @@ pub(crate) struct Connection {
     pub(crate) is_spent: bool,
     /// Whether the last reply was an error. Nothing in a second copy of it would tell that it answers nothing.
     was_refused: bool,
-    /// The numbers of the requests whose answers nobody has waited for, which are to be read before anything else is
-    /// asked. A request without a script has none.
-    pub(crate) replies_due: Vec<Option<i64>>,
-    /// Whether one of those answers was that the server does not know the script.
-    pub(crate) needs_text: bool,
-    /// Whether it was not given back since it was made: a late answer is that of a distant server, not of a dead one.
-    pub(crate) is_new: bool,
-    /// Whether it is one for requests that is lent for renewals.
-    pub(crate) is_lent: bool,
-    /// How many connections of its pool the server had cut when this one was used last.
-    pub(crate) resets_seen: u64,
-    /// It counts as in use, if it is one of a pool that somebody has. It does until its socket is closed.
-    pub(crate) in_use: Option<InUse>,
+    /// The answers that nobody has waited for, which come before all that is asked from now on.
+    replies_due: VecDeque<ReplyDue>,
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
-impl LastUsed for Connection {
-    fn last_used(&self) -> Instant {
-        self.last_used
-    }
+/// An answer that nobody has waited for.
+struct ReplyDue {
+    /// The number that it repeats. That to a request without a script has none.
+    number: Option<i64>,
+    /// If it has not come by then, it will not.
+    until: Instant,
+    /// It is noted here when it has come.
+    answered: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
@@ -113,10 +107,10 @@ impl Connection {
 
     /// Sends what is packed, to be answered before anything else is sent.
     pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
-        if self.has_unread() {
+        if !self.is_in_debt() && self.has_unread() {
             return Err(CallError::NotSent(UNASKED.into()));
         }
-        if self.was_refused && self.is_reset() {
+        if self.was_refused && !self.is_in_debt() && self.is_reset() {
             return Err(CallError::NotSent(NOT_ALL.into()));
         }
         if self.is_asking {
@@ -223,27 +217,67 @@ impl Connection {
         reply
     }
 
-    /// Whether it is good after it was read what it owes, whatever that says.
-    pub(crate) fn has_read_replies_due(&mut self, deadline: Instant) -> bool {
-        for number in std::mem::take(&mut self.replies_due) {
-            let reply = match number {
+    /// Leaves the answer to what was sent to whoever uses the connection next, who notes in `answered` that it has come. If
+    /// it has not by `until`, it will not.
+    pub(crate) fn owe(
+        &mut self,
+        number: Option<i64>,
+        until: Instant,
+        answered: Option<Arc<AtomicBool>>,
+    ) {
+        self.replies_due.push_back(ReplyDue {
+            number,
+            until,
+            answered,
+        });
+    }
+
+    /// Whether it owes answers.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        !self.replies_due.is_empty()
+    }
+
+    /// Reads the answers that it owes.
+    pub(crate) fn pay(&mut self, deadline: Instant) -> Result<(), CallError> {
+        while let Some(due) = self.replies_due.front() {
+            let reply = match due.number {
                 Some(number) => self.answer(number, deadline),
                 None => self.receive(deadline),
             };
             match reply {
-                Ok(_) => {}
-                Err(CallError::Server(text)) => self.needs_text |= text.starts_with("NOSCRIPT"),
+                Err(CallError::Server(text)) if lacks_script(&text) => self.has_forgotten_scripts(),
+                Ok(_) | Err(CallError::Server(_)) => {}
+                Err(fault) => return Err(fault),
+            }
+            let paid = self.replies_due.pop_front();
+            if let Some(answered) = paid.and_then(|due| due.answered) {
+                answered.store(true, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the answers that have come of those that it owes. Returns whether the others may still come.
+    pub(crate) fn pays_in_time(&mut self) -> bool {
+        while self.is_in_debt() && self.has_arrived() {
+            // What has come in part mostly comes at once.
+            match self.pay(time::now() + Duration::from_millis(1)) {
+                Ok(()) => {}
+                Err(CallError::NoReply {
+                    timed_out: true, ..
+                }) => break,
                 Err(_) => return false,
             }
         }
-        !self.is_spent
+        let next = self.replies_due.front();
+        !self.is_spent && next.is_none_or(|due| time::now() < due.until)
     }
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last. To look
     /// costs a system call, so that is done where it is likely.
-    pub(crate) fn is_stale(&self) -> bool {
-        let is_likely = || self.was_refused || time::since(self.last_used) >= STALE_AFTER;
-        self.replies_due.is_empty() && is_likely() && self.is_reset()
+    pub(crate) fn is_stale(&self, idle: Duration) -> bool {
+        let is_likely = self.was_refused || idle >= STALE_AFTER;
+        !self.is_in_debt() && (self.has_unread() || is_likely && self.is_reset())
     }
 
     /// As [`Connection::is_stale`], however short ago it was used.

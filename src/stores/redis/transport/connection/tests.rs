@@ -101,7 +101,7 @@ fn what_comes_behind_an_error_is_seen_however_soon() {
     assert!(matches!(refused, Err(CallError::Server(_))), "{refused:?}");
     // It closes the connection.
     server.join().unwrap();
-    assert!(connection.is_stale());
+    assert!(connection.is_stale(Duration::from_secs(1)));
     let asked = connection.ask(ping, deadline);
     assert!(matches!(asked, Err(CallError::NotSent(_))), "{asked:?}");
 }

@@ -3,26 +3,18 @@
 
 mod words;
 
-use std::time::Duration;
+use std::thread;
+
+use redis::Value;
 
 use super::*;
-use crate::stores::redis::tests::stub::{Request, Route, Says, StubServer};
+use crate::stores::redis::tests::stub::{Request, Route, Says, StubServer, soon, within};
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
-}
-
-fn new_pool(connector: Arc<dyn Connector>, size: u32) -> Pool {
-    let idle_timeout = IdleTimeout::new(Duration::from_secs(300));
-    let idle = (&idle_timeout, Duration::from_secs(30));
-    Pool::new(connector, ConnectionLimit::new(size), idle, false)
-}
-
 /// A pool of so many connections to a server.
 struct Scene {
-    _server: StubServer,
+    server: StubServer,
     route: Arc<Route>,
     pool: Pool,
 }
@@ -32,9 +24,10 @@ impl Scene {
         let server = StubServer::start(answers);
         let route = Route::to(&server);
         let connector: Arc<dyn Connector> = Arc::<Route>::clone(&route);
-        let pool = new_pool(connector, size);
+        let settings = PoolSettings::new(Duration::from_secs(300), None);
+        let pool = Pool::new(connector, size, (&settings, Duration::from_secs(30)), false);
         Scene {
-            _server: server,
+            server,
             route,
             pool,
         }
@@ -44,18 +37,21 @@ impl Scene {
         Scene::of(8, |_| None)
     }
 
-    fn connection(&self) -> Connection {
-        self.route.connect(soon()).unwrap()
+    fn ping(&self) -> Result<Value, CallError> {
+        self.pool
+            .with(soon(), |connection| connection.call(PING, soon()))
     }
 
-    /// Has a connection lie idle.
-    fn keep(&self) {
-        self.pool.keep(self.connection());
-    }
-
-    fn fails(&self, fault: CallError) {
-        let connection = self.connection();
-        self.pool.give_back(connection, &Err(fault));
+    /// Has a call end so on a connection that lay idle, and returns how often it was tried.
+    fn ends(&self, fault: &CallError) -> u32 {
+        self.ping().unwrap();
+        let mut tries = 0;
+        let outcome: Result<(), _> = self.pool.with(soon(), |_| {
+            tries += 1;
+            Err(fault.clone())
+        });
+        assert_eq!(outcome, Err(fault.clone()));
+        tries
     }
 }
 
@@ -66,48 +62,26 @@ fn no_reply(timed_out: bool) -> CallError {
     }
 }
 
-fn faults() -> [CallError; 7] {
-    [
-        CallError::NotSent("cut".into()),
-        no_reply(true),
-        no_reply(false),
-        CallError::Untrusted("whose".into()),
-        CallError::Exhausted(1),
-        CallError::NoVote("none".into()),
-        CallError::Server("ERR no".into()),
-    ]
-}
-
-/// A connection on which more was said than was asked for.
-fn with_unread(scene: &Scene) -> Connection {
-    let mut connection = scene.connection();
-    assert_eq!(connection.call(PING, soon()), Ok(Value::Int(1)));
-    assert!(connection.has_unread());
-    connection
-}
-
-fn talkative() -> Scene {
-    let twice = Says::bytes(":1\r\n:2\r\n");
-    Scene::of(8, move |request| request.is("PING").then(|| twice.clone()))
+#[test]
+fn a_hundred_threads_share_four_connections_and_none_waits_in_vain() {
+    let scene = Scene::of(4, |_| None);
+    thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| (0..50).for_each(|_| assert!(scene.ping().is_ok())));
+        }
+    });
+    assert!(scene.server.connected() <= 4);
+    assert!((1..=4).contains(&scene.pool.idle()));
 }
 
 #[test]
-fn a_connection_on_which_something_came_unasked_is_neither_kept_nor_lent() {
-    let scene = talkative();
-    scene.pool.keep(with_unread(&scene));
-    assert_eq!(scene.pool.idle(), 0);
-    scene.pool.idle.lock().push(with_unread(&scene));
-    assert!(scene.pool.take(soon()).is_none());
-}
-
-#[test]
-fn a_call_without_a_permit_in_time_says_of_how_many() {
+fn a_call_without_a_connection_in_time_says_of_how_many() {
     let scene = Scene::of(1, |_| None);
     let outcome = scene.pool.with(soon(), |_| {
-        let inner = scene.pool.with(Instant::now(), |_| Ok(()));
+        let inner = scene.pool.with(within(50), |_| Ok(()));
         assert_eq!(inner, Err(CallError::Exhausted(1)));
-        let none = scene.pool.check_out(None, |_| true);
-        assert!(matches!(none, Err(NoPermit { of: 1 })));
+        let none = scene.pool.borrow_ready();
+        assert!(matches!(none, Err(NotReady::Busy(1))));
         Ok(7)
     });
     assert_eq!(outcome, Ok(7));
@@ -115,71 +89,93 @@ fn a_call_without_a_permit_in_time_says_of_how_many() {
 
 #[test]
 fn a_connection_is_used_again_after_an_answer_and_not_after_a_fault() {
-    for fault in faults() {
+    for (fault, is_kept) in [
+        (no_reply(true), false),
+        (no_reply(false), false),
+        (CallError::Untrusted("whose".into()), false),
+        (CallError::Exhausted(1), false),
+        (CallError::NoVote("none".into()), true),
+        (CallError::Server("ERR no".into()), true),
+        (CallError::Server("READONLY it is a replica".into()), false),
+    ] {
         let scene = Scene::plain();
-        let is_sound = matches!(fault, CallError::Server(_) | CallError::NoVote(_));
-        let outcome: Result<(), _> = scene.pool.with(soon(), |_| Err(fault.clone()));
-        assert_eq!(outcome, Err(fault.clone()));
-        assert_eq!(scene.pool.idle(), usize::from(is_sound), "{fault:?}");
-        let scene = Scene::plain();
-        scene.fails(fault.clone());
-        assert_eq!(scene.pool.idle(), usize::from(is_sound), "{fault:?}");
+        // What may have run is not tried again.
+        assert_eq!(scene.ends(&fault), 1);
+        scene.ping().unwrap();
+        assert_eq!(scene.server.connected() == 1, is_kept, "{fault:?}");
+        let is_doubtful = fault.is_of_no_master();
+        assert_eq!(scene.route.suspected().len(), usize::from(is_doubtful));
     }
-    let scene = Scene::plain();
-    assert_eq!(scene.pool.with(soon(), |_| Ok(3)), Ok(3));
-    assert_eq!(scene.pool.idle(), 1);
-    let spent = scene.pool.with(soon(), |connection| {
-        connection.is_spent = true;
-        Ok(())
-    });
-    assert_eq!((spent, scene.pool.idle()), (Ok(()), 0));
-    scene.pool.give_back(scene.connection(), &Ok(Value::Nil));
-    assert_eq!(scene.pool.idle(), 1);
-}
-
-#[test]
-fn a_server_that_takes_no_writes_is_in_doubt_and_its_connection_closed() {
-    let readonly = || CallError::Server("READONLY it is a replica".into());
-    let scene = Scene::plain();
-    let suspected = || scene.route.suspected().len();
-    let outcome: Result<(), _> = scene.pool.with(soon(), |_| Err(readonly()));
-    assert_eq!(outcome, Err(readonly()));
-    assert_eq!((suspected(), scene.pool.idle()), (1, 0));
-    scene.fails(readonly());
-    assert_eq!((suspected(), scene.pool.idle()), (2, 0));
-    for fault in faults() {
-        scene.fails(fault);
-    }
-    assert_eq!(suspected(), 2);
-}
-
-/// How often a call runs that is never sent, on a kept connection or a fresh one.
-fn tries_of_what_is_never_sent(is_kept: bool) -> u32 {
-    let scene = Scene::plain();
-    if is_kept {
-        scene.keep();
-    }
-    let mut tries = 0;
-    let outcome: Result<(), _> = scene.pool.with(soon(), |_| {
-        tries += 1;
-        Err(CallError::NotSent("cut".into()))
-    });
-    assert!(matches!(outcome, Err(CallError::NotSent(_))));
-    assert_eq!(scene.pool.idle(), 0);
-    tries
 }
 
 #[test]
 fn what_was_not_sent_on_a_kept_connection_is_sent_on_a_new_one() {
-    assert_eq!(tries_of_what_is_never_sent(true), 2);
-    assert_eq!(tries_of_what_is_never_sent(false), 1);
     let scene = Scene::plain();
-    scene.keep();
-    let mut tries = 0;
-    let outcome: Result<(), _> = scene.pool.with(soon(), |_| {
-        tries += 1;
-        Err(no_reply(false))
+    assert_eq!(scene.ends(&CallError::NotSent("cut".into())), 2);
+    assert_eq!(scene.server.connected(), 2);
+}
+
+#[test]
+fn a_connection_on_which_something_came_unasked_is_not_used_again() {
+    let twice = Says::bytes(b":1\r\n:2\r\n");
+    let scene = Scene::of(8, move |request| request.is("PING").then(|| twice.clone()));
+    assert_eq!(scene.ping(), Ok(Value::Int(1)));
+    assert_eq!(scene.ping(), Ok(Value::Int(1)));
+    assert_eq!(scene.server.connected(), 2);
+}
+
+#[test]
+fn a_connection_that_the_server_has_closed_is_made_anew() {
+    let mut is_first = true;
+    let scene = Scene::of(8, move |request| {
+        let says = Says::bytes(b"+PONG\r\n");
+        let closes = request.is("PING") && std::mem::take(&mut is_first);
+        closes.then(|| says.then(Says::cut()))
     });
-    // It may have been executed.
-    assert_eq!((outcome, tries), (Err(no_reply(false)), 1));
+    scene.ping().unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert!(scene.ping().is_ok());
+    assert_eq!(scene.server.connected(), 2);
+}
+
+#[test]
+fn an_answer_that_nobody_read_is_read_by_the_next_user() {
+    let scene = Scene::plain();
+    scene.ping().unwrap();
+    let leave = |until| {
+        let Ok(mut borrowed) = scene.pool.borrow_ready() else {
+            panic!("it is connected");
+        };
+        borrowed.connection.send(PING, soon()).unwrap();
+        borrowed.connection.owe(None, until, None);
+        scene.pool.give_back(borrowed, &Ok(()));
+    };
+    leave(soon());
+    leave(soon());
+    assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));
+    assert_eq!(scene.server.connected(), 1);
+    // One that will not come any more closes its connection.
+    scene.server.answer(|_| Some(Says::nothing()));
+    leave(Instant::now());
+    assert!(matches!(
+        scene.pool.borrow_ready(),
+        Err(NotReady::NotConnected)
+    ));
+}
+
+#[test]
+fn a_pool_that_was_closed_keeps_no_connection_unless_a_quorum_needs_it() {
+    let scene = Scene::plain();
+    let outcome = scene.pool.with(soon(), |_| {
+        scene.pool.close();
+        Ok(())
+    });
+    assert_eq!((outcome, scene.pool.idle()), (Ok(()), 0));
+    scene.ping().unwrap();
+    scene.ping().unwrap();
+    assert_eq!(scene.server.connected(), 3);
+    scene.pool.reopen();
+    scene.ping().unwrap();
+    scene.ping().unwrap();
+    assert_eq!(scene.server.connected(), 4);
 }

@@ -57,7 +57,7 @@ fn requests_and_replies_go_over_a_session() {
     assert_eq!(connection.receive(soon()), Ok(pong));
     server.join().unwrap();
     until(|| connection.is_reset());
-    assert_eq!(address.traffic.read(0, 0, false).connects, [("ok", 1)]);
+    assert_eq!(address.traffic.read(0, false).connects, [("ok", 1)]);
 }
 
 #[test]
@@ -70,9 +70,6 @@ fn a_connection_without_the_certificate_that_is_asked_for_is_not_trusted() {
             .reason()
             .starts_with("it asks for a certificate of ours")
     );
-    assert_eq!(
-        address.traffic.read(0, 0, false).connects,
-        [("untrusted", 1)]
-    );
+    assert_eq!(address.traffic.read(0, false).connects, [("untrusted", 1)]);
     server.join().unwrap();
 }

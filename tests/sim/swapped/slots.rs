@@ -1,0 +1,121 @@
+//! The face of `src/stores/slots.rs` on the scheduler of the world: a pool that counts its slots, and no thread that reaps.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::time;
+
+pub(crate) struct PoolSettings;
+
+impl PoolSettings {
+    pub(crate) fn new(_: Duration, _: Option<Duration>) -> Arc<PoolSettings> {
+        Arc::new(PoolSettings)
+    }
+}
+
+pub(crate) struct Slots<C: Send + 'static> {
+    size: u32,
+    pool: Mutex<Arc<Shared<C>>>,
+}
+
+struct Shared<C> {
+    /// How many were made, and those that nobody has.
+    state: Mutex<(u32, Vec<Option<C>>)>,
+    freed: Condvar,
+}
+
+pub(crate) struct Slot<C: Send + 'static> {
+    content: Option<C>,
+    pool: Arc<Shared<C>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum NoSlot {
+    Busy(u32),
+    #[expect(dead_code, reason = "the world has room for each thread")]
+    NoThread(io::Error),
+}
+
+impl<C: Send + 'static> Slots<C> {
+    pub(crate) fn new(size: u32, _: &Arc<PoolSettings>) -> Slots<C> {
+        let pool = Mutex::new(new_pool());
+        Slots { size, pool }
+    }
+
+    pub(crate) fn get(&self, patience: Duration) -> Result<Slot<C>, NoSlot> {
+        let until = time::now() + patience;
+        let pool = Arc::clone(&*self.pool.lock());
+        let mut state = pool.state.lock();
+        loop {
+            if state.1.is_empty() && state.0 < self.size {
+                state.0 += 1;
+                state.1.push(None);
+            }
+            if let Some(content) = state.1.pop() {
+                drop(state);
+                return Ok(Slot { content, pool });
+            }
+            if time::now() >= until {
+                return Err(NoSlot::Busy(self.size));
+            }
+            state = pool.freed.wait(state, Some(until));
+        }
+    }
+
+    pub(crate) fn try_get(&self) -> Result<Slot<C>, NoSlot> {
+        self.get(Duration::ZERO)
+    }
+
+    pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
+        let pool = Arc::clone(&*self.pool.lock());
+        let mut state = pool.state.lock();
+        let at = state.1.iter().rposition(is_such)?;
+        let content = state.1.remove(at);
+        drop(state);
+        Some(Slot { content, pool })
+    }
+
+    pub(crate) fn idle(&self) -> u32 {
+        let idle = self.pool.lock().state.lock().1.len();
+        u32::try_from(idle).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn close(&self) {
+        let closed = std::mem::replace(&mut *self.pool.lock(), new_pool());
+        drop(closed);
+    }
+
+    pub(crate) fn reopen(&self) {}
+}
+
+fn new_pool<C>() -> Arc<Shared<C>> {
+    Arc::new(Shared {
+        state: Mutex::new((0, Vec::new())),
+        freed: Condvar::default(),
+    })
+}
+
+impl<C: Send + 'static> Deref for Slot<C> {
+    type Target = Option<C>;
+
+    fn deref(&self) -> &Option<C> {
+        &self.content
+    }
+}
+
+impl<C: Send + 'static> DerefMut for Slot<C> {
+    fn deref_mut(&mut self) -> &mut Option<C> {
+        &mut self.content
+    }
+}
+
+impl<C: Send + 'static> Drop for Slot<C> {
+    fn drop(&mut self) {
+        let content = self.content.take();
+        self.pool.state.lock().1.push(content);
+        self.pool.freed.notify_one();
+    }
+}
