@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::ground::error::Error;
 use crate::ground::time;
 
-use crate::stores::quorum::links::{Line, Linked};
+use crate::stores::quorum::links::Linked;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
 use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
@@ -69,7 +69,6 @@ impl Quorum {
 impl QuorumNode {
     /// Whether it is to be left alone.
     pub(super) fn is_tripped(self: &Arc<QuorumNode>, purpose: Purpose) -> bool {
-        let line = Line::of(purpose);
         {
             let mut breaker = self.breaker.lock();
             let now = time::now();
@@ -81,7 +80,7 @@ impl QuorumNode {
                 }
                 None => {
                     drop(breaker);
-                    return self.is_slow_to_connect(line) && !self.node.is_ready(purpose);
+                    return self.is_slow_to_connect(purpose) && !self.node.is_ready(purpose);
                 }
             }
         }
@@ -89,7 +88,7 @@ impl QuorumNode {
             return false;
         }
         // It may still be silent, and nobody is to wait for that.
-        self.connect_aside(line);
+        self.connect_aside(purpose);
         true
     }
 
@@ -98,12 +97,12 @@ impl QuorumNode {
         if self.node.is_ready(Purpose::Request) {
             return true;
         }
-        let want = self.want(Line::Requests, by);
+        let want = self.connect_aside(Purpose::Request);
         self.links.wait(std::iter::once(&want), by);
-        match want.outcome() {
-            Some(Some(Linked::Ready | Linked::NoVote(_))) => true,
-            Some(Some(Linked::Failed(error))) => !error.may_pass(),
-            Some(None) | None => false,
+        match want.end() {
+            Some(Linked::Ready | Linked::NoVote(_)) => true,
+            Some(Linked::Failed(error)) => !error.may_pass(),
+            None => false,
         }
     }
 

@@ -12,7 +12,6 @@ use crate::ground::time;
 
 use crate::stores::patience;
 use crate::stores::quorum::breaker::Order;
-use crate::stores::quorum::links::Line;
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
@@ -25,8 +24,7 @@ use waiting::{Busy, Connecting};
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
-    line: Line,
-    needs_vote: bool,
+    purpose: Purpose,
     /// How long a node may take for a request.
     timeout: Duration,
     /// When all is over.
@@ -99,8 +97,7 @@ impl Quorum {
         let mut fan_out = FanOut {
             quorum: self,
             send: Box::new(send),
-            line: Line::of(purpose),
-            needs_vote: !matches!(purpose, Purpose::Request),
+            purpose,
             timeout,
             deadline,
             soon,
@@ -154,7 +151,7 @@ impl<'a, T> FanOut<'a, T> {
             }
             Pending::NotConnected => {
                 if tries < MOST_TRIES {
-                    let want = node.want(self.line, by);
+                    let want = node.connect_aside(self.purpose);
                     self.connecting.push(Connecting { index, want, tries });
                 } else {
                     let reason = "each connection that was made was used by others or closed";

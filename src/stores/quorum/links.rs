@@ -1,8 +1,9 @@
 //! Connections to the nodes of a quorum in the making.
 //!
 //! The time-out of a node bounds what one request costs. To connect (TCP, TLS, AUTH, who it is) takes a time of its own:
-//! it is done aside, so that requests to the other nodes go on, and no request that fails meanwhile puts it off. A call
-//! that needs the node waits for it as long as it has time; when that is over, the next call finds the connection.
+//! it is done aside, one attempt at a time for each node, so that requests to the other nodes go on, and no request that
+//! fails meanwhile puts it off. A call that needs the node waits for the attempt as long as it has time; when that is
+//! over, the next call finds the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,39 +15,28 @@ use crate::ground::time;
 use crate::stores::quorum::QuorumNode;
 use crate::stores::quorum::node::Purpose;
 
-/// The connections in the making, of all nodes.
+/// The attempts to connect, of all nodes.
 pub(super) struct Links {
+    /// Requests and renewals of a node have connections of their own.
     nodes: Mutex<Vec<[Link; 2]>>,
-    /// Some attempt to connect has ended.
+    /// Some attempt has ended.
     changed: Condvar,
     /// How long an attempt may take.
     timeout: Duration,
 }
 
-/// The use of connections to one node: requests and renewals have connections of their own.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Line {
-    Requests = 0,
-    Renewals = 1,
-}
-
-/// The connections of one kind to one node.
+/// The connections to one node for one use.
 #[derive(Default)]
 struct Link {
-    /// How many calls wait for one.
-    wanted: usize,
-    /// How many are being made: no more than there were calls at once.
-    underway: usize,
-    /// How many attempts have ended, and the end of the last one; `None` after a panic.
+    is_under_way: bool,
+    /// How many attempts have ended, and how the last one did.
     ended: u64,
-    outcome: Option<Linked>,
+    last: Option<Linked>,
     /// Whether a call has waited for it for the whole time-out of a node, so that those that can do without it do.
     is_slow: bool,
-    /// Whether the last attempt failed, so that the node is rather dead than distant.
-    has_failed: bool,
 }
 
-/// The outcome of an attempt to connect.
+/// The end of an attempt to connect.
 #[derive(Clone, Debug)]
 pub(super) enum Linked {
     Ready,
@@ -55,28 +45,19 @@ pub(super) enum Linked {
     Failed(Error),
 }
 
-/// A call that waits for a connection.
+/// A call that waits for the end of an attempt.
 pub(super) struct Want<'a> {
     pub(super) node: &'a Arc<QuorumNode>,
-    line: Line,
+    purpose: Purpose,
     /// How many attempts had ended when it began to wait.
     seen: u64,
 }
 
-/// Notes the end of an attempt.
-struct Ending<'a> {
+/// Notes the end of an attempt when it is dropped.
+struct Attempt<'a> {
     node: &'a QuorumNode,
-    line: Line,
-    outcome: Option<Linked>,
-}
-
-impl Line {
-    pub(super) fn of(purpose: Purpose) -> Line {
-        match purpose {
-            Purpose::Renewal => Line::Renewals,
-            Purpose::Request | Purpose::Vote => Line::Requests,
-        }
-    }
+    purpose: Purpose,
+    end: Linked,
 }
 
 impl Links {
@@ -98,153 +79,111 @@ impl Links {
             return;
         }
         let mut nodes = self.nodes.lock();
-        while time::now() < deadline {
-            let has_ended = |want: &'w Want<'n>| {
-                let link = link(&nodes, want.node, want.line);
-                link.is_none_or(|link| link.ended != want.seen)
-            };
-            // All of them each time: any may be the one that ends.
-            if wants.clone().any(has_ended) {
-                return;
-            }
+        let has_ended = |nodes: &mut Vec<[Link; 2]>, want: &Want<'_>| {
+            let link = link(nodes, want.node, want.purpose);
+            link.is_none_or(|link| link.ended != want.seen)
+        };
+        // Any may be the one that ends.
+        while time::now() < deadline && !wants.clone().any(|want| has_ended(&mut nodes, want)) {
             nodes = self.changed.wait(nodes, Some(deadline));
         }
     }
 }
 
-fn link<'l>(nodes: &'l [[Link; 2]], node: &QuorumNode, line: Line) -> Option<&'l Link> {
-    nodes.get(node.index)?.get(line as usize)
+fn link<'l>(
+    nodes: &'l mut [[Link; 2]],
+    node: &QuorumNode,
+    purpose: Purpose,
+) -> Option<&'l mut Link> {
+    let use_of_it = usize::from(purpose == Purpose::Renewal);
+    nodes.get_mut(node.index)?.get_mut(use_of_it)
 }
 
 impl QuorumNode {
-    fn with_link<T>(&self, line: Line, what: impl FnOnce(&mut Link) -> T) -> Option<T> {
+    fn with_link<T: Default>(&self, purpose: Purpose, what: impl FnOnce(&mut Link) -> T) -> T {
         let mut nodes = self.links.nodes.lock();
-        let link = nodes.get_mut(self.index)?.get_mut(line as usize)?;
-        Some(what(link))
+        link(&mut nodes, self, purpose)
+            .map(what)
+            .unwrap_or_default()
     }
 
-    /// Connects to it aside, unless that is under way already.
-    pub(super) fn connect_aside(self: &Arc<QuorumNode>, line: Line) {
-        let is_missing = self.with_link(line, |link| {
-            // A call that waits for one has begun it, and finds it when it has ended.
-            let is_missing = link.underway == 0 && link.wanted == 0;
-            link.underway += usize::from(is_missing);
-            is_missing
+    /// Connects to it aside, unless that is under way already, and returns who waits for that.
+    pub(super) fn connect_aside(self: &Arc<QuorumNode>, purpose: Purpose) -> Want<'_> {
+        let (seen, is_under_way) = self.with_link(purpose, |link| {
+            (link.ended, std::mem::replace(&mut link.is_under_way, true))
         });
-        if is_missing == Some(true) && !self.start(line) {
-            // There is no room for a thread: whoever needs the connection makes it.
-            drop(Ending::new(self, line));
-        }
-    }
-
-    /// Waits from now on for a connection, which is made aside; where there is no room for a thread it is made at once,
-    /// by `by`.
-    pub(super) fn want(self: &Arc<QuorumNode>, line: Line, by: Instant) -> Want<'_> {
-        let begun = self.with_link(line, |link| {
-            link.wanted += 1;
-            let is_missing = link.underway < link.wanted;
-            link.underway += usize::from(is_missing);
-            (link.ended, is_missing)
-        });
-        let (seen, is_missing) = begun.unwrap_or_default();
-        if is_missing && !self.start(line) {
-            self.connect(line, by.min(self.longest()));
+        if !is_under_way {
+            let node = Arc::clone(self);
+            let by = time::now() + self.links.timeout;
+            let connect = move || {
+                let mut attempt = Attempt::of(&node, purpose, "the attempt to connect broke off");
+                attempt.end = node.connect(purpose, by);
+            };
+            if sync::spawn("redlatch-connect", connect).is_err() {
+                drop(Attempt::of(self, purpose, "there is no thread to connect on"));
+            }
         }
         Want {
             node: self,
-            line,
+            purpose,
             seen,
         }
     }
 
     /// Whether a connection is being made that calls can do without have waited for long enough.
-    pub(super) fn is_slow_to_connect(&self, line: Line) -> bool {
-        self.with_link(line, |link| link.is_slow && link.underway > 0) == Some(true)
+    pub(super) fn is_slow_to_connect(&self, purpose: Purpose) -> bool {
+        self.with_link(purpose, |link| link.is_slow && link.is_under_way)
     }
 
-    /// Until when an attempt that begins now may take.
-    fn longest(&self) -> Instant {
-        time::now() + self.links.timeout
-    }
-
-    fn start(self: &Arc<QuorumNode>, line: Line) -> bool {
-        let node = Arc::clone(self);
-        let deadline = self.longest();
-        sync::spawn("redlatch-connect", move || node.connect(line, deadline)).is_ok()
-    }
-
-    fn connect(&self, line: Line, deadline: Instant) {
-        let mut ending = Ending::new(self, line);
-        let purpose = match line {
-            Line::Requests => Purpose::Request,
-            Line::Renewals => Purpose::Renewal,
-        };
-        ending.outcome = Some(match self.node.connect(&self.handle, purpose, deadline) {
-            Ok(Ok(())) => {
-                self.revive();
-                Linked::Ready
-            }
-            Ok(Err(abstention)) => {
-                self.revive();
-                Linked::NoVote(abstention.to_string())
-            }
+    fn connect(&self, purpose: Purpose, deadline: Instant) -> Linked {
+        let end = match self.node.connect(&self.handle, purpose, deadline) {
+            Ok(Ok(())) => Linked::Ready,
+            Ok(Err(abstention)) => Linked::NoVote(abstention.to_string()),
             Err(error) => {
                 self.trip(&error);
-                Linked::Failed(error)
+                return Linked::Failed(error);
             }
-        });
+        };
+        self.revive();
+        end
     }
 }
 
 impl Want<'_> {
-    /// Returns the outcome of the attempt, `None` if it is still under way; `Some(None)` if it ended without a word.
-    pub(super) fn outcome(&self) -> Option<Option<Linked>> {
-        let seen = self.seen;
-        let outcome = self.node.with_link(self.line, |link| {
-            (link.ended != seen).then(|| link.outcome.clone())
-        });
-        outcome.unwrap_or(Some(None))
+    /// The end of the attempt, unless it is still under way.
+    pub(super) fn end(&self) -> Option<Linked> {
+        let ended = |link: &mut Link| link.last.clone().filter(|_| link.ended != self.seen);
+        self.node.with_link(self.purpose, ended)
     }
 
     /// Whether the attempt before this one failed: it may be a dead node, which is to cost no call more than its time-out.
     pub(super) fn is_doubtful(&self) -> bool {
-        let has_failed = |link: &mut Link| link.has_failed;
-        self.node.with_link(self.line, has_failed) == Some(true)
+        let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
+        self.node.with_link(self.purpose, has_failed)
     }
 
     /// Notes that it was waited for in vain for as long as a node may take.
     pub(super) fn note_slow(&self) {
-        let _ = self.node.with_link(self.line, |link| link.is_slow = true);
+        self.node.with_link(self.purpose, |link| link.is_slow = true);
     }
 }
 
-impl Drop for Want<'_> {
+impl<'a> Attempt<'a> {
+    /// An attempt that fails for this reason, if it does not end otherwise.
+    fn of(node: &'a QuorumNode, purpose: Purpose, reason: &str) -> Attempt<'a> {
+        let end = Linked::Failed(node.unreachable(reason));
+        Attempt { node, purpose, end }
+    }
+}
+
+impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let _ = self.node.with_link(self.line, |link| link.wanted -= 1);
-    }
-}
-
-impl<'a> Ending<'a> {
-    fn new(node: &'a QuorumNode, line: Line) -> Ending<'a> {
-        Ending {
-            node,
-            line,
-            outcome: None,
-        }
-    }
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        let outcome = self.outcome.take();
-        let _ = self.node.with_link(self.line, |link| {
-            link.underway = link.underway.saturating_sub(1);
-            link.ended += 1;
-            if let Some(outcome) = &outcome {
-                link.has_failed = matches!(outcome, Linked::Failed(_));
-            }
-            link.outcome = outcome;
-            link.is_slow = false;
+        self.node.with_link(self.purpose, |link| {
+            *link = Link {
+                ended: link.ended + 1,
+                last: Some(self.end.clone()),
+                ..Link::default()
+            };
         });
         self.node.links.changed.notify_all();
     }

@@ -37,7 +37,7 @@ use crate::store::{
     Position, Refusal, Released, Renewal, Scope, Store, Subscription,
 };
 use crate::stores::quorum::breaker::Breaker;
-use crate::stores::quorum::links::{Line, Links};
+use crate::stores::quorum::links::Links;
 use crate::stores::quorum::node::{Node, Purpose};
 use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
@@ -235,7 +235,7 @@ impl Store for Quorum {
                 && !node.got_ready.swap(true, Ordering::Relaxed)
                 && !node.node.is_ready(Purpose::Renewal)
             {
-                node.connect_aside(Line::Renewals);
+                node.connect_aside(Purpose::Renewal);
             }
         }
     }

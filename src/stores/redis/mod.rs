@@ -53,7 +53,6 @@ pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
 pub(crate) use open::{Credentials, Settings};
 use topology::Topology;
-use transport::Connection;
 pub(crate) use transport::{Identity, TlsConfig};
 pub(crate) use wait_replicas::Replication;
 
@@ -195,10 +194,7 @@ impl Store for Redis {
     }
 
     fn prepare_renewal(&self, lock: &LockId, deadline: Instant) {
-        let prepare =
-            |connection: &mut Connection| renewals::makes_known(lock.kind, connection, deadline);
-        self.topology
-            .get_ready_to_renew(&lock.name, deadline, &prepare);
+        self.topology.prepare_renewal(&lock.name, deadline);
     }
 
     fn connections(&self) -> ConnectionStats {

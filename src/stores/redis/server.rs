@@ -53,17 +53,13 @@ impl Node {
     }
 
     /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
-    /// or nobody who says where the server is. `prepare` sends what the first renewal would have to wait for.
-    pub(super) fn get_ready_to_renew(
-        &self,
-        deadline: Instant,
-        prepare: &dyn Fn(&mut Connection) -> Result<(), CallError>,
-    ) {
+    /// or nobody who says where the server is.
+    pub(super) fn prepare_renewal(&self, deadline: Instant) {
         if !self.has_renewals.load(Ordering::Relaxed)
             && !self.has_renewals.swap(true, Ordering::Relaxed)
         {
             // The renewal itself tells what is wrong.
-            let _ = self.renewals.with(deadline, prepare);
+            let _ = self.renewals.with(deadline, |_| Ok(()));
         }
     }
 

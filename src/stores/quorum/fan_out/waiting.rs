@@ -7,6 +7,7 @@ use crate::ground::error::Error;
 use crate::ground::sync;
 use crate::ground::time;
 use crate::stores::quorum::links::{Linked, Want};
+use crate::stores::quorum::node::Purpose;
 
 /// A request that waits for its connection.
 pub(super) struct Connecting<'a> {
@@ -30,33 +31,30 @@ impl<T> FanOut<'_, T> {
     /// Sends the requests whose connections are there.
     pub(super) fn ask_connected(&mut self) {
         for at in (0..self.connecting.len()).rev() {
-            let outcome = self.connecting.get(at).and_then(|it| it.want.outcome());
-            let Some(outcome) = outcome else {
+            let end = self.connecting.get(at).and_then(|it| it.want.end());
+            let Some(end) = end else {
                 continue;
             };
             let Connecting { index, want, tries } = self.connecting.swap_remove(at);
-            let node = want.node;
-            drop(want);
-            match outcome {
-                Some(Linked::NoVote(reason)) if self.needs_vote => {
+            match end {
+                Linked::NoVote(reason) if self.purpose != Purpose::Request => {
                     let error = Error::Unavailable {
                         lock: "".into(),
-                        node: node.name(),
+                        node: want.node.name(),
                         reason,
                     };
                     self.ready.push((index, Err(error)));
                 }
-                Some(Linked::Ready | Linked::NoVote(_)) => {
+                Linked::Ready | Linked::NoVote(_) => {
                     self.ask(index, tries + 1);
                 }
-                Some(Linked::Failed(error)) if !error.may_pass() => {
+                Linked::Failed(error) if !error.may_pass() => {
                     // Some requests may be allowed all the same.
                     let was_sent = self.ask(index, MOST_TRIES);
                     self.ready
                         .extend((!was_sent).then_some((index, Err(error))));
                 }
-                Some(Linked::Failed(error)) => self.out_of_reach.push((index, error)),
-                None => {}
+                Linked::Failed(error) => self.out_of_reach.push((index, error)),
             }
         }
     }

@@ -16,8 +16,9 @@ use crate::stores::redis::errors::may_be_for_one_key;
 use crate::stores::redis::replies::{cause_of, integer_at};
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Redirection;
-use crate::stores::redis::transport::LATENESS;
-use crate::stores::redis::transport::{CallError, lacks_evalsha, plain};
+use crate::stores::redis::transport::{
+    CallError, LATENESS, lacks_eval, lacks_evalsha, lacks_script, plain,
+};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 /// How long the rest of a reply is waited for whose beginning is there, while other servers may answer.
@@ -83,7 +84,9 @@ impl Renewals<'_> {
             };
             match (one.expected.pop_front(), reply) {
                 (Some(Expected::Part { part, .. }), Ok(reply)) => self.answered(one, part, &reply),
-                (Some(Expected::Part { part, .. }), Err(text)) => self.refused(one, part, text),
+                (Some(Expected::Part { part, by_text, .. }), Err(text)) => {
+                    self.refused(one, part, by_text, text);
+                }
                 (Some(Expected::Replicas(wanted)), reply) => {
                     let replica_ack = ReplicaAck::of(reply.map_err(CallError::Server), wanted);
                     self.discount(&one.batch, replica_ack.flaw(wanted));
@@ -156,15 +159,18 @@ impl Renewals<'_> {
     }
 
     /// Takes the words by which the server refused one part.
-    fn refused(&mut self, one: &mut SentBatch<'_>, part: usize, text: String) {
+    fn refused(&mut self, one: &mut SentBatch<'_>, part: usize, by_text: bool, text: String) {
         let server = &one.batch.server;
         let indices = one.batch.part(part);
         let words = plain(&text);
-        let is_off = lacks_evalsha(&text);
-        if is_off {
+        if lacks_evalsha(&text) {
             server.pool.note_evalsha(false);
         }
-        let needs_text = text.starts_with("NOSCRIPT");
+        if lacks_script(&text) {
+            one.connection.connection.has_forgotten_scripts();
+        }
+        // Who may not send scripts may call those that others have.
+        let is_other_way = lacks_script(&text) || by_text && lacks_eval(&text);
         let may_be_for_one = text.starts_with("TRYAGAIN") || may_be_for_one_key(&text);
         let fault = CallError::Server(text);
         let redirection = Redirection::of(&fault);
@@ -176,12 +182,11 @@ impl Renewals<'_> {
             // A slot that is asked for is asked for there again.
             _ => (one.batch.asked(), false),
         };
-        let is_again = is_redirected || is_off || needs_text;
+        let is_again = is_redirected || is_other_way;
         // Some are at another node, or what is refused is one of them.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
         let again = OpenClaim {
             asked: asked.filter(|_| is_again),
-            needs_text,
             is_single: is_split,
             ..OpenClaim::default()
         };

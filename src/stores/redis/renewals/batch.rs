@@ -35,8 +35,6 @@ fn permits_of(claim: &Claim) -> usize {
 pub(super) struct OpenClaim {
     /// Its place among all claims.
     pub(super) index: usize,
-    /// Whether the server does not know the script.
-    pub(super) needs_text: bool,
     /// The node to ask, instead of the one that has the slot.
     pub(super) asked: Option<Arc<Shard>>,
     /// Whether it has to be asked for alone: of claims refused together one may be the reason, and of the keys of a slot on
@@ -92,7 +90,6 @@ impl<'a> Server<'a> {
 pub(super) struct Batch<'a> {
     pub(super) server: Server<'a>,
     pub(super) is_asking: bool,
-    pub(super) needs_text: bool,
     /// The indices of the claims that each call of a script renews. A cluster allows only those of one slot.
     pub(super) parts: Vec<Vec<usize>>,
     /// The last part of each slot and script, and how many permits it renews.
@@ -104,7 +101,6 @@ impl<'a> Batch<'a> {
         Batch {
             server,
             is_asking,
-            needs_text: false,
             parts: Vec::new(),
             last: BTreeMap::new(),
         }
@@ -112,7 +108,6 @@ impl<'a> Batch<'a> {
 
     pub(super) fn add(&mut self, open: &OpenClaim, claim: &Claim) {
         let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
-        self.needs_text |= open.needs_text;
         let is_single = open.is_single || self.server.renews_alone.load(Ordering::Relaxed);
         let at = (slot, Layout::of(claim.kind).renew.id());
         let permits = permits_of(claim);
@@ -172,20 +167,4 @@ impl Expected {
             Expected::Nothing | Expected::Replicas(_) => None,
         }
     }
-}
-
-/// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer from
-/// then on.
-pub(in crate::stores::redis) fn makes_known(
-    kind: Kind,
-    connection: &mut Connection,
-    deadline: Instant,
-) -> Result<(), CallError> {
-    let number = connection.number();
-    let (script, mut packed) = (&Layout::of(kind).renew, Vec::new());
-    let limit = Limit::default();
-    pack(script, empty(), true, limit, number, &mut packed);
-    connection.ask(&packed, deadline)?;
-    connection.owe(Some(number), deadline, None);
-    Ok(())
 }

@@ -15,8 +15,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::SmallVec;
-
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
@@ -32,7 +30,6 @@ use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{Borrowed, CallError, Connection, asking, share};
-pub(super) use batch::makes_known;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
 /// A claim is asked for at most this often in one call.
@@ -111,7 +108,6 @@ impl<'a> Renewals<'a> {
             self.open.extend(again.map(|open| OpenClaim {
                 index: *index,
                 asked: open.asked.clone(),
-                needs_text: open.needs_text,
                 is_single: open.is_single || indices.len() == 1,
             }));
         }
@@ -248,7 +244,6 @@ impl<'a> Renewals<'a> {
         };
         let uses_text = batch.server.pool.uses_text();
         let mut packed = Vec::new();
-        let mut told = SmallVec::<[usize; 2]>::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
         for (part, indices) in batch.parts.iter().enumerate() {
             if batch.is_asking {
@@ -260,12 +255,9 @@ impl<'a> Renewals<'a> {
             let Some(Call { script, .. }) = calls.clone().next() else {
                 continue;
             };
-            // The first call with the text makes the script known to those behind it.
-            let is_first = !told.contains(&script.id());
-            if is_first {
-                told.push(script.id());
-            }
-            let by_text = uses_text || (batch.needs_text && is_first);
+            // The first call on a connection has the text, so that it is never refused for want of it.
+            let by_text = uses_text || !connection.has_script(script);
+            connection.mark_loaded(script);
             let number = connection.number();
             pack(script, calls, by_text, limit, number, &mut packed);
             expected.push_back(Expected::Part {

@@ -112,17 +112,12 @@ impl Topology {
     }
 
     /// Makes the connection for the renewals of this lock, if that was not tried yet.
-    pub(crate) fn get_ready_to_renew(
-        &self,
-        lock: &str,
-        deadline: Instant,
-        prepare: &dyn Fn(&mut Connection) -> Result<(), CallError>,
-    ) {
+    pub(crate) fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         match self {
-            Topology::One(node) => node.get_ready_to_renew(deadline, prepare),
+            Topology::One(node) => node.prepare_renewal(deadline),
             Topology::Cluster(cluster) => {
                 if let Some(shard) = cluster.present(keys::slot(lock)) {
-                    shard.node.get_ready_to_renew(deadline, prepare);
+                    shard.node.prepare_renewal(deadline);
                 }
             }
         }
