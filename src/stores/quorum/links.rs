@@ -120,7 +120,11 @@ impl QuorumNode {
                 attempt.end = node.connect(purpose, by);
             };
             if sync::spawn("redlatch-connect", connect).is_err() {
-                drop(Attempt::of(self, purpose, "there is no thread to connect on"));
+                drop(Attempt::of(
+                    self,
+                    purpose,
+                    "there is no thread to connect on",
+                ));
             }
         }
         Want {
@@ -164,7 +168,8 @@ impl Want<'_> {
 
     /// Notes that it was waited for in vain for as long as a node may take.
     pub(super) fn note_slow(&self) {
-        self.node.with_link(self.purpose, |link| link.is_slow = true);
+        self.node
+            .with_link(self.purpose, |link| link.is_slow = true);
     }
 }
 

@@ -1,21 +1,18 @@
 //! The claims that are renewed together, and the call of the script for them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::iter::empty;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use crate::ground::claim::{Claim, ID_LENGTH, Kind};
+use crate::ground::claim::{Claim, ID_LENGTH};
 use crate::ground::clock::BootInstant;
-use crate::stores::redis::calls::{Limit, pack};
 use crate::stores::redis::keys;
 use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Shard;
-use crate::stores::redis::transport::{Borrowed, CallError, Connection};
+use crate::stores::redis::transport::{Borrowed, CallError};
 use crate::stores::redis::wait_replicas::Replication;
 
 /// How many holds, or permits with ids, one call of the script renews, so that it keeps the server for less than a
