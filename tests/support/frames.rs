@@ -38,6 +38,23 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// The hash of the script whose text this request calls, if it does.
+pub fn hash_of_text(frame: &[u8]) -> Option<String> {
+    if !frame.get(..24)?.windows(6).any(|part| part == b"EVAL\r\n") {
+        return None;
+    }
+    match redis::parse_redis_value(frame).ok()? {
+        redis::Value::Array(parts) => match parts.get(1)? {
+            redis::Value::BulkString(text) => {
+                let text = std::str::from_utf8(text).ok()?;
+                Some(redis::Script::new(text).get_hash().to_owned())
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The length of the message `bytes` start with, once all of it is there.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let kind = *bytes.first()?;

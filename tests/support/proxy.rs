@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-use super::frames::{Frames, is_push, replies_to};
+use super::frames::{Frames, hash_of_text, is_push, replies_to};
 
 /// What happens to a message that a rule applies to.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,8 @@ impl Proxy {
         self.addr
     }
 
-    /// Applies `fault` to the next `times` requests that contain `needle`, and to any request if it is `None`.
+    /// Applies `fault` to the next `times` requests that contain `needle`, or the hash of whose script does, and to any
+    /// request if it is `None`.
     ///
     /// The handshake of a new connection consists of requests, too. [`Fault::DropPush`] looks at messages from the
     /// server instead. The oldest rule that fits wins, and a message meets one rule at most.
@@ -456,8 +457,10 @@ impl Shared {
     /// The first rule for this message, counted as hit.
     fn matching(&self, frame: &[u8], applies: impl Fn(Fault) -> bool) -> Option<(usize, Fault)> {
         let mut state = self.state();
+        let hash = hash_of_text(frame).unwrap_or_default();
         let contains = |needle: &Vec<u8>| {
-            needle.is_empty() || frame.windows(needle.len()).any(|part| part == needle)
+            let is_in = |message: &[u8]| message.windows(needle.len()).any(|part| part == needle);
+            needle.is_empty() || is_in(frame) || is_in(hash.as_bytes())
         };
         let fits = |rule: &&mut RuleState| {
             rule.left > 0 && applies(rule.fault) && rule.needle.as_ref().is_none_or(contains)

@@ -235,14 +235,24 @@ fn held_where_one_has_no_vote(servers: &[RedisServer]) -> (Lock, Lock) {
         redlock.lock("warm up").lock().unwrap();
         redlock.lock("warm up").unlock().unwrap();
     }
-    let minority = &servers[servers.len() / 2 + 1..];
-    minority.iter().for_each(RedisServer::freeze);
-    // They are found silent, so that nothing for the lock itself is on its way to them.
-    mine.lock("warm up").lock().unwrap();
-    mine.lock("warm up").unlock().unwrap();
+    let majority = servers.len() / 2 + 1;
+    let minority = &servers[majority..];
     let lock = mine.lock("a");
-    lock.lock().unwrap();
-    minority.iter().for_each(RedisServer::thaw);
+    // Until they have been found silent, and are left alone, a request for the lock may be on its way to them.
+    for attempt in 0.. {
+        minority.iter().for_each(RedisServer::freeze);
+        mine.lock("warm up").lock().unwrap();
+        mine.lock("warm up").unlock().unwrap();
+        thread::sleep(ms(300));
+        lock.lock().unwrap();
+        minority.iter().for_each(RedisServer::thaw);
+        thread::sleep(ms(100));
+        if kept(servers, "a") == majority {
+            break;
+        }
+        assert!(attempt < 20, "they are asked all the same");
+        lock.unlock().unwrap();
+    }
     servers[1].restart();
     // Longer than any node is left alone.
     thread::sleep(ms(1500));

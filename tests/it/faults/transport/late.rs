@@ -97,6 +97,9 @@ fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
     let lock = scene.warm();
     let monitor = Monitor::start(&scene.server);
     lock.lock().unwrap();
+    // The first one brings the text of the script.
+    let first = scene.next(1, RENEW, Fault::DelayReply(ms(0)));
+    eventually(LEASE + SLACK, "the first renewal", || first.hits() == 1);
     let renewal = scene.next(1, RENEW, Fault::Hold);
     let release = scene.next(2, RELEASE, Fault::Hold);
     eventually(LEASE + SLACK, "a renewal", || renewal.hits() == 1);
