@@ -304,7 +304,7 @@ fn holds_are_renewed_at_once_when_the_master_is_another_one() {
         assert_eq!(loss.cause, LossCause::Gone);
     }
     // One request for all of them, and one for each that it has not found.
-    let asked = watch.lines_containing("\"EVALSHA\"");
+    let asked = watch.lines_containing("\"EVAL");
     let renewals: Vec<_> = asked.iter().filter(|it| it.contains("\"b\"")).collect();
     assert_eq!(renewals.len(), 2, "{renewals:#?}");
     for name in ["\"a\"", "\"c\""] {
