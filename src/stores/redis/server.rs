@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
-use crate::ground::time;
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
-use crate::stores::redis::transport::{CallError, Connection, Connector, Pool};
+use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, last_try};
 
 pub(super) struct Node {
     pub(super) pool: Pool,
@@ -76,8 +75,7 @@ impl Node {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
-        // A request that is sent with little time left is only in doubt.
-        let last_try = deadline - deadline.saturating_duration_since(time::now()) / 4;
+        let last_try = last_try(deadline);
         loop {
             match self.pool.with(deadline, &mut talk) {
                 Err(fault)

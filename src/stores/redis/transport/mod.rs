@@ -38,5 +38,11 @@ pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
     now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
 }
 
+/// Until when a request that was not carried out is tried again: one that is sent with little time left would be in doubt,
+/// or its error would hide what the last answer said.
+pub(crate) fn last_try(deadline: Instant) -> Instant {
+    deadline - deadline.saturating_duration_since(time::now()) / 4
+}
+
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ use crate::stores::redis::Settings;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::known_master::Hooks;
-use crate::stores::redis::transport::{Address, CallError, Connection, Hook, share};
+use crate::stores::redis::transport::{Address, CallError, Connection, Hook, last_try, share};
 use channels::Channels;
 pub(crate) use redirection::Redirection;
 use seeds::Seed;
@@ -90,6 +90,7 @@ impl Cluster {
     ) -> Result<T, CallError> {
         let slot = keys::slot(lock);
         let mut backoff = Backoff::default();
+        let last_try = last_try(deadline);
         let mut redirections = 0;
         let mut asked: Option<Arc<Shard>> = None;
         loop {
@@ -130,7 +131,7 @@ impl Cluster {
                 }
                 Err(fault) => fault,
             };
-            if !fault.is_passing() || !backoff.pause(deadline, &self.notifier) {
+            if !fault.is_passing() || !backoff.pause(last_try, &self.notifier) {
                 return Err(fault);
             }
         }
