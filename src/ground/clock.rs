@@ -3,6 +3,7 @@
 //! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), which would keep a lease alive that Redis
 //! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
 
+use std::num::NonZeroU64;
 use std::ops::Add;
 #[cfg(feature = "in-memory")]
 use std::sync::Arc;
@@ -17,9 +18,10 @@ pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// A point in time on the suspend-counting clock.
+/// A point in time on the suspend-counting clock, in ns since boot. It is not zero, so that an option of one takes no more
+/// room: a hold has many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BootInstant(Duration);
+pub(crate) struct BootInstant(NonZeroU64);
 
 impl BootInstant {
     /// The moment on the clock of the process, which every client uses that has no in-memory server.
@@ -28,7 +30,12 @@ impl BootInstant {
     }
 
     fn of_system() -> BootInstant {
-        BootInstant(time::since_boot())
+        BootInstant::of(time::since_boot())
+    }
+
+    /// So long after boot.
+    fn of(span: Duration) -> BootInstant {
+        BootInstant(NonZeroU64::new(nanos(span)).unwrap_or(NonZeroU64::MIN))
     }
 
     pub(crate) fn has_passed(self) -> bool {
@@ -37,26 +44,27 @@ impl BootInstant {
 
     /// How long before `later` this moment lies; zero if it does not.
     pub(crate) fn until(self, later: BootInstant) -> Duration {
-        later.0.saturating_sub(self.0)
+        Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))
     }
 
     /// This long before this moment.
     pub(crate) fn earlier(self, span: Duration) -> BootInstant {
-        BootInstant(self.0.saturating_sub(span))
+        BootInstant::of(Duration::from_nanos(self.0.get()).saturating_sub(span))
     }
 
-    /// The last moment before this one, or this one, that is a multiple of `grid` (a whole number of ms) since boot.
+    /// The last moment before this one, or this one, that is a multiple of `grid` since boot, of 1 ms at least.
     pub(crate) fn floor(self, grid: Duration) -> BootInstant {
-        let grid = grid.as_millis().max(1);
-        let floored = self.0.as_millis() / grid * grid;
-        BootInstant(Duration::from_millis(
-            u64::try_from(floored).unwrap_or(u64::MAX),
-        ))
+        let grid = nanos(Duration::from_millis(1).max(grid));
+        BootInstant::of(Duration::from_nanos(self.0.get() / grid * grid))
     }
 
     pub(crate) fn as_micros(self) -> i64 {
-        micros(self.0)
+        i64::try_from(self.0.get() / 1000).unwrap_or(i64::MAX)
     }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn micros(span: Duration) -> i64 {
@@ -109,7 +117,7 @@ impl Add<Duration> for BootInstant {
     type Output = BootInstant;
 
     fn add(self, span: Duration) -> BootInstant {
-        BootInstant(self.0.saturating_add(span))
+        BootInstant(self.0.saturating_add(nanos(span)))
     }
 }
 
@@ -360,7 +368,7 @@ mod tests {
             let millis = |upto: u64, draw: &mut fastrand::Rng| {
                 Duration::from_millis(draw.u64(..upto.max(1)))
             };
-            let sent = BootInstant(millis(1_000_000, &mut draw));
+            let sent = BootInstant::of(millis(1_000_000, &mut draw));
             let read = sent + millis(8_000, &mut draw);
             let received = read + millis(8_000, &mut draw);
             let offset = Offset::told(there(read), sent, received);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::Identity;
-use crate::stores::redis::transport::{CallError, Connection};
+use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, Pool};
 
 /// Asks a server who it is, and whether it may vote.
 pub(super) fn vote_of(
@@ -31,17 +31,37 @@ pub(super) fn vote_on(
     deadline: Instant,
 ) -> Result<Arc<Identity>, CallError> {
     vote_of(connection, handle, deadline)?
-        .map_err(|abstention| CallError::NoVote(abstention.to_string()))
+        .map_err(|abstention| CallError::Unfit(abstention.to_string()))
 }
 
-/// Whether the server need not be asked who it is to know whether it may vote.
-pub(super) fn is_known(connection: &mut Connection, handle: &NodeHandle) -> bool {
-    let admitted = connection.identity().map(|identity| handle.admit(identity));
-    match admitted {
-        Some(Err(Quarantined::Outdated)) => {
-            connection.forget_identity();
-            false
+/// A connection on which a request can be sent without waiting for anything first, and which server it leads to where that
+/// has to have a vote.
+pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
+
+/// Borrows a connection for a request at once; with a `handle` one to a server that is known to have a vote.
+pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
+    let mut borrowed = pool.borrow_ready()?;
+    let Some(handle) = handle else {
+        return Ok((borrowed, None));
+    };
+    // To ask who it is takes a time of its own.
+    let known = borrowed.connection.identity().map(Arc::clone);
+    let vote = match known {
+        None => Err(NotReady::NotConnected),
+        Some(identity) => match handle.admit(&identity) {
+            Ok(()) => Ok(identity),
+            Err(Quarantined::Outdated) => {
+                borrowed.connection.forget_identity();
+                Err(NotReady::NotConnected)
+            }
+            Err(abstention) => Err(NotReady::Unfit(abstention.to_string())),
+        },
+    };
+    match vote {
+        Ok(identity) => Ok((borrowed, Some(identity))),
+        Err(why) => {
+            pool.give_back(borrowed, &Ok(()));
+            Err(why)
         }
-        admitted => admitted.is_some(),
     }
 }

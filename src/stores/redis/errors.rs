@@ -75,7 +75,7 @@ impl Redis {
                     source,
                 }
             }
-            CallError::NoVote(reason) => Error::Unavailable { lock, node, reason },
+            CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
             CallError::Server(text) => {
                 let reason = plain(&text);
                 match class_of(&text) {

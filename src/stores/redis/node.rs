@@ -15,29 +15,18 @@ use crate::store::{
 };
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
-use crate::stores::redis::Identity;
-use crate::stores::redis::admission::{is_known, vote_of, vote_on};
+use crate::stores::redis::admission::vote_of;
 use crate::stores::redis::calls::{
-    Acquire, Call, ForceRelease, Inspect, Release, ReleaseLevel, Resolve,
+    Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve,
 };
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{Borrowed, CallError, NotReady, Pool};
+use crate::stores::redis::transport::{NotReady, Pool};
 use crate::stores::redis::{Redis, preflight, server};
 
 /// A store on one server, as a node of a quorum.
 pub(crate) struct RedisNode {
     redis: Arc<Redis>,
     pub(super) server: Arc<server::Node>,
-}
-
-/// A connection, and which server it leads to where that has to have a vote.
-type Voting = (Borrowed, Option<Arc<Identity>>);
-
-/// Why there is no connection for a call.
-pub(super) enum NoConnection {
-    /// None is there on which the call can be sent without waiting for anything first, or others use all.
-    NotReady(NotReady),
-    Failed(CallError),
 }
 
 impl Redis {
@@ -65,35 +54,6 @@ impl Deref for RedisNode {
 
     fn deref(&self) -> &Redis {
         &self.redis
-    }
-}
-
-impl RedisNode {
-    /// A connection for a call: where it is to have a vote, one that leads to a server which may vote, and which one that
-    /// is.
-    pub(super) fn check_out(
-        &self,
-        call: &Call<'_>,
-        deadline: Instant,
-    ) -> Result<Voting, NoConnection> {
-        let pool = &self.server.pool;
-        let mut borrowed = pool.borrow_ready().map_err(NoConnection::NotReady)?;
-        let Some(handle) = call.handle else {
-            return Ok((borrowed, None));
-        };
-        if !is_known(&mut borrowed.connection, handle) {
-            // To ask who it is takes a time of its own.
-            pool.give_back(borrowed, &Ok(()));
-            return Err(NoConnection::NotReady(NotReady::NotConnected));
-        }
-        match vote_on(&mut borrowed.connection, handle, deadline) {
-            Ok(identity) => Ok((borrowed, Some(identity))),
-            Err(fault) => {
-                let outcome: Result<(), _> = Err(fault.clone());
-                pool.give_back(borrowed, &outcome);
-                Err(NoConnection::Failed(fault))
-            }
-        }
     }
 }
 
@@ -126,7 +86,7 @@ impl QuorumNode for RedisNode {
             }
             // Others use them.
             Err(NotReady::Busy(_)) => true,
-            Err(NotReady::NotConnected) => false,
+            Err(NotReady::NotConnected | NotReady::Unfit(_)) => false,
         }
     }
 

@@ -15,7 +15,8 @@ use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::redis::Identity;
 use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, note_in};
 use crate::stores::redis::eval::Ticket;
-use crate::stores::redis::node::{NoConnection, RedisNode};
+use crate::stores::redis::admission::borrow_voting;
+use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
 
 /// One request under way on a connection of the pool.
@@ -120,13 +121,14 @@ impl RedisNode {
     ) -> Pending<'a, O::Answer> {
         let transmission = {
             let call = operation.call();
-            match self.check_out(&call, deadline) {
+            match borrow_voting(&self.server.pool, call.handle) {
                 Ok((borrowed, voting)) => {
                     self.transmit(borrowed, &call, voting.as_deref(), deadline)
                 }
-                Err(NoConnection::NotReady(NotReady::NotConnected)) => Transmission::NotConnected,
-                Err(NoConnection::NotReady(NotReady::Busy(of))) => return Pending::Busy(of),
-                Err(NoConnection::Failed(fault)) => {
+                Err(NotReady::NotConnected) => Transmission::NotConnected,
+                Err(NotReady::Busy(of)) => return Pending::Busy(of),
+                Err(NotReady::Unfit(reason)) => {
+                    let fault = CallError::Unfit(reason);
                     return Pending::Ready(Err(self.error_of(&call, fault, deadline)));
                 }
             }

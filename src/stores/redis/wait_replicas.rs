@@ -56,7 +56,7 @@ impl ReplicaAck {
                 CallError::NotSent(_)
                 | CallError::NoReply { .. }
                 | CallError::Untrusted(_)
-                | CallError::NoVote(_)
+                | CallError::Unfit(_)
                 | CallError::Exhausted(_),
             ) => ReplicaAck::NoAnswer,
         }

@@ -24,12 +24,12 @@ use crate::store::Renewal;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
-use crate::stores::redis::admission::{is_known, vote_on};
+use crate::stores::redis::admission::borrow_voting;
 use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{Borrowed, CallError, Connection, asking, share};
+use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, asking, share};
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
 /// A claim is asked for at most this often in one call.
@@ -165,21 +165,10 @@ impl<'a> Renewals<'a> {
         let Some(handle) = self.handle else {
             return server.renewals.borrow(deadline);
         };
-        let not_connected = || CallError::NotSent("it is not connected".into());
-        let borrowed = server.renewals.borrow_ready();
-        let mut borrowed = borrowed.map_err(|_| not_connected())?;
-        if !is_known(&mut borrowed.connection, handle) {
-            // To ask who it is takes a time of its own.
-            server.renewals.give_back(borrowed, &Ok(()));
-            return Err(not_connected());
-        }
-        match vote_on(&mut borrowed.connection, handle, deadline) {
-            Ok(_) => Ok(borrowed),
-            Err(fault) => {
-                let outcome: Result<(), _> = Err(fault.clone());
-                server.renewals.give_back(borrowed, &outcome);
-                Err(fault)
-            }
+        match borrow_voting(&server.renewals, Some(handle)) {
+            Ok((borrowed, _)) => Ok(borrowed),
+            Err(NotReady::Unfit(reason)) => Err(CallError::Unfit(reason)),
+            Err(_) => Err(CallError::NotSent("it is not connected".into())),
         }
     }
 

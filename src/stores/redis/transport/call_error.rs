@@ -20,8 +20,8 @@ pub(crate) enum CallError {
     Server(String),
     /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
     Untrusted(Reason),
-    /// The server has no vote in the quorum that asked for it. Nothing of the request was sent.
-    NoVote(String),
+    /// The server may not be asked for it, for this reason. Nothing of the request was sent.
+    Unfit(String),
 }
 
 /// The reason of [`CallError::Exhausted`] where there is no room for more.
@@ -68,7 +68,7 @@ impl CallError {
             CallError::NoReply { .. }
             | CallError::Untrusted(_)
             | CallError::Exhausted(_)
-            | CallError::NoVote(_) => false,
+            | CallError::Unfit(_) => false,
             CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
         }
     }
@@ -141,7 +141,7 @@ impl CallError {
             | CallError::NoReply { reason, .. }
             | CallError::Untrusted(reason) => reason,
             CallError::Server(text) => plain(&text).into(),
-            CallError::NoVote(text) => text.into(),
+            CallError::Unfit(text) => text.into(),
             CallError::Exhausted(_) => EXHAUSTED.to_owned().into(),
         }
     }
@@ -152,7 +152,7 @@ impl CallError {
             | CallError::NoReply { reason, .. }
             | CallError::Untrusted(reason) => reason,
             CallError::Exhausted(_) => EXHAUSTED,
-            CallError::Server(text) | CallError::NoVote(text) => text,
+            CallError::Server(text) | CallError::Unfit(text) => text,
         }
     }
 
@@ -196,7 +196,7 @@ impl CallError {
                 timed_out,
             },
             CallError::Server(text) => CallError::Server(at(&text)),
-            CallError::NoVote(text) => CallError::NoVote(at(&text)),
+            CallError::Unfit(text) => CallError::Unfit(at(&text)),
             CallError::Untrusted(reason) => CallError::Untrusted(reason.reworded(at)),
             CallError::Exhausted(of) => CallError::Exhausted(of),
         }

@@ -148,7 +148,7 @@ fn faults_on_the_way_have_errors_of_their_own() {
         matches!(untrusted, Error::Untrusted { .. }),
         "{untrusted:?}"
     );
-    let abstained = error(CallError::NoVote("no".to_owned()));
+    let abstained = error(CallError::Unfit("no".to_owned()));
     assert!(
         matches!(abstained, Error::Unavailable { .. }),
         "{abstained:?}"

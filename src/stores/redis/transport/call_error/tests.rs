@@ -22,7 +22,7 @@ fn faults() -> [(CallError, &'static str); 7] {
         (lost(false), "lost"),
         (server("ERR no"), "ERR no"),
         (CallError::Untrusted("whose".into()), "whose"),
-        (CallError::NoVote("none".to_owned()), "none"),
+        (CallError::Unfit("none".to_owned()), "none"),
     ]
 }
 

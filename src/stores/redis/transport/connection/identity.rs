@@ -39,8 +39,8 @@ impl Connection {
     }
 
     /// Which server it leads to, as far as it was asked.
-    pub(crate) fn identity(&self) -> Option<&Identity> {
-        self.identity.as_deref()
+    pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
     }
 
     /// Which server it leads to: asked once per connection.

@@ -35,6 +35,8 @@ pub(crate) enum NotReady {
     NotConnected,
     /// Others use as many as may be in use at once: this many.
     Busy(u32),
+    /// The server may not be asked for it, for this reason.
+    Unfit(String),
 }
 
 impl Pool {
@@ -197,7 +199,7 @@ impl Pool {
 /// Whether a connection can be used again after this.
 fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
-        Ok(_) | Err(CallError::NoVote(_)) => true,
+        Ok(_) | Err(CallError::Unfit(_)) => true,
         // The next connection may find the master.
         Err(fault @ CallError::Server(_)) => !fault.is_of_no_master(),
         Err(

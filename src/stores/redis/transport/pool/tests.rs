@@ -94,7 +94,7 @@ fn a_connection_is_used_again_after_an_answer_and_not_after_a_fault() {
         (no_reply(false), false),
         (CallError::Untrusted("whose".into()), false),
         (CallError::Exhausted(1), false),
-        (CallError::NoVote("none".into()), true),
+        (CallError::Unfit("none".into()), true),
         (CallError::Server("ERR no".into()), true),
         (CallError::Server("READONLY it is a replica".into()), false),
     ] {
