@@ -182,7 +182,7 @@ impl Lock {
     #[must_use = "the lock itself is left as it is"]
     pub fn with_backoff(&self, first: Duration, longest: Duration) -> Lock {
         let mut lock = self.clone();
-        lock.raw_lock.polling = Some(Polling { first, longest });
+        lock.raw_lock.polling = Some(Box::new(Polling { first, longest }));
         if !(SHORTEST_PAUSE..=longest).contains(&first) || longest > LONGEST_PAUSE {
             let reason = format!("{first:?} up to {longest:?} is outside 100 µs ..= 1 s, or falls");
             let flaw = || Box::new(Error::config("the backoff of a lock", reason));

@@ -32,7 +32,7 @@ impl Hold {
     }
 
     fn lose_now(&self, state: &mut State, cause: LossCause) -> Loss {
-        state.phase = Phase::Lost(cause.clone());
+        state.phase = Phase::Lost(Box::new(cause.clone()));
         let loss = self.loss(cause);
         if let Some(news) = &state.news {
             news.tell(loss.clone());
@@ -80,7 +80,7 @@ impl Hold {
         let news: Arc<LossNotice> = Arc::default();
         match &state.phase {
             Phase::Held => {}
-            Phase::Lost(cause) => news.tell(self.loss(cause.clone())),
+            Phase::Lost(cause) => news.tell(self.loss(LossCause::clone(cause))),
             Phase::Released => news.end(),
         }
         state.news = Some(Arc::clone(&news));

@@ -231,7 +231,7 @@ impl Hold {
 
     pub(crate) fn loss_cause(&self) -> Option<LossCause> {
         match &self.state.lock().phase {
-            Phase::Lost(cause) => Some(cause.clone()),
+            Phase::Lost(cause) => Some(LossCause::clone(cause)),
             _ => None,
         }
     }
@@ -337,7 +337,7 @@ impl Hold {
         state.levels.retain(|level| level.id != id);
         if let Phase::Lost(cause) = &state.phase {
             return ReleasePlan::Lost {
-                cause: cause.clone(),
+                cause: LossCause::clone(cause),
                 had_level: state.levels.len() < before,
             };
         }

@@ -16,7 +16,7 @@ use crate::ground::loss::LossCause;
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) id: LevelId,
-    pub(super) lease: Lease,
+    lease: Duration,
     /// The end of a fixed lease.
     pub(super) ends: Option<BootInstant>,
     /// Whether a guard gives it back.
@@ -34,7 +34,7 @@ pub(super) struct Level {
 pub(super) enum Phase {
     Held,
     Released,
-    Lost(LossCause),
+    Lost(Box<LossCause>),
 }
 
 /// A watchdog that looks this much later than it planned did not get to run.
@@ -97,12 +97,19 @@ impl Level {
     pub(super) fn new(id: LevelId, lease: Lease, sent: BootInstant) -> Level {
         Level {
             id,
-            lease,
+            lease: lease.duration(),
             ends: match lease {
                 Lease::Watchdog(_) => None,
                 Lease::Fixed(lease) => Some(sent + lease),
             },
             is_guards: false,
+        }
+    }
+
+    pub(super) fn lease(&self) -> Lease {
+        match self.ends {
+            None => Lease::Watchdog(self.lease),
+            Some(_) => Lease::Fixed(self.lease),
         }
     }
 }
@@ -199,7 +206,7 @@ impl State {
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;
-            Some(end.earlier(drift(level.lease.duration()) + ROUNDING))
+            Some(end.earlier(drift(level.lease) + ROUNDING))
         });
         counted_on.max().is_some_and(|end| self.valid_until < end)
     }
@@ -239,10 +246,8 @@ impl State {
     pub(super) fn renewed_lease(&self) -> Option<Duration> {
         self.levels
             .iter()
-            .filter_map(|level| match level.lease {
-                Lease::Watchdog(lease) => Some(lease),
-                Lease::Fixed(_) => None,
-            })
+            .filter(|level| level.ends.is_none())
+            .map(|level| level.lease)
             .max()
     }
 

@@ -25,11 +25,11 @@ impl Hold {
         let mut state = self.state.lock();
         match &state.phase {
             Phase::Held => {}
-            Phase::Lost(cause) => return Err(cause.clone()),
+            Phase::Lost(cause) => return Err(LossCause::clone(cause)),
             Phase::Released => return Err(LossCause::Gone),
         }
         let mut claim = self.claim(&state, Duration::ZERO);
-        let leases = state.levels.drain(..).map(|level| level.lease).collect();
+        let leases = state.levels.drain(..).map(|level| level.lease()).collect();
         // From here on nobody renews it.
         state.phase = Phase::Released;
         let _ended = self.end_notice(&mut state, false);

@@ -138,7 +138,7 @@ impl RawLock {
         self.ready()?;
         let of_store = self.inner.store.facts().keeps_no_conditions;
         let of_kind = self.key.lock.kind.rules().no_conditions;
-        let polls = self.polling.map(|_| POLLS);
+        let polls = self.polling.as_ref().map(|_| POLLS);
         if let Some(reason) = of_store.or(of_kind).or(polls) {
             return Err(Error::Unsupported {
                 lock: Arc::clone(&self.key.lock.name),

@@ -34,7 +34,7 @@ pub(crate) struct RawLock {
     pub(crate) key: LockKey,
     pub(crate) lease: Lease,
     /// The pauses between its attempts, if it listens to no messages.
-    pub(crate) polling: Option<Polling>,
+    pub(crate) polling: Option<Box<Polling>>,
     /// The class that its waits and holds are counted in.
     pub(crate) class: ClassId,
     /// The flaw of the name, if it has one, kept for the first operation.
@@ -119,7 +119,7 @@ impl RawLock {
         let span = WaitSpan::enter(&key.lock.name, class, me.id);
         let mut visit = LockVisit::new(self, me, !limit.is_single());
         let began = time::now();
-        let outcome = wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit);
+        let outcome = wait_loop::wait(inner, &key.lock, self.polling.as_deref(), limit, &mut visit);
         let (waited, lock) = (time::since(began), &key.lock.name);
         let end = WaitEnd::of(&outcome);
         let entry = outcome.as_ref().ok().and_then(Option::as_ref);

@@ -147,7 +147,7 @@ impl RawLock {
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut yields, mut pause) = (None, None);
         let store = &self.inner.store;
-        let released = match self.polling {
+        let released = match &self.polling {
             Some(_) => store.release_quietly(claim, deadline),
             None => store.release(claim, 0, deadline),
         };
@@ -195,7 +195,7 @@ impl RawLock {
     /// How long the lock has to be free for those who poll, if waiters do: longer than one of them pauses, and asks.
     pub(super) fn rest_for_pollers(&self) -> Option<Duration> {
         let is_polled = (self.inner.store.facts().is_polled)(self.key.lock.kind);
-        let longest = match self.polling {
+        let longest = match &self.polling {
             Some(polling) => polling.longest,
             None if is_polled => Backoff::LONGEST_POLL,
             None => return None,

@@ -94,7 +94,7 @@ pub(crate) struct Polling {
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
-    polling: Option<Polling>,
+    polling: Option<&Polling>,
     limit: WaitLimit<'_>,
     visit: &mut V,
 ) -> Result<Option<V::Entry>> {
@@ -109,7 +109,7 @@ pub(crate) fn wait<V: Visit>(
         unqueued: None,
         woken_by: Via::Free,
     };
-    let polls = polling.map(|Polling { first, longest }| Backoff::between(first, longest));
+    let polls = polling.map(|it| Backoff::between(it.first, it.longest));
     let began = time::now();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
         // The connections of its client were in use to the end of its time.
