@@ -1,6 +1,5 @@
 //! The request of an operation, and how it is packed.
 
-use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,13 +156,13 @@ impl<'c> Call<'c> {
 
     /// Adds the packed call to `into`.
     pub(in crate::stores::redis) fn pack(
-        self,
+        &self,
         by_text: bool,
         limit: Limit<'_>,
         number: i64,
         into: &mut Vec<u8>,
     ) {
-        pack(self.script, once(self), by_text, limit, number, into);
+        pack(self.script, std::slice::from_ref(self), by_text, limit, number, into);
     }
 
     /// Its keys: a question leaves no answer behind. In a cluster a slot on the move has no key that is missing, so one that
@@ -264,16 +263,16 @@ fn word_of(step: CountStep) -> &'static str {
 
 /// Packs one call of `script` for all of `calls`, which are of it: the keys of each, the arguments of each, and once behind
 /// them the limit and the number of the request, which its answer repeats.
-pub(in crate::stores::redis) fn pack<'c>(
+pub(in crate::stores::redis) fn pack(
     script: &Script,
-    calls: impl Iterator<Item = Call<'c>> + Clone,
+    calls: &[Call<'_>],
     by_text: bool,
     limit: Limit<'_>,
     number: i64,
     into: &mut Vec<u8>,
 ) {
     let (mut keys, mut args) = (0, 0);
-    for call in calls.clone() {
+    for call in calls {
         keys += call.keys().count();
         args += script.args.len();
         if let Some(work) = call.work {
@@ -293,7 +292,7 @@ pub(in crate::stores::redis) fn pack<'c>(
     packed.text(&[command]);
     packed.text(&[text]);
     packed.number(keys as i64);
-    for call in calls.clone() {
+    for call in calls {
         for key in call.keys() {
             packed.text(&key.pieces(call.lock, call.of_key(*key)));
         }

@@ -241,14 +241,15 @@ impl<'a> Renewals<'a> {
             }
             let claims = indices.iter().filter_map(|index| self.claims.get(*index));
             let calls = claims.map(|claim| Call::of(claim, |layout| &layout.renew));
-            let Some(Call { script, .. }) = calls.clone().next() else {
+            let calls: Vec<Call<'_>> = calls.collect();
+            let Some(Call { script, .. }) = calls.first() else {
                 continue;
             };
             // The first call on a connection has the text, so that it is never refused for want of it.
             let by_text = uses_text || !connection.has_script(script);
             connection.mark_loaded(script);
             let number = connection.number();
-            pack(script, calls, by_text, limit, number, &mut packed);
+            pack(script, &calls, by_text, limit, number, &mut packed);
             expected.push_back(Expected::Part {
                 part,
                 number,
