@@ -119,9 +119,9 @@ pub(super) const BUGS: &[Bug] = &[
     // The node may be another server than the one whose vote counts.
     Bug {
         name: "a request goes where no vote was checked",
-        file: "stores/redis/node.rs",
-        find: "let Some(handle) = call.handle else {",
-        replace: "let Some(handle) = call.handle.filter(|_| !PLANTED) else {",
+        file: "stores/redis/admission.rs",
+        find: "let Some(handle) = handle else {",
+        replace: "let Some(handle) = handle.filter(|_| !PLANTED) else {",
     },
     // A failover that it tells of may be an earlier one than that known.
     Bug {

@@ -73,8 +73,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a spin lock pauses ever longer",
         file: "engine/wait_loop/mod.rs",
-        find: "|Polling { first, longest }| Backoff::between(first, longest)",
-        replace: "|Polling { first, longest }| Backoff::between(first, longest * if PLANTED { 64 } else { 1 })",
+        find: "Backoff::between(it.first, it.longest)",
+        replace: "Backoff::between(it.first, it.longest * if PLANTED { 64 } else { 1 })",
     },
     // One whose time is over waits for the end of the hand-off that it was chosen for.
     Bug {
