@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use crate::ground::claim::{Claim, LockId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
@@ -26,10 +28,15 @@ impl Quorum {
         let placement = known
             .as_ref()
             .map_or(self.all(), |placement| placement.nodes);
+        // Before the release is sent: what is answered only while it is under way may have run behind it.
+        let unanswered: SmallVec<[(usize, i64); 2]> = known
+            .iter()
+            .flat_map(Placement::still_open)
+            .map(|open| (open.node, open.not_after))
+            .collect();
         let may_come = |index: usize| {
-            let open = known.iter().flat_map(Placement::still_open);
-            let mut open = open.filter(|open| open.node == index);
-            open.next().map(|open| open.not_after)
+            let open = unanswered.iter().find(|(node, _)| *node == index);
+            open.map(|(_, not_after)| *not_after)
         };
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = InDoubt::at_none(claim, self.nodes.len());
@@ -37,8 +44,8 @@ impl Quorum {
             in_doubt.set(index, Some(0));
         }
         // A node that does not answer this may do an earlier request after it.
-        for open in known.iter().flat_map(Placement::still_open) {
-            in_doubt.raise(open.node, open.not_after);
+        for (node, not_after) in &unanswered {
+            in_doubt.raise(*node, *not_after);
         }
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {

@@ -16,9 +16,7 @@ use crate::store::{
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::admission::vote_of;
-use crate::stores::redis::calls::{
-    Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve,
-};
+use crate::stores::redis::calls::{Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve};
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{NotReady, Pool};
 use crate::stores::redis::{Redis, preflight, server};

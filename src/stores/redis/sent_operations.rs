@@ -13,9 +13,9 @@ use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::redis::Identity;
+use crate::stores::redis::admission::borrow_voting;
 use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, note_in};
 use crate::stores::redis::eval::Ticket;
-use crate::stores::redis::admission::borrow_voting;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
 

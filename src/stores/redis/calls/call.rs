@@ -162,7 +162,14 @@ impl<'c> Call<'c> {
         number: i64,
         into: &mut Vec<u8>,
     ) {
-        pack(self.script, std::slice::from_ref(self), by_text, limit, number, into);
+        pack(
+            self.script,
+            std::slice::from_ref(self),
+            by_text,
+            limit,
+            number,
+            into,
+        );
     }
 
     /// Its keys: a question leaves no answer behind. In a cluster a slot on the move has no key that is missing, so one that
