@@ -50,11 +50,11 @@ fn a_free_lock_has_no_holder(backend: &Backend) {
         "{free:?}"
     );
     lock.run(|_| ()).unwrap();
-    let free = lock.describe().unwrap();
-    assert!(
-        free.holders.is_empty() && free.expires.is_none(),
-        "{free:?}"
-    );
+    // One node of a quorum may have been too slow to be asked in order.
+    eventually(SLACK, "nobody has it", || {
+        let free = lock.describe().unwrap();
+        free.holders.is_empty() && free.expires.is_none()
+    });
 }
 
 fn a_list_has_each_lock_that_somebody_holds(backend: &Backend) {
