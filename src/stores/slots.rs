@@ -108,11 +108,13 @@ impl<C: Send + 'static> Slots<C> {
         if let Some(slot) = pool.try_get() {
             return Ok(slot);
         }
-        let patience = match pool.state().connections < self.size {
-            true => patience.max(SOON),
-            false => patience,
-        };
-        let slot = pool.get_timeout(patience);
+        let mut slot = pool.get_timeout(patience);
+        // One that is being made is there in no time, unless the machine is busy. Those that others have are not waited for.
+        let mut looks = 0;
+        while slot.is_err() && looks < LOOKS && pool.state().connections < self.size {
+            slot = pool.get_timeout(LOOK);
+            looks += 1;
+        }
         slot.map_err(|_| NoSlot::Busy(self.size))
     }
 
@@ -156,8 +158,9 @@ impl<C: Send + 'static> Slots<C> {
     }
 }
 
-/// How long the thread of a pool has for a new slot, which takes it no time unless the machine is busy.
-const SOON: Duration = Duration::from_secs(1);
+/// How often it is looked for a new slot that the thread of a pool makes, and for how long at a time.
+const LOOKS: u32 = 1000;
+const LOOK: Duration = Duration::from_millis(1);
 
 impl<C: Send + 'static> Drop for Slots<C> {
     fn drop(&mut self) {

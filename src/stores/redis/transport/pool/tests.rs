@@ -179,3 +179,28 @@ fn a_pool_that_was_closed_keeps_no_connection_unless_a_quorum_needs_it() {
     scene.ping().unwrap();
     assert_eq!(scene.server.connected(), 4);
 }
+
+#[test]
+fn of_many_first_calls_none_waits_for_a_connection_beyond_its_time() {
+    for _ in 0..4 {
+        let scene = Scene::of(2, |_| None);
+        let begin = std::sync::Barrier::new(24);
+        let call = || {
+            begin.wait();
+            let begun = Instant::now();
+            let outcome = scene.pool.with(within(100), |_| {
+                thread::sleep(Duration::from_millis(700));
+                Ok(())
+            });
+            (outcome, begun.elapsed())
+        };
+        thread::scope(|scope| {
+            let calls: Vec<_> = (0..24).map(|_| scope.spawn(call)).collect();
+            for call in calls {
+                let (outcome, took) = call.join().unwrap();
+                let is_late = took > Duration::from_millis(400);
+                assert!(outcome.is_ok() || !is_late, "{outcome:?} after {took:?}");
+            }
+        });
+    }
+}
