@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,9 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct Route {
     address: Address,
     suspected: Mutex<Vec<u64>>,
+    /// Whether no connection can be made any more.
+    is_blocked: AtomicBool,
+    generation: AtomicU64,
 }
 
 impl Route {
@@ -62,7 +66,20 @@ impl Route {
         Arc::new(Route {
             address,
             suspected: Mutex::default(),
+            is_blocked: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
         })
+    }
+
+    /// Has no room for one more connection.
+    pub(crate) fn block(&self) {
+        self.is_blocked.store(true, Ordering::Relaxed);
+    }
+
+    /// Leads to another server from now on, which cannot be reached.
+    pub(crate) fn lead_elsewhere(&self) {
+        self.block();
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn suspected(&self) -> Vec<u64> {
@@ -72,7 +89,10 @@ impl Route {
 
 impl Connector for Route {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        Connection::connect(&self.address, deadline)
+        match self.is_blocked.load(Ordering::Relaxed) {
+            true => Err(CallError::NotSent("there is no room for it".into())),
+            false => Connection::connect(&self.address, deadline),
+        }
     }
 
     fn node(&self) -> Arc<str> {
@@ -80,7 +100,7 @@ impl Connector for Route {
     }
 
     fn generation(&self) -> u64 {
-        0
+        self.generation.load(Ordering::Relaxed)
     }
 
     fn suspect(&self, generation: u64) {

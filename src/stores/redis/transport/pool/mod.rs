@@ -106,9 +106,11 @@ impl Pool {
         };
         if let Some(mut connection) = slot.take() {
             let idle = time::since(connection.last_used);
+            // Something between the client and the server may forget one in silence that was idle for long.
             if idle < self.check_idle_after
-                && self.is_good(&connection, idle)
+                && self.is_current(&connection)
                 && connection.pays_in_time()
+                && !connection.is_stale(idle)
             {
                 return Ok(Borrowed { connection, slot });
             }
@@ -139,33 +141,41 @@ impl Pool {
         slot: &mut Slot<Box<Connection>>,
         deadline: Instant,
     ) -> Result<(Box<Connection>, bool), CallError> {
-        if let Some(mut connection) = slot.take() {
-            let idle = time::since(connection.last_used);
-            if self.is_good(&connection, idle)
-                && (!connection.is_in_debt() || connection.pay(share(deadline, 2)).is_ok())
-                && (idle < self.check_idle_after || connection.answers(share(deadline, 4)))
-                && !connection.is_spent
-            {
+        if let Some(connection) = self.usable(slot, deadline) {
+            return Ok((connection, false));
+        }
+        let fault = match self.connector.connect(deadline) {
+            Ok(connection) => return Ok((Box::new(connection), true)),
+            Err(fault) => fault,
+        };
+        // There may be no room for one more, and another one that lies idle may do.
+        while let Some(mut other) = self.slots.idle_where(Option::is_some) {
+            std::mem::swap(slot, &mut other);
+            if let Some(connection) = self.usable(slot, deadline) {
                 return Ok((connection, false));
             }
         }
-        match self.connector.connect(deadline) {
-            Ok(connection) => Ok((Box::new(connection), true)),
-            Err(fault) => match self.slots.idle_where(Option::is_some) {
-                // There may be no room for one more, and this one works.
-                Some(mut other) => {
-                    std::mem::swap(slot, &mut other);
-                    slot.take().map(|it| (it, false)).ok_or(fault)
-                }
-                None => Err(fault),
-            },
-        }
+        Err(fault)
     }
 
-    /// Whether a connection leads to the server that takes writes, and is open as far as can be seen. Something between the
-    /// client and the server may forget one in silence that was `idle` for long.
-    fn is_good(&self, connection: &Connection, idle: Duration) -> bool {
-        connection.generation == self.connector.generation() && !connection.is_stale(idle)
+    /// Takes the connection of a slot out, if it can carry a request by then. What it owes is read before.
+    fn usable(
+        &self,
+        slot: &mut Slot<Box<Connection>>,
+        deadline: Instant,
+    ) -> Option<Box<Connection>> {
+        let mut connection = slot.take().filter(|it| self.is_current(it))?;
+        let idle = time::since(connection.last_used);
+        let is_usable = (!connection.is_in_debt() || connection.pay(share(deadline, 2)).is_ok())
+            && !connection.is_stale(idle)
+            && (idle < self.check_idle_after || connection.answers(share(deadline, 4)))
+            && !connection.is_spent;
+        is_usable.then_some(connection)
+    }
+
+    /// Whether a connection leads to the server that takes writes, as far as known.
+    fn is_current(&self, connection: &Connection) -> bool {
+        connection.generation == self.connector.generation()
     }
 
     fn lay_down<T>(

@@ -180,6 +180,60 @@ fn a_pool_that_was_closed_keeps_no_connection_unless_a_quorum_needs_it() {
     assert_eq!(scene.server.connected(), 4);
 }
 
+/// Lays two connections down, each of which owes an answer.
+fn lay_down_two_in_debt(scene: &Scene) {
+    let two = [(); 2].map(|()| scene.pool.borrow(soon()).unwrap());
+    for mut borrowed in two {
+        borrowed.connection.send(PING, soon()).unwrap();
+        borrowed.connection.owe(None, soon(), None);
+        scene.pool.give_back(borrowed, &Ok(()));
+    }
+}
+
+#[test]
+fn where_none_can_be_made_an_idle_connection_is_used_behind_what_it_owes() {
+    const ECHO: &[u8] = b"*2\r\n$4\r\nECHO\r\n$2\r\nme\r\n";
+    let scene = Scene::plain();
+    lay_down_two_in_debt(&scene);
+    scene.route.block();
+    // From then on one slot is empty.
+    let _: Result<(), _> = scene.pool.with(soon(), |_| Err(no_reply(false)));
+    let said = scene
+        .pool
+        .with(soon(), |connection| connection.call(ECHO, soon()));
+    assert_eq!(said, Ok(Value::BulkString(b"me".to_vec())));
+}
+
+#[test]
+fn no_connection_to_the_former_master_is_used_though_the_new_one_is_out_of_reach() {
+    let scene = Scene::plain();
+    lay_down_two_in_debt(&scene);
+    scene.route.lead_elsewhere();
+    let mut calls = 0;
+    let outcome = scene.pool.with(soon(), |_| {
+        calls += 1;
+        Ok(())
+    });
+    assert!(matches!(outcome, Err(CallError::NotSent(_))));
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn a_connection_that_was_closed_behind_an_answer_that_it_owed_is_made_anew() {
+    let mut is_first = true;
+    let scene = Scene::of(8, move |request| {
+        let closes = request.is("PING") && std::mem::take(&mut is_first);
+        closes.then(|| Says::bytes(b"+PONG\r\n").then(Says::cut()))
+    });
+    let mut borrowed = scene.pool.borrow(soon()).unwrap();
+    borrowed.connection.send(PING, soon()).unwrap();
+    borrowed.connection.owe(None, soon(), None);
+    scene.pool.give_back(borrowed, &Ok(()));
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));
+    assert_eq!(scene.server.connected(), 2);
+}
+
 #[test]
 fn of_many_first_calls_none_waits_for_a_connection_beyond_its_time() {
     for _ in 0..4 {
