@@ -144,6 +144,13 @@ impl<C: Send + 'static> Slots<C> {
             .map_or(0, |pool| pool.state().idle_connections)
     }
 
+    /// Whether all slots are gone that there were, because they were idle for long.
+    pub(crate) fn are_gone(&self) -> bool {
+        let pool = self.pool.lock();
+        pool.as_ref()
+            .is_some_and(|pool| pool.state().connections == 0)
+    }
+
     /// Closes the connections that nobody has, and the others when they come back. A slot that is borrowed from now on is
     /// one of a pool of its own.
     pub(crate) fn close(&self) {

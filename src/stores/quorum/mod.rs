@@ -228,13 +228,15 @@ impl Store for Quorum {
         self.renew_by_majority(claims, deadline)
     }
 
-    /// Connects aside, once: nobody waits for it.
+    /// Connects aside, once, and again after a rest: nobody waits for it.
     fn prepare_renewal(&self, _lock: &LockId, _deadline: Instant) {
         for node in &self.nodes {
-            if !node.got_ready.load(Ordering::Relaxed)
-                && !node.got_ready.swap(true, Ordering::Relaxed)
-                && !node.node.is_ready(Purpose::Renewal)
-            {
+            let is_first = || {
+                !node.got_ready.load(Ordering::Relaxed)
+                    && !node.got_ready.swap(true, Ordering::Relaxed)
+            };
+            let may_lack_it = is_first() || node.node.is_at_rest();
+            if may_lack_it && !node.node.is_ready(Purpose::Renewal) {
                 node.connect_aside(Purpose::Renewal);
             }
         }

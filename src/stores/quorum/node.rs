@@ -28,6 +28,11 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
+    /// Whether the connection for renewals is gone, because it was idle for long.
+    fn is_at_rest(&self) -> bool {
+        false
+    }
+
     /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
     fn connect(
         &self,

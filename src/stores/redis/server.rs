@@ -51,14 +51,15 @@ impl Node {
         }
     }
 
-    /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
+    /// Makes the connection for renewals at the first hold, also at that after a rest: at the first renewal there may be no descriptor left for it,
     /// or nobody who says where the server is.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
-        if !self.has_renewals.load(Ordering::Relaxed)
-            && !self.has_renewals.swap(true, Ordering::Relaxed)
-        {
-            // The renewal itself tells what is wrong.
-            let _ = self.renewals.with(deadline, |_| Ok(()));
+        let is_first = || {
+            !self.has_renewals.load(Ordering::Relaxed)
+                && !self.has_renewals.swap(true, Ordering::Relaxed)
+        };
+        if is_first() || self.renewals.is_at_rest() {
+            self.renewals.prepare(deadline);
         }
     }
 

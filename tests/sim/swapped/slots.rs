@@ -83,6 +83,10 @@ impl<C: Send + 'static> Slots<C> {
         u32::try_from(idle).unwrap_or(u32::MAX)
     }
 
+    pub(crate) fn are_gone(&self) -> bool {
+        false
+    }
+
     pub(crate) fn close(&self) {
         let closed = std::mem::replace(&mut *self.pool.lock(), new_pool());
         drop(closed);

@@ -61,7 +61,11 @@ fn a_renewal_behind_a_balancer_that_forgets_idle_connections_succeeds() {
 fn a_client_at_rest_gives_its_connections_back() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
-    let client = quick().idle_timeout(ms(800)).open(&proxy.url()).unwrap();
+    let client = quick()
+        .watchdog_timeout(ms(900))
+        .idle_timeout(ms(800))
+        .open(&proxy.url())
+        .unwrap();
     warm(&proxy, &client);
     client.lock("held").guard().unwrap().unlock().unwrap();
     assert!(proxy.counters().open >= 6);
@@ -69,5 +73,10 @@ fn a_client_at_rest_gives_its_connections_back() {
     eventually(ms(35_000), "its connections are closed", || {
         proxy.counters().open == 0
     });
-    client.lock("held").run(|_| ()).unwrap();
+    // The next hold has a connection for its renewals again, when there is no room for one any more.
+    let guard = client.lock("held").guard().unwrap();
+    let _full = no_room::fill(&server);
+    thread::sleep(ms(1800));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::tls;
 
 /// Lets the server take no further connection; what is there stays.
-fn fill(server: &RedisServer) -> Connection {
+pub(super) fn fill(server: &RedisServer) -> Connection {
     let mut connection = redis::Client::open(server.url())
         .and_then(|it| it.get_connection())
         .unwrap();

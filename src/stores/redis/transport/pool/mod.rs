@@ -127,6 +127,19 @@ impl Pool {
         self.lay_down(&mut slot, connection, outcome);
     }
 
+    /// Makes a connection for later, unless others have all slots. Whoever needs it tells what is wrong.
+    pub(crate) fn prepare(&self, deadline: Instant) {
+        if let Ok(mut slot) = self.slots.try_get() {
+            let connected = self.connected(&mut slot, deadline);
+            *slot = connected.ok().map(|(connection, _)| connection);
+        }
+    }
+
+    /// Whether the connections that there were are gone, because they were idle for long.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.slots.are_gone()
+    }
+
     fn slot(&self, deadline: Instant) -> Result<Slot<Box<Connection>>, CallError> {
         let slot = self.slots.get(patience(deadline));
         slot.map_err(|none| match none {
