@@ -1,5 +1,6 @@
 //! The settings of a client.
 
+mod access;
 mod open;
 
 use std::fmt;
@@ -15,7 +16,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;
 use crate::ground::random;
 use crate::store::LONGEST_LEASE;
-use crate::stores::redis::{Credentials, Replication, TlsConfig};
+use crate::stores::redis::{Access, Credentials, Replication};
 
 /// The settings of a client, each with its default until it is set.
 ///
@@ -45,7 +46,9 @@ pub struct Builder {
     max_lifetime: Option<Duration>,
     check_idle_after: Duration,
     key_prefix: KeyPrefix,
-    tls_config: TlsConfig,
+    access: Access,
+    sentinel_access: Option<Access>,
+    master_tls: Option<bool>,
     credentials: Option<Credentials>,
     database: Option<i64>,
     sharded_pubsub: Option<bool>,
@@ -70,7 +73,9 @@ impl Default for Builder {
             max_lifetime: None,
             check_idle_after: Duration::from_secs(30),
             key_prefix: KeyPrefix::default(),
-            tls_config: TlsConfig::default(),
+            access: Access::default(),
+            sentinel_access: None,
+            master_tls: None,
             credentials: None,
             database: None,
             sharded_pubsub: None,
@@ -171,43 +176,6 @@ impl Builder {
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
         let (text, is_once) = (prefix.into(), true);
         self.key_prefix = KeyPrefix { text, is_once };
-        self
-    }
-
-    /// Sets the certificate authorities that are trusted, one or several in PEM form, and no others.
-    ///
-    /// Only for `rediss://`; other URLs are refused with this setting. Defaults to the authorities that the system trusts.
-    #[cfg(feature = "tls")]
-    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
-        self.tls_config.set_authorities(pem.as_ref());
-        self
-    }
-
-    /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
-    /// PEM form.
-    ///
-    /// Only for `rediss://`; other URLs are refused with this setting. A server with `tls-auth-clients yes`, which is its
-    /// default, asks for a certificate. Defaults to none.
-    #[cfg(feature = "tls")]
-    pub fn client_certificate(
-        mut self,
-        certificate_pem: impl AsRef<[u8]>,
-        key_pem: impl AsRef<[u8]>,
-    ) -> Builder {
-        self.tls_config
-            .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
-        self
-    }
-
-    /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
-    ///
-    /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
-    /// and this setting is refused. Defaults to none.
-    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.credentials = Some(Credentials {
-            user: user.into(),
-            password: password.into(),
-        });
         self
     }
 

@@ -141,8 +141,8 @@ impl Builder {
     /// other. All keys and the channel of a name are in one slot. Nodes that are not in `urls` get the user and the password
     /// of the first URL.
     ///
-    /// With TLS the certificate of every node has to be for the host that the cluster announces, which is an IP address
-    /// unless each node has `cluster-announce-hostname` and `cluster-preferred-endpoint-type hostname` (Redis 7 or later).
+    /// With TLS the certificate of every node has to be for the host that the cluster announces. Where that is an IP address,
+    /// it may be for the host of one of the URLs instead, or for `tls_server_name`.
     ///
     /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
     /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the replicas of one
@@ -193,7 +193,9 @@ impl Builder {
             pool_size: self.pool_size,
             pool_settings: self.pool_settings(),
             check_idle_after: self.check_idle_after,
-            tls_config: self.tls_config.clone(),
+            access: self.access.clone(),
+            sentinel_access: self.sentinel_access.clone(),
+            master_tls: self.master_tls,
             lease: self.watchdog_timeout,
             credentials: self.credentials.clone(),
             database: self.database.unwrap_or_default(),
@@ -221,6 +223,15 @@ impl Builder {
                 "only sentinel() has them; put them into the URL",
             );
         }
+        if place != Some("sentinel") && self.sentinel_access.is_some() {
+            return refuse("sentinel_settings", "only sentinel() has them");
+        }
+        if place != Some("sentinel") && self.master_tls.is_some() {
+            return refuse(
+                "master_tls",
+                "only sentinel() has it; the scheme of the URL says it",
+            );
+        }
         if place != Some("sentinel") && self.database.is_some() {
             return refuse("database", "only sentinel() has it; put it into the URL");
         }
@@ -231,6 +242,12 @@ impl Builder {
     }
 
     fn refuse_replication(&self) -> Result<()> {
+        if self.access.provider.is_some() {
+            return Err(Error::config(
+                "credentials_with",
+                "only Redis servers have it",
+            ));
+        }
         if self.wait_replicas.is_some() {
             return Err(Error::config("wait_replicas", "only Redis servers have it"));
         }
@@ -239,7 +256,7 @@ impl Builder {
 
     #[cfg(feature = "mysql")]
     fn open_database(self, url: &str) -> Result<Client> {
-        self.tls_config.check_is_unused()?;
+        self.access.tls_config.check_is_unused()?;
         let settings = crate::stores::mysql::Settings {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
@@ -272,7 +289,7 @@ impl Builder {
     pub fn in_memory(self) -> Result<Client> {
         self.validate()?;
         self.refuse_replication()?;
-        self.tls_config.check_is_unused()?;
+        self.access.tls_config.check_is_unused()?;
         Ok(self.of_world(&Arc::default()))
     }
 

@@ -10,7 +10,8 @@ use crate::ground::error::Error;
 
 /// Makes a function of each event, which does nothing without the feature. An error comes with those behind it.
 macro_rules! events {
-    ($($level:ident $name:ident($($field:ident),* $(; $error:ident)?) $text:literal;)*) => {$(
+    ($($(#[$attribute:meta])* $level:ident $name:ident($($field:ident),* $(; $error:ident)?) $text:literal;)*) => {$(
+        $(#[$attribute])*
         pub(crate) fn $name($($field: &dyn Display,)* $($error: &Error)?) {
             #[cfg(feature = "tracing")]
             contain(|| tracing::$level!(target: "redlatch", $($field = %$field,)* $($error = ?$error,)? $text));
@@ -33,6 +34,8 @@ events! {
     warn waiters_not_told(lock, error) "unlocked, but the message to the waiters could not be published";
     error hook_panicked(lock) "the on_lost hook panicked";
     debug connected(node) "connected";
+    #[cfg(feature = "tls")]
+    warn certificates_kept(reason) "the files of certificates have changed and are of no use, those read before are used";
     warn master_changed(before, now) "another server is the master";
     debug slot_moved(slot, node) "a slot of the cluster is elsewhere";
     debug sentinel_failed(node, reason) "a sentinel was of no use";

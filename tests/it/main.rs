@@ -15,6 +15,7 @@ mod borrowed_servers;
 mod chaos;
 mod child_roles;
 mod condition;
+mod credentials;
 mod documents;
 mod errors;
 mod examples;

@@ -13,7 +13,7 @@ use crate::stores::redis::calls::{Call, SentCopies};
 use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{CLUSTER_NODE, CallError, STRANGER, plain};
+use crate::stores::redis::transport::{CLUSTER_NODE, CallError, REFUSED_GIVEN, STRANGER, plain};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 /// A refusal is not told much later because its reason cannot be found out.
@@ -253,7 +253,10 @@ pub(super) fn class_of(text: &str) -> Class {
         // It is no master any more.
         "WAIT cannot be used with replica",
     ];
-    if text.starts_with(STRANGER) {
+    if text.contains(REFUSED_GIVEN) {
+        // They may be changing: waits go on, and holds are renewed as soon as the server lets us in.
+        Class::Passing
+    } else if text.starts_with(STRANGER) {
         // Its words are not those of a server that we know.
         Class::Unknown
     } else if text.starts_with("MOVED ") || text.contains(CLUSTER_NODE) {

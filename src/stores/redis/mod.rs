@@ -51,9 +51,9 @@ use calls::{
 use fences::Fences;
 pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
-pub(crate) use open::{Credentials, Settings};
+pub(crate) use open::{Access, Settings};
 use topology::Topology;
-pub(crate) use transport::{Identity, TlsConfig};
+pub(crate) use transport::{Credentials, CredentialsProvider, Identity};
 pub(crate) use wait_replicas::Replication;
 
 /// The store of one client.

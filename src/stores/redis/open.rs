@@ -1,6 +1,5 @@
 //! The settings of a store on Redis, and the ways to open one.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,9 @@ use crate::stores::redis::topology::cluster::Cluster;
 use crate::stores::redis::topology::replicas::Replicas;
 use crate::stores::redis::topology::sentinel::Sentinels;
 use crate::stores::redis::topology::single::Single;
-use crate::stores::redis::transport::{Address, Connector, TlsConfig};
+use crate::stores::redis::transport::{
+    Address, Connector, Credentials, CredentialsProvider, TlsConfig, asks_for_tls,
+};
 use crate::stores::redis::wait_replicas::Replication;
 use crate::stores::slots::PoolSettings;
 
@@ -34,7 +35,12 @@ pub(crate) struct Settings {
     pub(crate) pool_size: u32,
     pub(crate) pool_settings: Arc<PoolSettings>,
     pub(crate) check_idle_after: Duration,
-    pub(crate) tls_config: TlsConfig,
+    /// How to get into the servers that have the locks.
+    pub(crate) access: Access,
+    /// How to get into the sentinels, where it is otherwise.
+    pub(crate) sentinel_access: Option<Access>,
+    /// Whether connections to the master that sentinels name are encrypted; `None` if as those to the sentinels.
+    pub(crate) master_tls: Option<bool>,
     /// The lease of locks under the watchdog.
     pub(crate) lease: Duration,
     /// As whom to talk to a master that sentinels name, and in which database.
@@ -47,19 +53,11 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
 }
 
-/// A user, empty for the default one, and its password.
-#[derive(Clone)]
-pub(crate) struct Credentials {
-    pub(crate) user: String,
-    pub(crate) password: String,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
+/// Certificates, and a provider of credentials.
+#[derive(Clone, Default)]
+pub(crate) struct Access {
+    pub(crate) tls_config: TlsConfig,
+    pub(crate) provider: Option<Arc<CredentialsProvider>>,
 }
 
 impl Redis {
@@ -78,8 +76,7 @@ impl Redis {
 
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
-        let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
-        let address = address.of_client(&settings.connection_name, &settings.traffic);
+        let address = address(url, settings, &settings.access)?;
         let database = address.database();
         Ok(Redis::on(
             Arc::new(Single::new(address)),
@@ -91,7 +88,7 @@ impl Redis {
     /// A master and its replicas at fixed addresses.
     pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of a master and its replicas";
-        let (first, addresses) = addresses(urls, setting, settings)?;
+        let (first, addresses) = addresses(urls, setting, settings, &settings.access)?;
         let database = first.database();
         if addresses.iter().any(|it| it.database() != database) {
             let reason = "they name several databases; locks are in one";
@@ -108,12 +105,39 @@ impl Redis {
             return invalid("the name of the master", "it is empty");
         }
         let setting = "the addresses of the sentinels";
-        let (first, sentinels) = addresses(urls, setting, settings)?;
+        let tls = &settings.access.tls_config;
+        let (first, sentinels) = match &settings.sentinel_access {
+            Some(access) => addresses(urls, setting, settings, access)?,
+            None => {
+                // Certificates may be for the master alone.
+                let is_for_all = urls.iter().any(|url| asks_for_tls(url));
+                let is_for_all = is_for_all || settings.master_tls != Some(true);
+                let access = Access {
+                    tls_config: match is_for_all {
+                        true => tls.clone(),
+                        false => TlsConfig::default(),
+                    },
+                    provider: None,
+                };
+                addresses(urls, setting, settings, &access)?
+            }
+        };
         if sentinels.iter().any(|it| it.database() != 0) {
             return invalid(setting, "a sentinel has no databases; use database()");
         }
-        let credentials = first.of_data(settings.credentials.as_ref(), settings.database);
-        let connector = Sentinels::new(name, sentinels, credentials, settings);
+        let mut master = first
+            .clone()
+            .of_data(settings.credentials.as_ref(), settings.database)
+            .with_provider(settings.access.provider.as_ref())?;
+        if settings.sentinel_access.is_some() || settings.master_tls.is_some() {
+            let is_encrypted = settings.master_tls.unwrap_or(first.is_encrypted());
+            if !is_encrypted && (settings.sentinel_access.is_some() || !first.is_encrypted()) {
+                tls.check_is_unused()?;
+            }
+            let hosts = sentinels.iter().filter_map(Address::host);
+            master = master.encrypted(is_encrypted.then_some((tls, hosts)))?;
+        }
+        let connector = Sentinels::new(name, sentinels, master, settings);
         Ok(Redis::on(Arc::new(connector), settings.database, settings))
     }
 
@@ -156,7 +180,7 @@ impl Redis {
     /// The cluster that the servers at `urls` belong to.
     pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of the cluster";
-        let (template, seeds) = addresses(urls, setting, settings)?;
+        let (template, seeds) = addresses(urls, setting, settings, &settings.access)?;
         if seeds.iter().any(|it| it.database() != 0) {
             return Err(Error::config(setting, "a cluster has no databases but 0"));
         }
@@ -168,17 +192,24 @@ impl Redis {
     }
 }
 
+fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
+    Address::parse(url, settings.connect_timeout, &access.tls_config)?
+        .of_client(&settings.connection_name, &settings.traffic)
+        .with_provider(access.provider.as_ref())
+}
+
 /// The first address of several servers that belong together, and all of them.
 fn addresses(
     urls: &[String],
     setting: &'static str,
     settings: &Settings,
+    access: &Access,
 ) -> Result<(Address, Vec<Address>)> {
     let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
     for url in urls {
-        let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
+        let address = address(url, settings, access)?;
         if !addresses.iter().any(|it| it.node == address.node) {
-            addresses.push(address.of_client(&settings.connection_name, &settings.traffic));
+            addresses.push(address);
         }
     }
     let invalid = |reason: &str| Err(Error::config(setting, reason));

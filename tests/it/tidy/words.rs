@@ -69,6 +69,7 @@ const RULES: &[Rule] = &[
             "engine/client_inner.rs",
             "stores/slots.rs",
             "stores/redis/subscriber/listener_thread.rs",
+            "stores/redis/transport/credentials.rs",
             "stores/quorum",
         ],
         why: "the threads of a client have names and an end, and a quorum connects to several nodes at a time",

@@ -1,7 +1,9 @@
 //! TLS: what is trusted, what is refused, and that the rules of every connection hold on it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod changes;
 mod faults;
+mod names;
 mod terminator;
 mod trust;
 

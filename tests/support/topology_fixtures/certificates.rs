@@ -61,6 +61,34 @@ impl Certificates {
         self.signed("server", "DNS:localhost,IP:127.0.0.1,IP:::1", 2)
     }
 
+    /// A certificate for these names, such as `DNS:localhost`, in files of this name.
+    pub fn of(&self, name: &str, subjects: &str) -> Pair {
+        self.signed(name, subjects, 2)
+    }
+
+    /// A certificate for the names of this machine that is good for so many days.
+    pub fn lasting(&self, days: u32) -> Pair {
+        let name = format!("days-{days}");
+        self.signed(&name, "DNS:localhost,IP:127.0.0.1", days)
+    }
+
+    /// The SHA-256 of the public key in the certificate of the authority, in hexadecimal digits and in base64.
+    pub fn authority_pin(&self) -> [String; 2] {
+        let dir = self.dir.path();
+        openssl(dir, "x509 -in ca.pem -pubkey -noout -out public.pem");
+        openssl(
+            dir,
+            "pkey -pubin -in public.pem -outform DER -out public.der",
+        );
+        openssl(dir, "dgst -sha256 -r -out public.hex public.der");
+        openssl(dir, "dgst -sha256 -binary -out public.sha256 public.der");
+        openssl(dir, "base64 -in public.sha256 -out public.base64");
+        ["public.hex", "public.base64"].map(|file| {
+            let text = fs::read_to_string(dir.join(file)).expect("it was made");
+            text.split(' ').next().unwrap_or_default().trim().to_owned()
+        })
+    }
+
     /// A certificate for another host.
     pub fn elsewhere(&self) -> Pair {
         self.signed("elsewhere", "DNS:elsewhere.example,IP:192.0.2.7", 2)

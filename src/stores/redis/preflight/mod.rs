@@ -37,6 +37,8 @@ struct Look {
     cluster: Option<Result<String, CallError>>,
     settings: Settings,
     rights: Rights,
+    /// The certificates that end within days, with how many are left.
+    ending: Vec<(&'static str, u64)>,
 }
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -107,6 +109,11 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             Some(Err(fault)) => found.push(unreachable(&node, fault)),
         }
         found.extend(of_rights(&node, &look.rights));
+        for (whose, days) in look.ending {
+            let message = format!("the certificate of {whose} ends in {days} days");
+            let advice = "replace it before; when it has ended, no new connection can be made";
+            found.push(HealthWarning::note(&node, "certificate", message, advice));
+        }
     }
     found.extend(watchers);
     Ok(found)
@@ -293,6 +300,7 @@ fn look(
         info,
         cluster,
         settings,
+        ending: connection.ending_certificates(),
         rights: rights::tried(lock, node, connection, deadline)?,
     })
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
-use crate::stores::redis::Credentials;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{NODE, World};
+use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::credentials::{Credentials, CredentialsProvider};
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 
 const USER_ALONE: &str = "it names a user without a password: it is redis://:password@host for the default user, \
@@ -23,6 +24,8 @@ pub(crate) struct Address {
     pub(super) place: ConnectionAddr,
     /// The user, the password, and the database.
     pub(super) settings: RedisConnectionInfo,
+    /// Gives the user and the password anew for each connection, in place of those of `settings`.
+    pub(super) provider: Option<Arc<CredentialsProvider>>,
     /// Its name in messages; has no secret in it.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
@@ -98,6 +101,7 @@ impl Address {
         Address {
             place,
             settings: RedisConnectionInfo::default(),
+            provider: None,
             node,
             connect_timeout,
             peer: None,
@@ -156,16 +160,49 @@ impl Address {
 
     /// The same server, which keeps keys, for another user and another database.
     pub(crate) fn of_data(mut self, credentials: Option<&Credentials>, database: i64) -> Address {
-        let mut settings = RedisConnectionInfo::default().set_db(database);
-        if let Some(credentials) = credentials {
-            settings = settings.set_password(&credentials.password);
-            if !credentials.user.is_empty() {
-                settings = settings.set_username(&credentials.user);
-            }
-        }
-        self.settings = settings;
+        self.settings = settings_of(credentials, database);
+        self.provider = None;
         self.is_sentinel = false;
         self
+    }
+
+    /// The same server with these settings of TLS, for servers that those at `hosts` announce; without them in plain text.
+    pub(crate) fn encrypted<'a>(
+        mut self,
+        tls: Option<(&TlsConfig, impl Iterator<Item = &'a str>)>,
+    ) -> Result<Address> {
+        self.peer = None;
+        if let Some((tls, hosts)) = tls {
+            for host in hosts {
+                self.peer = Some(tls.toward(host)?);
+            }
+            if self.peer.is_none() {
+                let reason = "a master with TLS is checked for the host of a sentinel, and there is none in its URL";
+                return Err(Error::config("master_tls", reason));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The same server, with credentials that are asked for at each connection.
+    pub(crate) fn with_provider(
+        mut self,
+        provider: Option<&Arc<CredentialsProvider>>,
+    ) -> Result<Address> {
+        if provider.is_some() && self.settings.password().is_some() {
+            let reason = "the URL has a password, too; leave it out there";
+            return Err(Error::config("credentials_with", reason));
+        }
+        self.provider = provider.cloned();
+        Ok(self)
+    }
+
+    /// The user, the password and the database of a new connection.
+    pub(super) fn login(&self, deadline: Instant) -> Result<RedisConnectionInfo, CallError> {
+        match &self.provider {
+            None => Ok(self.settings.clone()),
+            Some(provider) => Ok(settings_of(Some(&provider.get(deadline)?), self.database())),
+        }
     }
 
     /// Whether connections to it are encrypted.
@@ -183,6 +220,17 @@ impl Address {
             ConnectionAddr::Tcp(host, _) => Some(host),
             _ => None,
         }
+    }
+}
+
+fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnectionInfo {
+    let settings = RedisConnectionInfo::default().set_db(database);
+    let Some(Credentials { user, password }) = credentials else {
+        return settings;
+    };
+    match &**user {
+        "" => settings.set_password(password),
+        user => settings.set_password(password).set_username(user),
     }
 }
 
@@ -240,6 +288,12 @@ pub(crate) fn name_of(host: &str, port: u16) -> String {
     } else {
         format!("{host}:{port}")
     }
+}
+
+/// Whether a URL asks for TLS.
+pub(crate) fn asks_for_tls(url: &str) -> bool {
+    url.split_once(':')
+        .is_some_and(|(scheme, _)| is_tls(scheme))
 }
 
 /// Whether URLs of this scheme ask for TLS.

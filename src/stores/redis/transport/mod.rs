@@ -4,6 +4,7 @@ mod address;
 mod call_error;
 mod connection;
 mod connector;
+mod credentials;
 mod decoder;
 mod pool;
 mod reply_text;
@@ -19,10 +20,11 @@ use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-pub(crate) use address::{Address, name_of};
+pub(crate) use address::{Address, asks_for_tls, name_of};
 pub(crate) use call_error::CallError;
-pub(crate) use connection::{CLUSTER_NODE, Connection, Identity, Writer, asking};
+pub(crate) use connection::{CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking};
 pub(crate) use connector::{Connector, Hook};
+pub(crate) use credentials::{Credentials, CredentialsProvider};
 pub(crate) use decoder::STRANGER;
 pub(crate) use pool::{Borrowed, NotReady, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
 pub(crate) use reply_text::{brief, plain};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
+use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::socket::Socket;
 use crate::stores::redis::transport::tls::Session;
 
@@ -29,8 +30,14 @@ impl Stream {
     }
 
     /// After a failure: why the other end refuses TLS with us, if it does.
-    pub(super) fn refusal(&mut self) -> Option<String> {
+    pub(super) fn refusal(&mut self) -> Option<CallError> {
         self.session.as_mut()?.refusal(&self.socket)
+    }
+
+    /// The certificates that end within days, with how many are left.
+    pub(super) fn ending_certificates(&self) -> Vec<(&'static str, u64)> {
+        let session = self.session.as_ref();
+        session.map(Session::ending).unwrap_or_default()
     }
 
     /// A second handle of the same connection, to write to.

@@ -51,7 +51,11 @@ impl Session {
         match *self {}
     }
 
-    pub(super) fn refusal(&mut self, _: &Socket) -> Option<String> {
+    pub(super) fn refusal(&mut self, _: &Socket) -> Option<CallError> {
+        match *self {}
+    }
+
+    pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         match *self {}
     }
 

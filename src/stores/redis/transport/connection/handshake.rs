@@ -41,18 +41,20 @@ impl Connection {
         address: &Address,
         deadline: Instant,
     ) -> Result<Connection, CallError> {
-        match Connection::open(address, deadline)? {
-            Ok(connection) => Ok(connection),
+        match Connection::open(address, deadline) {
             // A reply came twice, or was changed on its way; on another connection it need not.
-            Err(_) => Connection::open(address, deadline)?.map_err(|garbled| {
-                CallError::NotSent(format!("while connecting: {garbled}").into())
-            }),
+            Ok(Err(_)) => {}
+            // Who gave the credentials may have others by now.
+            Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {}
+            opened => return opened?.map_err(garbled),
         }
+        Connection::open(address, deadline)?.map_err(garbled)
     }
 
     /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
     fn open(address: &Address, deadline: Instant) -> Result<Result<Connection, String>, CallError> {
         let deadline = deadline.min(time::now() + address.connect_timeout);
+        let login = address.login(deadline)?;
         let socket = socket_to(address, deadline).map_err(|error| {
             let words = match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
@@ -84,7 +86,7 @@ impl Connection {
             replies_due: VecDeque::new(),
             opened: address.traffic.opened(),
         };
-        let shaken = connection.shake_hands(address, deadline);
+        let shaken = connection.shake_hands(address, &login, deadline);
         if shaken.is_err()
             && let Some(stranger) = connection.decoder.take_stranger()
         {
@@ -92,9 +94,7 @@ impl Connection {
         }
         match shaken {
             Err(fault) => Err(match (fault, connection.stream.refusal()) {
-                (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => {
-                    CallError::Untrusted(refusal.into())
-                }
+                (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => refusal,
                 // Nothing of a lock was requested yet.
                 (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
                     reason.reworded(|reason| format!("while connecting: {reason}")),
@@ -112,9 +112,9 @@ impl Connection {
     fn shake_hands(
         &mut self,
         address: &Address,
+        settings: &RedisConnectionInfo,
         deadline: Instant,
     ) -> Result<Result<(), String>, CallError> {
-        let settings = &address.settings;
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
             let mut auth = redis::cmd("AUTH");
@@ -155,11 +155,21 @@ impl Connection {
             return Err(fault);
         }
         let mut last = Value::Nil;
-        for (_, is_needed) in &commands {
+        for (at, (_, is_needed)) in commands.iter().enumerate() {
             let reply = self
                 .receive(deadline)
                 .map_err(|fault| discreet(fault, settings));
             last = match reply {
+                // The first reply is that to AUTH.
+                Err(fault @ CallError::Server(_))
+                    if at == 0
+                        && address.provider.is_some()
+                        && !fault.is_passing()
+                        && !fault.is_for_want_of_room() =>
+                {
+                    let text = format!("{} ({REFUSED_GIVEN})", fault.reason());
+                    return Err(CallError::Server(text));
+                }
                 Err(CallError::Server(text))
                     if !is_needed && !text.contains("max number of clients") =>
                 {
@@ -193,6 +203,13 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
 
 /// The text of the error where a server was found to be a node of a cluster. Such a node answers `MOVED` to most requests.
 pub(crate) const CLUSTER_NODE: &str = "MOVED it is a node of a cluster";
+
+/// The end of the error where a server refused what a credentials provider gave. The next answer may be another one.
+pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
+
+fn garbled(reply: String) -> CallError {
+    CallError::NotSent(format!("while connecting: {reply}").into())
+}
 
 /// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
 fn is_in_cluster(reply: &Value) -> bool {

@@ -33,6 +33,11 @@ pub(crate) struct Identity {
 }
 
 impl Connection {
+    /// The certificates that end within days, with how many are left.
+    pub(crate) fn ending_certificates(&self) -> Vec<(&'static str, u64)> {
+        self.stream.ending_certificates()
+    }
+
     /// Whether it is known which server it leads to.
     pub(crate) fn is_identified(&self) -> bool {
         self.identity.is_some()

@@ -31,7 +31,7 @@ use crate::stores::redis::transport::pool::lacks_script;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
-pub(crate) use handshake::CLUSTER_NODE;
+pub(crate) use handshake::{CLUSTER_NODE, REFUSED_GIVEN};
 pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
 

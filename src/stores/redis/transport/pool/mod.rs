@@ -84,7 +84,7 @@ impl Pool {
             let (mut connection, is_new) = self.connected(&mut slot, deadline)?;
             let outcome = talk(&mut connection);
             self.lay_down(&mut slot, connection, &outcome);
-            if is_new || !matches!(outcome, Err(CallError::NotSent(_))) {
+            if is_new || !matches!(&outcome, Err(fault) if is_unheard(fault)) {
                 return outcome;
             }
         }
@@ -224,13 +224,23 @@ fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
         Ok(_) | Err(CallError::Unfit(_)) => true,
         // The next connection may find the master.
-        Err(fault @ CallError::Server(_)) => !fault.is_of_no_master(),
+        Err(fault @ CallError::Server(_)) => !fault.is_of_no_master() && !is_unheard(fault),
         Err(
             CallError::NotSent(_)
             | CallError::NoReply { .. }
             | CallError::Untrusted(_)
             | CallError::Exhausted(_),
         ) => false,
+    }
+}
+
+/// Whether nothing of a request can have been executed, and it may be on another connection: one that has to authenticate
+/// again is of no more use.
+fn is_unheard(fault: &CallError) -> bool {
+    match fault {
+        CallError::NotSent(_) => true,
+        CallError::Server(text) => text.starts_with("NOAUTH"),
+        _ => false,
     }
 }
 

@@ -1,43 +1,124 @@
 //! The settings of TLS, and what follows from them for one host.
 
+use std::borrow::Cow;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use rustls::crypto::aws_lc_rs;
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::expiry::days_left;
+use super::verifier::{Hosts, Verifier, pin_in};
 use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::sync::Mutex;
 
 /// The authorities that a client trusts, and the certificate that it shows.
 #[derive(Clone, Default)]
 pub(crate) struct TlsConfig {
-    authorities: Option<Vec<u8>>,
-    identity: Option<(Vec<u8>, Vec<u8>)>,
-    config: OnceLock<Arc<ClientConfig>>,
+    authorities: Option<Pem>,
+    identity: Option<(Pem, Pem)>,
+    server_name: Option<String>,
+    pins: Vec<String>,
+    shared: OnceLock<Arc<Shared>>,
 }
+
+/// Text in PEM form, or the file that has it and may change.
+#[derive(Clone)]
+enum Pem {
+    Text(Vec<u8>),
+    File(PathBuf),
+}
+
+/// By which a file is known to be the one that was read: its number, size and time.
+type Stamp = Option<(u64, u64, i64, i64)>;
+
+impl Pem {
+    fn read(&self) -> Result<Cow<'_, [u8]>, String> {
+        match self {
+            Pem::Text(pem) => Ok(pem.into()),
+            Pem::File(path) => fs::read(path).map(Cow::Owned).map_err(|it| it.to_string()),
+        }
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let Pem::File(path) = self else {
+            return None;
+        };
+        let of = |it: fs::Metadata| (it.ino(), it.len(), it.mtime(), it.mtime_nsec());
+        Some(fs::metadata(path).ok().map(of))
+    }
+
+    /// The error of a setting with this text.
+    fn error(&self, setting: &'static str, reason: impl Into<String>) -> Error {
+        let reason = reason.into();
+        Error::config(
+            setting,
+            match self {
+                Pem::Text(_) => reason,
+                Pem::File(path) => format!("{}: {reason}", path.display()),
+            },
+        )
+    }
+
+    /// The certificates in it, at least one.
+    fn certificates(&self, setting: &'static str) -> Result<Vec<CertificateDer<'static>>> {
+        let pem = self.read().map_err(|reason| self.error(setting, reason))?;
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        match found {
+            Ok(found) if !found.is_empty() => Ok(found),
+            Ok(_) => Err(self.error(setting, "no certificate in PEM form was found in it")),
+            Err(error) => Err(self.error(setting, format!("it is not in PEM form: {error}"))),
+        }
+    }
+}
+
+const AUTHORITY: &str = "ca_certificate";
+const IDENTITY: &str = "client_certificate";
 
 impl TlsConfig {
     pub(crate) fn set_authorities(&mut self, pem: &[u8]) {
-        self.authorities = Some(pem.to_vec());
+        self.authorities = Some(Pem::Text(pem.to_vec()));
+    }
+
+    pub(crate) fn set_authorities_file(&mut self, path: &Path) {
+        self.authorities = Some(Pem::File(path.to_owned()));
     }
 
     pub(crate) fn set_identity(&mut self, certificate_pem: &[u8], key_pem: &[u8]) {
-        self.identity = Some((certificate_pem.to_vec(), key_pem.to_vec()));
+        let text = |pem: &[u8]| Pem::Text(pem.to_vec());
+        self.identity = Some((text(certificate_pem), text(key_pem)));
+    }
+
+    pub(crate) fn set_identity_files(&mut self, certificate: &Path, key: &Path) {
+        let file = |path: &Path| Pem::File(path.to_owned());
+        self.identity = Some((file(certificate), file(key)));
+    }
+
+    pub(crate) fn set_server_name(&mut self, name: String) {
+        self.server_name = Some(name);
+    }
+
+    pub(crate) fn add_pin(&mut self, pin: String) {
+        self.pins.push(pin);
     }
 
     /// Fails if certificates were given for a connection that has none: whoever gave them counts on TLS.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
-        let setting = match self {
-            TlsConfig {
-                authorities: Some(_),
-                ..
-            } => "ca_certificate",
-            TlsConfig {
-                identity: Some(_), ..
-            } => "client_certificate",
-            _ => return Ok(()),
+        let given = [
+            (AUTHORITY, self.authorities.is_some()),
+            (IDENTITY, self.identity.is_some()),
+            ("tls_server_name", self.server_name.is_some()),
+            ("tls_pin_sha256", !self.pins.is_empty()),
+        ];
+        let Some((setting, _)) = given.into_iter().find(|(_, is_given)| *is_given) else {
+            return Ok(());
         };
         let reason = "the URL is not one with TLS; write rediss:// in place of redis://";
         Err(Error::config(setting, reason))
@@ -45,37 +126,88 @@ impl TlsConfig {
 
     /// Returns the settings for `host`, by its name in the URL.
     pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
-        if ServerName::try_from(host).is_err() {
-            let reason = "its host is no name that a certificate can have";
-            return Err(Error::config("the Redis URL", reason));
+        let name = self.server_name.as_deref();
+        if ServerName::try_from(name.unwrap_or(host)).is_err() {
+            return Err(match name {
+                Some(_) => {
+                    let reason = "it is no name that a certificate can have";
+                    Error::config("tls_server_name", reason)
+                }
+                None => {
+                    let reason = "its host is no name that a certificate can have";
+                    Error::config("the Redis URL", reason)
+                }
+            });
         }
-        let config = match self.config.get() {
-            Some(config) => config,
+        let shared = match self.shared.get() {
+            Some(shared) => shared,
             None => {
-                let config = self.configure()?;
-                self.config.get_or_init(|| Arc::new(config))
+                let shared = Shared::new(self.clone())?;
+                self.shared.get_or_init(|| Arc::new(shared))
             }
         };
-        Ok(Peer {
-            config: Arc::clone(config),
-            host: host.into(),
-            is_proven: Arc::default(),
-        })
+        shared
+            .hosts
+            .lock()
+            .extend(ServerName::try_from(host.to_owned()));
+        Ok(Peer::of(shared, host))
     }
 
-    fn configure(&self) -> Result<ClientConfig> {
+    /// The files and their states.
+    fn stamps(&self) -> Vec<Stamp> {
+        let identity = self.identity.iter().flat_map(|(pem, key)| [pem, key]);
+        let all = self.authorities.iter().chain(identity);
+        all.filter_map(Pem::stamp).collect()
+    }
+
+    fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
+        // The provider of the process is left for the program to choose.
+        let provider: Arc<CryptoProvider> = aws_lc_rs::default_provider().into();
+        let verifier = Verifier {
+            chain: self.chain(&provider)?,
+            pins: self.pins()?,
+            hosts: Arc::clone(hosts),
+            algorithms: provider.signature_verification_algorithms,
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::config("the Redis URL", error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let Some((certificate, key)) = &self.identity else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let chain = certificate.certificates(IDENTITY)?;
+        let pem = key.read().map_err(|reason| key.error(IDENTITY, reason))?;
+        let parsed = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+            // The words of the parser might repeat a part of the key.
+            key.error(IDENTITY, "no private key in PEM form was found in it")
+        })?;
+        builder
+            .with_client_auth_cert(chain, parsed)
+            .map_err(|error| {
+                let reason = match error {
+                    rustls::Error::InconsistentKeys(_) => {
+                        "the private key is not that of the certificate"
+                    }
+                    _ => "the certificate or its private key is of a kind that cannot be used",
+                };
+                key.error(IDENTITY, reason)
+            })
+    }
+
+    /// What checks a certificate by its authorities; `None` where it is known by its key alone.
+    fn chain(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
             Some(pem) => {
-                let setting = "ca_certificate";
-                for certificate in
-                    certificates(pem).map_err(|reason| Error::config(setting, reason))?
-                {
+                for certificate in pem.certificates(AUTHORITY)? {
                     roots
                         .add(certificate)
-                        .map_err(|error| Error::config(setting, error.to_string()))?;
+                        .map_err(|error| pem.error(AUTHORITY, error.to_string()))?;
                 }
             }
+            None if !self.pins.is_empty() => return Ok(None),
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 if roots.is_empty() {
@@ -85,58 +217,133 @@ impl TlsConfig {
                 }
             }
         }
-        // The provider of the process is left for the program to choose.
-        let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::config("the Redis URL", error.to_string()))?
-            .with_root_certificates(roots);
-        let Some((certificate, key)) = &self.identity else {
-            return Ok(builder.with_no_client_auth());
+        WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider))
+            .build()
+            .map(Some)
+            .map_err(|error| Error::config(AUTHORITY, error.to_string()))
+    }
+
+    fn pins(&self) -> Result<Vec<[u8; 32]>> {
+        let pin = |text: &String| {
+            pin_in(text).ok_or_else(|| {
+                let reason = "it has to be the SHA-256 of a public key: 64 hexadecimal digits, or 44 signs of base64";
+                Error::config("tls_pin_sha256", reason)
+            })
         };
-        let setting = "client_certificate";
-        let chain = certificates(certificate).map_err(|reason| Error::config(setting, reason))?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-            // The words of the parser might repeat a part of the key.
-            Error::config(setting, "no private key in PEM form was found in it")
-        })?;
-        builder.with_client_auth_cert(chain, key).map_err(|error| {
-            let reason = match error {
-                rustls::Error::InconsistentKeys(_) => {
-                    "the private key is not that of the certificate"
-                }
-                _ => "the certificate or its private key is of a kind that cannot be used",
-            };
-            Error::config(setting, reason)
-        })
+        self.pins.iter().map(pin).collect()
+    }
+
+    /// Whether it is read from files, which may be about to change.
+    pub(super) fn has_files(&self) -> bool {
+        !self.stamps().is_empty()
+    }
+
+    /// The days until our certificates end, of those that end soon, with the settings that have them.
+    pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
+        let mut ending = Vec::new();
+        // An authority that ends is no trouble beside one that does not.
+        if let Some(pem) = &self.authorities
+            && let Ok(found) = pem.certificates(AUTHORITY)
+            && let Some(days) = found.iter().map(days_left).collect::<Option<Vec<_>>>()
+        {
+            ending.extend(days.into_iter().max().map(|days| (AUTHORITY, days)));
+        }
+        if let Some((pem, _)) = &self.identity
+            && let Ok(found) = pem.certificates(IDENTITY)
+        {
+            let days = found.first().and_then(days_left);
+            ending.extend(days.map(|days| (IDENTITY, days)));
+        }
+        ending
     }
 }
 
-/// The certificates in `pem`, at least one.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err("no certificate in PEM form was found in it".to_owned()),
-        Err(error) => Err(format!("it is not in PEM form: {error}")),
+/// What all connections with the same settings have in common.
+pub(super) struct Shared {
+    pub(super) source: TlsConfig,
+    /// The hosts of the URLs.
+    hosts: Hosts,
+    current: Mutex<Current>,
+}
+
+/// The certificates as they were read last.
+struct Current {
+    stamps: Vec<Stamp>,
+    config: Arc<ClientConfig>,
+    /// Why the files as they are now are of no use.
+    trouble: Option<String>,
+}
+
+impl Shared {
+    fn new(source: TlsConfig) -> Result<Shared> {
+        let hosts = Hosts::default();
+        let stamps = source.stamps();
+        let config = Arc::new(source.configure(&hosts)?);
+        Ok(Shared {
+            source,
+            hosts,
+            current: Mutex::new(Current {
+                stamps,
+                config,
+                trouble: None,
+            }),
+        })
+    }
+
+    /// The settings for the next handshake. Files that have changed are read again; while they are of no use, as one that is
+    /// half written, what was read before is used.
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        let stamps = self.source.stamps();
+        let mut current = self.current.lock();
+        if current.stamps == stamps {
+            current.trouble = None;
+            return Arc::clone(&current.config);
+        }
+        drop(current);
+        let read = self.source.configure(&self.hosts);
+        current = self.current.lock();
+        match read {
+            Ok(config) => {
+                *current = Current {
+                    stamps,
+                    config: Arc::new(config),
+                    trouble: None,
+                };
+            }
+            Err(error) => {
+                events::certificates_kept(&error);
+                current.trouble = Some(error.to_string());
+            }
+        }
+        Arc::clone(&current.config)
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.current.lock().trouble.clone()
     }
 }
 
 /// The other end of a connection: what its certificate has to say, and how that is checked.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    pub(super) config: Arc<ClientConfig>,
+    pub(super) shared: Arc<Shared>,
+    /// The name that its certificate has to have.
     pub(super) host: Arc<str>,
     /// Whether a handshake went well before, so that silence means nothing more.
     pub(super) is_proven: Arc<AtomicBool>,
 }
 
 impl Peer {
-    /// Another host that is to be talked to in the same way.
-    pub(crate) fn at(&self, host: &str) -> Peer {
+    fn of(shared: &Arc<Shared>, host: &str) -> Peer {
         Peer {
-            config: Arc::clone(&self.config),
-            host: host.into(),
+            host: shared.source.server_name.as_deref().unwrap_or(host).into(),
+            shared: Arc::clone(shared),
             is_proven: Arc::default(),
         }
+    }
+
+    /// Another host that is to be talked to in the same way.
+    pub(crate) fn at(&self, host: &str) -> Peer {
+        Peer::of(&self.shared, host)
     }
 }

@@ -5,7 +5,9 @@
 //! when a connection is dropped: in a forked child it would end the session of the parent.
 
 mod config;
+mod expiry;
 mod refusal;
+mod verifier;
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
@@ -21,8 +23,10 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::socket::{Socket, is_timeout, passes};
+use config::Shared;
 pub(crate) use config::{Peer, TlsConfig};
-use refusal::{NO_TLS, refusal};
+use expiry::days_left;
+use refusal::{NO_TLS, Refusal, refusal};
 
 /// How much is read from a socket at once.
 const BLOCK: usize = 4096;
@@ -38,7 +42,8 @@ pub(super) struct Session {
     connection: Arc<Mutex<ClientConnection>>,
     incoming: Incoming,
     /// Why the other end, or we, will have nothing to do with each other.
-    refusal: Option<String>,
+    refusal: Option<Refusal>,
+    shared: Arc<Shared>,
 }
 
 /// The bytes that were read from the socket and are not decrypted yet.
@@ -74,7 +79,7 @@ impl Session {
         let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
             CallError::Untrusted("its host is no name that a certificate can have".into())
         })?;
-        let mut connection = ClientConnection::new(Arc::clone(&peer.config), name)
+        let mut connection = ClientConnection::new(peer.shared.config(), name)
             .map_err(|error| CallError::NotSent(error.to_string().into()))?;
         // Encrypted bytes are taken out at once, so they pile up nowhere.
         connection.set_buffer_limit(None);
@@ -82,6 +87,7 @@ impl Session {
             connection: Arc::new(Mutex::new(connection)),
             incoming: Incoming::default(),
             refusal: None,
+            shared: Arc::clone(&peer.shared),
         };
         let is_proven = peer.is_proven.load(Ordering::Relaxed);
         match session.shake_hands(socket, is_proven, deadline) {
@@ -89,8 +95,8 @@ impl Session {
                 peer.is_proven.store(true, Ordering::Relaxed);
                 Ok(session)
             }
-            Err(error) => Err(match session.refusal {
-                Some(reason) => CallError::Untrusted(Reason::of_io(reason, error)),
+            Err(error) => Err(match session.refusal.take() {
+                Some(refusal) => session.fault_of(refusal, Some(error)),
                 None if is_timeout(&error) => CallError::NotSent(
                     "the TLS handshake was not answered in time; is it the server's TLS port?"
                         .into(),
@@ -150,7 +156,7 @@ impl Session {
                 Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if is_timeout(&error) && std::mem::take(&mut is_silent) => {
                     if answers_plain(socket, left()? / 2) {
-                        self.refusal = Some(NO_TLS.to_owned());
+                        self.refusal = Some(Refusal::lasting(NO_TLS));
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                 }
@@ -230,7 +236,7 @@ impl Session {
     /// Why this is not a connection to be tried again, if the other end has said so. It is asked after a failure.
     ///
     /// A server that misses a certificate of ours says so when we take the handshake for done.
-    pub(super) fn refusal(&mut self, socket: &Socket) -> Option<String> {
+    pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
         let mut block = [0; BLOCK];
         if self.refusal.is_none()
             && let Ok(received) = socket.receive_now(&mut block)
@@ -240,7 +246,34 @@ impl Session {
                 self.refusal = refusal(&error);
             }
         }
-        self.refusal.take()
+        let refusal = self.refusal.take()?;
+        Some(self.fault_of(refusal, None))
+    }
+
+    /// Certificates in files may be about to change, so a refusal on their account is an outage.
+    fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
+        let mut words = refusal.words;
+        if let Some(trouble) = self.shared.trouble() {
+            words += &format!(" (those read before are used, because {trouble})");
+        }
+        let reason = match error {
+            Some(error) => Reason::of_io(words, error),
+            None => words.into(),
+        };
+        match refusal.may_pass && self.shared.source.has_files() {
+            true => CallError::NotSent(reason),
+            false => CallError::Untrusted(reason),
+        }
+    }
+
+    /// The certificates that end within days, with how many are left.
+    pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
+        let mut ending = self.shared.source.ending();
+        let connection = self.connection.lock();
+        let server = connection.peer_certificates().and_then(<[_]>::first);
+        let days = server.and_then(days_left);
+        ending.extend(days.map(|days| ("the server", days)));
+        ending
     }
 
     /// Encrypts `plain`. The result has to be written as it is, and before that of a later call.
@@ -255,6 +288,7 @@ impl Session {
             connection: Arc::clone(&self.connection),
             incoming: Incoming::default(),
             refusal: None,
+            shared: Arc::clone(&self.shared),
         }
     }
 }

@@ -1,12 +1,49 @@
 //! Failures of TLS that last until somebody changes something, in words that say what.
 
-use rustls::{AlertDescription, CertificateError};
+use rustls::{AlertDescription, CertificateError, OtherError};
+
+use super::verifier::WrongKey;
 
 pub(super) const NO_TLS: &str =
     "it does not speak TLS; use its TLS port, or redis:// for a connection without TLS";
 
-/// Why there is no use in trying again before somebody changes something, and what; `None` if there is.
-pub(super) fn refusal(error: &rustls::Error) -> Option<String> {
+/// Why there is no use in trying again before somebody changes something, and what.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) words: String,
+    /// Whether other certificates may be on their way.
+    pub(super) may_pass: bool,
+}
+
+impl Refusal {
+    pub(super) fn lasting(words: &str) -> Refusal {
+        Refusal {
+            words: words.to_owned(),
+            may_pass: false,
+        }
+    }
+}
+
+/// Why there is no use in trying again now; `None` if there is.
+pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
+    let may_pass = match error {
+        rustls::Error::AlertReceived(alert) => *alert != AlertDescription::CertificateRequired,
+        rustls::Error::InvalidCertificate(error) => matches!(
+            error,
+            CertificateError::UnknownIssuer
+                | CertificateError::BadSignature
+                | CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. }
+        ),
+        _ => false,
+    };
+    let words = words(error)?;
+    Some(Refusal { words, may_pass })
+}
+
+fn words(error: &rustls::Error) -> Option<String> {
     Some(match error {
         rustls::Error::InvalidCertificate(error) => of_certificate(error),
         rustls::Error::NoCertificatesPresented => "it has no certificate".to_owned(),
@@ -32,7 +69,8 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
-                "its certificate is for another host ({error}); use a name or an address that stands in the certificate"
+                "its certificate is for another host ({error}); use a name or an address that stands in the certificate, or give one \
+                 with Builder::tls_server_name"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -43,6 +81,11 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             format!(
                 "its certificate is not valid yet ({error}); see that the clocks of both machines are right"
+            )
+        }
+        CertificateError::Other(OtherError(error)) if error.is::<WrongKey>() => {
+            format!(
+                "{error}, which Builder::tls_pin_sha256 does not have; look who answers there, or give that"
             )
         }
         error => {

@@ -34,9 +34,9 @@ fn certificates_without_tls_are_a_mistake() {
 fn one_configuration_serves_all_hosts() {
     let config = trusting();
     let [one, other] = ["localhost", "127.0.0.1"].map(|host| config.toward(host).unwrap());
-    assert!(Arc::ptr_eq(&one.config, &other.config));
+    assert!(Arc::ptr_eq(&one.shared, &other.shared));
     assert_eq!((&*one.host, &*other.host), ("localhost", "127.0.0.1"));
-    assert!(Arc::ptr_eq(&one.at("x").config, &one.config));
+    assert!(Arc::ptr_eq(&one.at("x").shared, &one.shared));
     assert!(flaw(&config, "no host").contains("its host is no name that a certificate can have"));
 }
 

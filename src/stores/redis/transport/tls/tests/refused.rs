@@ -27,7 +27,9 @@ impl Error for Words {}
 /// The beginning of what is said about an error.
 fn begins(error: rustls::Error, words: &str) {
     let told = refusal(&error);
-    let is_so = told.as_ref().is_some_and(|told| told.starts_with(words));
+    let is_so = told
+        .as_ref()
+        .is_some_and(|told| told.words.starts_with(words));
     assert!(is_so, "{error:?}: {told:?}");
 }
 

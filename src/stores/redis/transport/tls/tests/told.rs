@@ -122,10 +122,11 @@ fn plain_text_in_a_session_is_a_refusal_that_is_told_once() {
     end.stream.write_all(b"+PONG\r\n").unwrap();
     let fault = read(&mut session, &socket, &mut [0; 8]).unwrap_err();
     assert_eq!(fault.kind(), io::ErrorKind::InvalidData);
-    assert_eq!(session.refusal(&socket).as_deref(), Some(NO_TLS));
+    let no_tls = Some(CallError::Untrusted(NO_TLS.into()));
+    assert_eq!(session.refusal(&socket), no_tls);
     assert_eq!(session.refusal(&socket), None);
     // It is seen as well where nothing was read.
     let (mut session, socket, mut end) = super::session();
     end.stream.write_all(b"+PONG\r\n").unwrap();
-    until(|| session.refusal(&socket).as_deref() == Some(NO_TLS));
+    until(|| session.refusal(&socket) == no_tls);
 }

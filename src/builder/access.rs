@@ -1,0 +1,168 @@
+//! The settings of a client that let it into a server: users and passwords, certificates.
+
+#[cfg(feature = "tls")]
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::builder::Builder;
+use crate::stores::redis::{Credentials, CredentialsProvider};
+
+impl Builder {
+    /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
+    ///
+    /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
+    /// and this setting is refused. Defaults to none.
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
+        self.credentials = Some(Credentials {
+            user: user.into(),
+            password: password.into(),
+        });
+        self.access.provider = None;
+        self
+    }
+
+    /// Sets a function that returns the user and the password for each new connection; `""` is the default user.
+    ///
+    /// For passwords that are changed, and for tokens that expire. It is asked once more if the server refuses what it gave.
+    /// If that is refused, too, the server counts as unavailable: waits go on for the
+    /// [`outage_timeout`](Builder::outage_timeout), and holds are renewed as soon as the server accepts the connection. The
+    /// same holds for an error or a panic of the function, whose text becomes part of the error.
+    ///
+    /// It runs on a thread of its own and has [`connect_timeout`](Builder::connect_timeout) for its answer. There is one call
+    /// at a time; connections that are made meanwhile use its answer. Behind sentinels it is for the master; for the sentinels
+    /// see [`sentinel_settings`](Builder::sentinel_settings). A URL with a password is refused with this setting. Defaults to
+    /// none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::fs;
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder()
+    ///     .credentials_with(|| fs::read_to_string("/run/secrets/redis").map(|password| ("locks", password)))
+    ///     .open("redis://10.0.0.1:6379")?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn credentials_with<U, P, E>(
+        mut self,
+        provider: impl Fn() -> Result<(U, P), E> + Send + Sync + 'static,
+    ) -> Builder
+    where
+        U: Into<String>,
+        P: Into<String>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let ask = move || match provider() {
+            Ok((user, password)) => Ok(Credentials {
+                user: user.into(),
+                password: password.into(),
+            }),
+            Err(error) => Err(error.into().to_string()),
+        };
+        self.access.provider = Some(Arc::new(CredentialsProvider::new(ask)));
+        self.credentials = None;
+        self
+    }
+
+    /// Sets how sentinels are connected to, where that differs from the master.
+    ///
+    /// Of `settings` the settings of TLS and [`credentials_with`](Builder::credentials_with) are used, in place of those of
+    /// this builder; its other settings are ignored. By default the settings of TLS are those of the master, and the user and
+    /// the password are in the URLs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let sentinels = Client::builder().credentials_with(|| std::env::var("SENTINEL_TOKEN").map(|token| ("", token)));
+    /// let client = Client::builder()
+    ///     .credentials("locks", "secret")
+    ///     .sentinel_settings(sentinels)
+    ///     .sentinel("mymaster", ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn sentinel_settings(mut self, settings: Builder) -> Builder {
+        self.sentinel_access = Some(settings.access);
+        self
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Builder {
+    /// Sets the certificate authorities that are trusted, one or several in PEM form, and no others.
+    ///
+    /// Only for `rediss://`; other URLs are refused with this setting. Defaults to the authorities that the system trusts.
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.access.tls_config.set_authorities(pem.as_ref());
+        self
+    }
+
+    /// Sets the file with the certificate authorities, which is read again when it has changed.
+    ///
+    /// It is checked at each new connection. A file that cannot be used, such as one that is only half written, is read
+    /// again later; what was read before is used until then. While files are given, a certificate that either side refuses
+    /// counts as an outage, because it may be about to be replaced: waits go on for the
+    /// [`outage_timeout`](Builder::outage_timeout). See [`ca_certificate`](Builder::ca_certificate).
+    pub fn ca_certificate_file(mut self, path: impl AsRef<Path>) -> Builder {
+        self.access.tls_config.set_authorities_file(path.as_ref());
+        self
+    }
+
+    /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
+    /// PEM form.
+    ///
+    /// Only for `rediss://`; other URLs are refused with this setting. A server with `tls-auth-clients yes`, which is its
+    /// default, asks for a certificate. Defaults to none.
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Builder {
+        let (certificate, key) = (certificate_pem.as_ref(), key_pem.as_ref());
+        self.access.tls_config.set_identity(certificate, key);
+        self
+    }
+
+    /// Sets the files with the certificate of the client and its private key, which are read again when they have changed,
+    /// as [`ca_certificate_file`](Builder::ca_certificate_file) is.
+    pub fn client_certificate_files(
+        mut self,
+        certificate: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Builder {
+        let (certificate, key) = (certificate.as_ref(), key.as_ref());
+        self.access.tls_config.set_identity_files(certificate, key);
+        self
+    }
+
+    /// Sets the name that the certificate of every server must have, and that is sent to it (SNI), in place of its host.
+    ///
+    /// For servers behind a tunnel or a port-forward, and for clusters and sentinels that announce other hosts than those in
+    /// the certificates. Only for `rediss://`. Defaults to the host of the URL, or to the host that a cluster or a sentinel
+    /// announces; for an announced IP address the certificate may also be for the host of one of the URLs.
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Builder {
+        self.access.tls_config.set_server_name(name.into());
+        self
+    }
+
+    /// Adds the SHA-256 of a public key; a server must have one of those that were added.
+    ///
+    /// It is that of the `SubjectPublicKeyInfo`, in hexadecimal digits or in base64, as `curl --pinnedpubkey` has it. For
+    /// servers whose certificate is signed by itself: without [`ca_certificate`](Builder::ca_certificate), the key is all
+    /// that is checked of a certificate, not its authority, its names and its time. With it, all are checked. Only for
+    /// `rediss://`. Defaults to none.
+    pub fn tls_pin_sha256(mut self, pin: impl Into<String>) -> Builder {
+        self.access.tls_config.add_pin(pin.into());
+        self
+    }
+
+    /// Sets whether connections to the master that sentinels name are encrypted.
+    ///
+    /// Only for [`sentinel`](Builder::sentinel). Defaults to the scheme of the URLs of the sentinels.
+    pub fn master_tls(mut self, is_encrypted: bool) -> Builder {
+        self.master_tls = Some(is_encrypted);
+        self
+    }
+}

@@ -1,0 +1,76 @@
+//! Credentials that a function gives.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+fn of(user: &str, password: &str) -> Credentials {
+    Credentials {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    }
+}
+
+#[test]
+fn each_connection_gets_an_answer_of_its_own() {
+    let calls = AtomicUsize::new(0);
+    let provider = Arc::new(CredentialsProvider::new(move || {
+        Ok(of("", &calls.fetch_add(1, Ordering::Relaxed).to_string()))
+    }));
+    for expected in ["0", "1", "2"] {
+        assert_eq!(provider.get(soon()).unwrap().password, expected);
+    }
+}
+
+#[test]
+fn one_that_hangs_has_one_thread_and_answers_those_who_come_later() {
+    let (go_on, orders) = mpsc::channel::<()>();
+    let orders = std::sync::Mutex::new(orders);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let provider = Arc::new(CredentialsProvider::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        orders.lock().unwrap().recv().unwrap();
+        Ok(of("", "late"))
+    }));
+    for _ in 0..3 {
+        let began = Instant::now();
+        let fault = provider.get(began + Duration::from_millis(50)).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(matches!(&fault, CallError::NotSent(_)), "{fault:?}");
+        assert!(fault.reason().contains("has not answered in time"));
+    }
+    let waiting = {
+        let provider = Arc::clone(&provider);
+        thread::spawn(move || provider.get(soon()).unwrap().password)
+    };
+    thread::sleep(Duration::from_millis(50));
+    go_on.send(()).unwrap();
+    assert_eq!(waiting.join().unwrap(), "late");
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn an_error_and_a_panic_are_faults_and_no_end() {
+    let calls = AtomicUsize::new(0);
+    let provider = Arc::new(CredentialsProvider::new(move || {
+        match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("the vault is closed".to_owned()),
+            1 => panic!("as planned"),
+            _ => Ok(of("app", "secret")),
+        }
+    }));
+    for words in ["failed: the vault is closed", "failed: it panicked"] {
+        let fault = provider.get(soon()).unwrap_err();
+        assert!(fault.reason().contains(words), "{fault:?}");
+    }
+    assert_eq!(provider.get(soon()).unwrap().user, "app");
+}

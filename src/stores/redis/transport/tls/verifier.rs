@@ -1,0 +1,140 @@
+//! What is checked of a server's certificate: its authority, its names, its key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
+    SupportedCipherSuite,
+};
+
+use crate::ground::sync::Mutex;
+
+/// The hosts that the user has named.
+pub(super) type Hosts = Arc<Mutex<Vec<ServerName<'static>>>>;
+
+#[derive(Debug)]
+pub(super) struct Verifier {
+    /// `None` where the key alone is checked.
+    pub(super) chain: Option<Arc<WebPkiServerVerifier>>,
+    /// The hashes of keys of which a server has to have one, unless there are none.
+    pub(super) pins: Vec<[u8; 32]>,
+    pub(super) hosts: Hosts,
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if !self.pins.is_empty() {
+            self.check_key(end_entity)?;
+        }
+        let Some(chain) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let check = |name: &ServerName<'_>| {
+            chain.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
+        };
+        let checked = check(server_name);
+        // An address that servers announce is in few certificates.
+        match (&checked, server_name) {
+            (
+                Err(Error::InvalidCertificate(
+                    CertificateError::NotValidForName
+                    | CertificateError::NotValidForNameContext { .. },
+                )),
+                ServerName::IpAddress(_),
+            ) => {
+                let hosts = self.hosts.lock();
+                hosts
+                    .iter()
+                    .find_map(|it| check(it).ok())
+                    .map_or(checked, Ok)
+            }
+            _ => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl Verifier {
+    fn check_key(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+        let SupportedCipherSuite::Tls13(suite) = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256
+        else {
+            return Err(Error::General("there is no SHA-256".to_owned()));
+        };
+        let hash = suite.common.hash_provider.hash(&key);
+        match self.pins.iter().any(|pin| pin == hash.as_ref()) {
+            true => Ok(()),
+            false => {
+                let wrong = WrongKey(hash.as_ref().iter().map(|it| format!("{it:02x}")).collect());
+                let error = CertificateError::Other(OtherError(Arc::new(wrong)));
+                Err(Error::InvalidCertificate(error))
+            }
+        }
+    }
+}
+
+/// The key of a server is none of those that were given; with its hash.
+#[derive(Debug)]
+pub(super) struct WrongKey(String);
+
+impl fmt::Display for WrongKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its public key has another SHA-256: {}", self.0)
+    }
+}
+
+impl std::error::Error for WrongKey {}
+
+/// Reads a SHA-256 in hexadecimal digits, with or without colons, or in base64, with or without the `sha256//` of curl.
+pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
+    let text = text.trim();
+    let text = text.strip_prefix("sha256//").unwrap_or(text);
+    let digits = text.replace(':', "");
+    if digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
+        return bytes?.try_into().ok();
+    }
+    // PEM is base64 between two lines.
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    let bytes = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    bytes.as_ref().try_into().ok()
+}

@@ -1,0 +1,213 @@
+//! Credentials that change while a client uses them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error};
+
+use crate::invariants::{
+    CANARY, Class, TIMEOUT, ends_within, fails, no_secret, quick, somebody_waits,
+};
+use crate::support::{RedisServer, eventually, ms};
+
+const LEASE: Duration = ms(3000);
+
+/// A password that is given, and can be changed.
+#[derive(Clone, Default)]
+struct Vault {
+    password: Arc<Mutex<String>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Vault {
+    fn with(password: &str) -> Vault {
+        let vault = Vault::default();
+        vault.change(password);
+        vault
+    }
+
+    fn change(&self, password: &str) {
+        *self.password.lock().unwrap() = password.to_owned();
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn to(&self, builder: Builder) -> Builder {
+        let vault = self.clone();
+        builder.credentials_with(move || {
+            vault.asked.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(("app", vault.password.lock().unwrap().clone()))
+        })
+    }
+}
+
+fn set_password(server: &RedisServer, password: &str) {
+    let password = format!(">{password}");
+    server.cmd(&[
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        "resetpass",
+        &password,
+        "~*",
+        "&*",
+        "+@all",
+    ]);
+}
+
+/// Ends all connections but those of the test.
+fn kill_clients(server: &RedisServer) {
+    server.cmd(&["CLIENT", "KILL", "USER", "app"]);
+    // The end of a connection is seen where it was idle for a moment.
+    thread::sleep(ms(50));
+}
+
+fn patient() -> Builder {
+    quick()
+        .command_timeout(ms(5000))
+        .connect_timeout(ms(5000))
+        .outage_timeout(Duration::from_secs(30))
+}
+
+#[test]
+fn a_changed_password_ends_no_hold_and_no_wait() {
+    let server = RedisServer::start();
+    let (old, new) = (format!("{CANARY}-old"), format!("{CANARY}-new"));
+    set_password(&server, &old);
+    let vault = Vault::with(&old);
+    let builder = vault.to(patient().watchdog_timeout(LEASE));
+    no_secret(&builder);
+    let client = builder.open(&server.url()).unwrap();
+    no_secret(&client);
+    let other = Client::open(&server.url()).unwrap();
+    let guard = client.lock("held").guard().unwrap();
+    let theirs = other.lock("orders");
+    theirs.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.lock("orders").guard().map(|_| Instant::now()));
+        somebody_waits(&server, "orders");
+        set_password(&server, &new);
+        kill_clients(&server);
+        // Both are refused for a while.
+        thread::sleep(LEASE / 4);
+        assert!(guard.is_valid() && !waiting.is_finished());
+        let error = fails(client.lock("free").try_lock(), Class::Unavailable);
+        assert!(error.to_string().contains("WRONGPASS"), "{error}");
+        vault.change(&new);
+        thread::sleep(LEASE * 3 / 2);
+        assert!(guard.is_valid(), "it is renewed with the new password");
+        theirs.unlock().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_refused_password_is_asked_for_once_more() {
+    let server = RedisServer::start();
+    set_password(&server, "new");
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let client = quick().credentials_with(move || {
+        Ok::<_, String>(match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => ("app", "old"),
+            _ => ("app", "new"),
+        })
+    });
+    let lock = client.open(&server.url()).unwrap().lock("orders");
+    assert!(lock.try_lock().unwrap());
+    assert!(calls.load(Ordering::Relaxed) >= 2);
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn a_wrong_password_that_may_change_is_an_outage() {
+    let server = RedisServer::start();
+    set_password(&server, "right");
+    let vault = Vault::with(CANARY);
+    let client = vault.to(quick()).open(&server.url()).unwrap();
+    let lock = client.lock("orders");
+    let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unavailable));
+    let text = error.to_string();
+    assert!(text.contains("credentials provider"), "{text}");
+    assert!(vault.asked() >= 2);
+    let began = Instant::now();
+    fails(lock.lock(), Class::Unavailable);
+    assert!(began.elapsed() >= ms(600), "the wait went on");
+    // Without a provider nobody will give another one.
+    let url = server.url().replace("redis://", "redis://app:wrong@");
+    let lock = quick().open(&url).unwrap().lock("orders");
+    ends_within(ms(0), || fails(lock.lock(), Class::Permission));
+}
+
+#[test]
+fn a_provider_that_fails_or_hangs_harms_no_hold() {
+    let server = RedisServer::start();
+    set_password(&server, "right");
+    let mood = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&mood);
+    let running = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&running);
+    let provider = move || match told.load(Ordering::Relaxed) {
+        0 => Ok(("app", "right")),
+        1 => Err("the vault is closed"),
+        2 => panic!("as planned"),
+        _ => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            while told.load(Ordering::Relaxed) == 3 {
+                thread::sleep(ms(5));
+            }
+            Ok(("app", "right"))
+        }
+    };
+    let builder = quick().watchdog_timeout(Duration::from_secs(6));
+    let client = builder.credentials_with(provider).open(&server.url());
+    let client = client.unwrap();
+    let guard = client.lock("held").guard().unwrap();
+    let lock = client.lock("orders");
+    for (kind, words) in [(1, "the vault is closed"), (2, "panicked"), (3, "in time")] {
+        mood.store(kind, Ordering::Relaxed);
+        kill_clients(&server);
+        let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(matches!(error, Error::Unreachable { .. }));
+    }
+    for _ in 0..3 {
+        ends_within(TIMEOUT, || lock.try_lock().unwrap_err());
+    }
+    assert_eq!(running.load(Ordering::Relaxed), 1, "one thread hangs");
+    assert!(guard.is_valid());
+    mood.store(0, Ordering::Relaxed);
+    eventually(ms(5000), "it is let in again", || {
+        lock.try_lock().is_ok_and(|it| it)
+    });
+    lock.unlock().unwrap();
+    guard.unlock().unwrap();
+    // One that hangs for ever holds up no end of the client.
+    mood.store(3, Ordering::Relaxed);
+    kill_clients(&server);
+    lock.try_lock().unwrap_err();
+    ends_within(TIMEOUT, || client.shutdown());
+    mood.store(0, Ordering::Relaxed);
+}
+
+#[test]
+fn a_password_is_given_in_one_place() {
+    let give = || Ok::<_, String>(("", CANARY));
+    let url = format!("redis://:{CANARY}@127.0.0.1:1");
+    let error = fails(quick().credentials_with(give).open(&url), Class::Config);
+    assert!(error.to_string().contains("leave it out"), "{error}");
+    // The sentinels have theirs in the URL, or a provider of their own.
+    let sentinels = || quick().credentials_with(give);
+    sentinels().sentinel("shop", [&url]).unwrap();
+    let with_own = quick().sentinel_settings(sentinels());
+    fails(with_own.sentinel("shop", [&url]), Class::Config);
+    let elsewhere = quick().sentinel_settings(sentinels());
+    fails(elsewhere.open("redis://127.0.0.1:1"), Class::Config);
+}
