@@ -1,5 +1,6 @@
 //! The place of the locks: which server or servers, as whom, with which settings.
 
+mod access;
 mod files;
 mod place;
 mod url;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use redlatch::{Builder, Client, Redlock};
 
 use crate::errors::Failure;
-use files::{file_in, secret_in};
+use files::secret_in;
 pub(crate) use place::Place;
 use place::Source;
 use url::Secrets;
@@ -41,24 +42,11 @@ pub(crate) struct Args {
     /// The nodes are independent masters, of which a majority decides [REDLATCH_MODE=redlock]
     #[arg(long, group = "mode")]
     redlock: bool,
-    /// The user [REDLATCH_USER]
-    #[arg(long)]
-    user: Option<String>,
-    /// A file with the password; else REDLATCH_PASSWORD has it [REDLATCH_PASSWORD_FILE]
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
     /// The number of the database, behind sentinels; elsewhere the URL has it [REDLATCH_DATABASE]
     #[arg(long, value_name = "NUMBER")]
     database: Option<u32>,
-    /// A file with the authorities to trust, for rediss:// [REDLATCH_CA]
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// A file with the certificate of this client [REDLATCH_CERT]
-    #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
-    /// A file with the private key of that certificate [REDLATCH_KEY]
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
+    #[command(flatten)]
+    access: access::Args,
     /// The beginning of every name, which is not typed [REDLATCH_PREFIX]
     #[arg(long)]
     prefix: Option<String>,
@@ -189,7 +177,12 @@ impl Args {
         let prefix = prefix.unwrap_or_default();
         let mode = self.mode()?;
         let urls = self.urls(&mode)?;
-        let secrets = self.secrets()?;
+        if self.access.is_for_sentinels() && !matches!(mode, Mode::Sentinel(_)) {
+            return Err(Failure::usage(
+                "--master-tls and the arguments that begin with --sentinel- need --sentinel MASTER",
+            ));
+        }
+        let secrets = self.access.secrets()?;
         let title = mode.title(&urls);
         let is_database = urls.iter().any(|url| url.starts_with("mysql"));
         let is_cluster = matches!(mode, Mode::Cluster);
@@ -206,23 +199,26 @@ impl Args {
                          --sentinel MASTER or --redlock",
                     ));
                 };
-                one(self.builder(&prefix)?.open(&secrets.in_url(url)?)?)
+                let (builder, url) = secrets.enter(self.builder(&prefix)?, url)?;
+                one(builder.open(&url)?)
             }
-            Mode::Cluster => one(self.builder(&prefix)?.cluster(secrets.in_urls(&urls)?)?),
-            Mode::Replicas => one(self
-                .builder(&prefix)?
-                .master_replicas(secrets.in_urls(&urls)?)?),
+            Mode::Cluster => {
+                let (builder, urls) = secrets.enter_all(self.builder(&prefix)?, &urls)?;
+                one(builder.cluster(urls)?)
+            }
+            Mode::Replicas => {
+                let (builder, urls) = secrets.enter_all(self.builder(&prefix)?, &urls)?;
+                one(builder.master_replicas(urls)?)
+            }
             Mode::Sentinel(master) => {
-                let mut builder = self.builder(&prefix)?;
-                if let Some((user, password)) = secrets.credentials() {
-                    builder = builder.credentials(user, password);
-                }
+                let mut builder = secrets.behind_sentinels(self.builder(&prefix)?);
+                builder = self.access.of_sentinels(builder, &urls)?;
                 if let Some(number) = self.database()? {
                     builder = builder.database(number);
                 }
                 one(builder.sentinel(&master, &urls)?)
             }
-            Mode::Redlock => self.quorum(&secrets.in_urls(&urls)?, &prefix)?,
+            Mode::Redlock => self.quorum(&secrets, &urls, &prefix)?,
         };
         let max_lease = match &source {
             Source::Quorum { .. } => self.max_lease()?,
@@ -297,17 +293,6 @@ impl Args {
         }
     }
 
-    fn secrets(&self) -> Result<Secrets, Failure> {
-        let user = self.user.clone().or_else(|| variable("REDLATCH_USER"));
-        let file = self.password_file.clone();
-        let file = file.or_else(|| variable("REDLATCH_PASSWORD_FILE").map(PathBuf::from));
-        let password = match (file, variable("REDLATCH_PASSWORD")) {
-            (Some(file), _) => Some(secret_in(&file)?),
-            (None, password) => password,
-        };
-        Ok(Secrets { user, password })
-    }
-
     fn database(&self) -> Result<Option<u32>, Failure> {
         number(self.database, "REDLATCH_DATABASE")
     }
@@ -339,27 +324,7 @@ impl Args {
                 .command_timeout(timeout)
                 .connect_timeout(timeout / 2);
         }
-        let path = |given: &Option<PathBuf>, name| {
-            given.clone().or_else(|| variable(name).map(PathBuf::from))
-        };
-        #[cfg(feature = "tls")]
-        if let Some(file) = path(&self.ca, "REDLATCH_CA") {
-            builder = builder.ca_certificate(file_in(&file)?);
-        }
-        match (
-            path(&self.cert, "REDLATCH_CERT"),
-            path(&self.key, "REDLATCH_KEY"),
-        ) {
-            (Some(cert), Some(key)) => {
-                builder = builder.client_certificate(file_in(&cert)?, file_in(&key)?);
-            }
-            (None, None) => {}
-            _ => {
-                return Err(Failure::usage(
-                    "a certificate and its key belong together: set both REDLATCH_CERT and REDLATCH_KEY",
-                ));
-            }
-        }
+        builder = self.access.certificates(builder)?;
         if let Some(replicas) = self.wait_replicas()? {
             // A hold that is not acknowledged in time is withdrawn in the rest of it.
             let timeout = timeout.unwrap_or(COMMAND_TIMEOUT) / 2;
@@ -368,10 +333,11 @@ impl Args {
         Ok(builder)
     }
 
-    fn quorum(&self, urls: &[String], prefix: &str) -> Result<Source, Failure> {
+    fn quorum(&self, secrets: &Secrets, urls: &[String], prefix: &str) -> Result<Source, Failure> {
         let mut nodes = Vec::with_capacity(urls.len());
         for url in urls {
-            let client = self.builder(prefix)?.open(url)?;
+            let (builder, whole) = secrets.enter(self.builder(prefix)?, url)?;
+            let client = builder.open(&whole)?;
             nodes.push((url::address(url).to_owned(), client));
         }
         let clients = nodes.iter().map(|(_, client)| client.clone());

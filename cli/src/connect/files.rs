@@ -9,23 +9,26 @@ use crate::output::note;
 
 /// Reads a file with one secret in it.
 pub(super) fn secret_in(path: &Path) -> Result<String, Failure> {
+    let text = read_secret(path)?;
     let shown = path.display();
     let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
-    let text = fs::read_to_string(path).map_err(wrong)?;
     let mode = fs::metadata(path).map_err(wrong)?.permissions().mode();
     if mode & 0o077 != 0 {
         note(&format!(
             "others can read {shown}, which has a secret; chmod 600 it"
         ));
     }
+    Ok(text)
+}
+
+/// The same, without a look at who else can read it.
+pub(super) fn read_secret(path: &Path) -> Result<String, Failure> {
+    let shown = path.display();
+    let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
+    let text = fs::read_to_string(path).map_err(wrong)?;
     let text = text.trim_end_matches(['\r', '\n']).to_owned();
     match text.is_empty() {
         true => Err(Failure::usage(format!("{shown} is empty"))),
         false => Ok(text),
     }
-}
-
-pub(super) fn file_in(path: &Path) -> Result<Vec<u8>, Failure> {
-    let wrong = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
-    fs::read(path).map_err(wrong)
 }

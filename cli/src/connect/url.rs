@@ -1,11 +1,18 @@
 //! URLs and the secrets in them.
 
+use std::path::PathBuf;
+
+use redlatch::Builder;
+
+use super::access::with_file;
 use crate::errors::Failure;
 
 /// The user and the password that stand beside the URLs.
 pub(super) struct Secrets {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
+    /// The file that has the password, which may change.
+    pub(super) file: Option<PathBuf>,
 }
 
 /// The parts of a URL: the scheme with its slashes, the user with the password, the rest.
@@ -44,10 +51,46 @@ pub(super) fn has_password(url: &str) -> bool {
 }
 
 impl Secrets {
-    /// The user, empty for the default one, and the password.
-    pub(super) fn credentials(&self) -> Option<(&str, &str)> {
-        let password = self.password.as_deref()?;
-        Some((self.user.as_deref().unwrap_or_default(), password))
+    /// Adds the user and the password of a master that sentinels name.
+    pub(super) fn behind_sentinels(&self, builder: Builder) -> Builder {
+        let user = self.user.clone().unwrap_or_default();
+        match (&self.file, &self.password) {
+            (Some(file), _) => with_file(builder, user, file),
+            (None, Some(password)) => builder.credentials(user, password),
+            (None, None) => builder,
+        }
+    }
+
+    /// The settings for a URL, and the URL with user and password in it, unless a file has the password.
+    pub(super) fn enter(&self, builder: Builder, url: &str) -> Result<(Builder, String), Failure> {
+        let file = self.file.as_ref();
+        let file = file.filter(|_| !has_password(url) && !url.starts_with("mysql"));
+        let (Some(file), Some((scheme, own, rest))) = (file, parts(url)) else {
+            return Ok((builder, self.in_url(url)?));
+        };
+        let own = own.map(|user| decoded(user.trim_end_matches(':')));
+        let user = self.user.clone().or(own).unwrap_or_default();
+        Ok((with_file(builder, user, file), format!("{scheme}{rest}")))
+    }
+
+    /// The same for servers that belong together: the user of the first URL is that of all.
+    pub(super) fn enter_all(
+        &self,
+        mut builder: Builder,
+        urls: &[String],
+    ) -> Result<(Builder, Vec<String>), Failure> {
+        if urls.iter().any(|url| has_password(url)) {
+            let urls: Result<_, _> = urls.iter().map(|url| self.in_url(url)).collect();
+            return Ok((builder, urls?));
+        }
+        let mut entered = Vec::with_capacity(urls.len());
+        for url in urls.iter().rev() {
+            let (next, url) = self.enter(builder, url)?;
+            builder = next;
+            entered.push(url);
+        }
+        entered.reverse();
+        Ok((builder, entered))
     }
 
     /// The URL with user and password in it, unless it has its own.
@@ -86,10 +129,36 @@ impl Secrets {
         }
         Ok(format!("{scheme}{user}:{password}@{rest}"))
     }
+}
 
-    pub(super) fn in_urls(&self, urls: &[String]) -> Result<Vec<String>, Failure> {
-        urls.iter().map(|url| self.in_url(url)).collect()
+/// Whether a URL asks for TLS.
+pub(super) fn asks_for_tls(url: &str) -> bool {
+    let scheme = url.split(':').next().unwrap_or_default();
+    ["rediss", "valkeys"]
+        .iter()
+        .any(|it| scheme.eq_ignore_ascii_case(it))
+}
+
+/// A part of a URL as text.
+fn decoded(part: &str) -> String {
+    let mut pieces = part.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let code = piece
+            .get(..2)
+            .and_then(|it| u8::from_str_radix(it, 16).ok());
+        match code {
+            Some(code) => {
+                bytes.push(code);
+                bytes.extend(piece.bytes().skip(2));
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend(piece.bytes());
+            }
+        }
     }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A text as a part of a URL.
@@ -142,11 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn a_user_is_read_as_it_is_written() {
+        for user in ["app", "a@b", "ü:%", "100%"] {
+            assert_eq!(decoded(&encoded(user)), user);
+        }
+        assert_eq!(decoded("100%x"), "100%x");
+    }
+
+    #[test]
     fn secrets_are_put_into_urls() {
         let put = |user: Option<&str>, url: &str| {
             let secrets = Secrets {
                 user: user.map(str::to_owned),
                 password: Some("p@s/s".to_owned()),
+                file: None,
             };
             secrets
                 .in_url(url)

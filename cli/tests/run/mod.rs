@@ -1,5 +1,6 @@
 //! `run`: the laws of a command under a lock.
 
+mod changes;
 mod command;
 mod faults;
 #[cfg(target_os = "linux")]

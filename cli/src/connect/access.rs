@@ -1,0 +1,242 @@
+//! The arguments that let the command into a server: users and passwords, certificates.
+
+use std::path::{Path, PathBuf};
+
+use redlatch::{Builder, Client};
+
+use super::files::{read_secret, secret_in};
+use super::url::{self, Secrets};
+use super::variable;
+use crate::errors::Failure;
+
+/// The user, the password and the certificates.
+#[derive(clap::Args, Clone, Debug)]
+#[group(id = "access")]
+pub(super) struct Args {
+    /// The user [REDLATCH_USER]
+    #[arg(long)]
+    user: Option<String>,
+    /// A file with the password, read anew for each connection; else REDLATCH_PASSWORD has it [REDLATCH_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// A file with the authorities to trust, for rediss://; read again when it has changed [REDLATCH_CA]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// A file with the certificate of this client; read again when it has changed [REDLATCH_CERT]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// A file with the private key of that certificate [REDLATCH_KEY]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// The name that the certificate of each server must have, in place of its host [REDLATCH_TLS_NAME]
+    #[arg(long, value_name = "NAME")]
+    tls_name: Option<String>,
+    /// The SHA-256 of the public key of the server, in hex or base64; without --ca it is all that is checked [REDLATCH_TLS_PIN]
+    #[arg(long, value_name = "HASH")]
+    tls_pin: Option<String>,
+    /// Whether the master behind sentinels talks TLS; else as the sentinels do [REDLATCH_MASTER_TLS]
+    #[arg(long, value_name = "yes|no")]
+    master_tls: Option<String>,
+    /// The user at the sentinels, with --sentinel-password-file [REDLATCH_SENTINEL_USER]
+    #[arg(long, value_name = "USER")]
+    sentinel_user: Option<String>,
+    /// A file with the password at the sentinels [REDLATCH_SENTINEL_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    sentinel_password_file: Option<PathBuf>,
+    /// The authorities of the sentinels, if not those of --ca [REDLATCH_SENTINEL_CA]
+    #[arg(long, value_name = "FILE")]
+    sentinel_ca: Option<PathBuf>,
+    /// The certificate for the sentinels, if not that of --cert [REDLATCH_SENTINEL_CERT]
+    #[arg(long, value_name = "FILE", requires = "sentinel_key")]
+    sentinel_cert: Option<PathBuf>,
+    /// The private key of that certificate [REDLATCH_SENTINEL_KEY]
+    #[arg(long, value_name = "FILE", requires = "sentinel_cert")]
+    sentinel_key: Option<PathBuf>,
+}
+
+/// What is known of a TLS connection.
+struct Tls {
+    ca: Option<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+    name: Option<String>,
+    pin: Option<String>,
+}
+
+fn path(given: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
+    given.clone().or_else(|| variable(name).map(PathBuf::from))
+}
+
+fn text(given: &Option<String>, name: &str) -> Option<String> {
+    given.clone().or_else(|| variable(name))
+}
+
+fn pair(
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    names: &str,
+) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        _ => Err(Failure::usage(format!(
+            "a certificate and its key belong together: set both {names}"
+        ))),
+    }
+}
+
+/// Sets a file as the source of the password of a user.
+pub(super) fn with_file(builder: Builder, user: String, file: &Path) -> Builder {
+    let file = file.to_owned();
+    builder.credentials_with(move || {
+        let password = read_secret(&file).map_err(|failure| failure.to_string())?;
+        Ok::<_, String>((user.clone(), password))
+    })
+}
+
+impl Args {
+    pub(super) fn secrets(&self) -> Result<Secrets, Failure> {
+        let file = path(&self.password_file, "REDLATCH_PASSWORD_FILE");
+        let password = match &file {
+            Some(file) => Some(secret_in(file)?),
+            None => variable("REDLATCH_PASSWORD"),
+        };
+        Ok(Secrets {
+            user: text(&self.user, "REDLATCH_USER"),
+            password,
+            file,
+        })
+    }
+
+    fn tls(&self) -> Result<Tls, Failure> {
+        let cert = path(&self.cert, "REDLATCH_CERT");
+        let key = path(&self.key, "REDLATCH_KEY");
+        Ok(Tls {
+            ca: path(&self.ca, "REDLATCH_CA"),
+            identity: pair(cert, key, "REDLATCH_CERT and REDLATCH_KEY")?,
+            name: text(&self.tls_name, "REDLATCH_TLS_NAME"),
+            pin: text(&self.tls_pin, "REDLATCH_TLS_PIN"),
+        })
+    }
+
+    /// Adds the certificates.
+    pub(super) fn certificates(&self, builder: Builder) -> Result<Builder, Failure> {
+        self.tls()?.add(builder)
+    }
+
+    /// Whether something is given for sentinels alone.
+    pub(super) fn is_for_sentinels(&self) -> bool {
+        let paths = [
+            &self.sentinel_password_file,
+            &self.sentinel_ca,
+            &self.sentinel_cert,
+        ];
+        paths.into_iter().any(Option::is_some)
+            || self.sentinel_user.is_some()
+            || self.master_tls.is_some()
+    }
+
+    /// Adds what is given for sentinels at these URLs, and for the master behind them.
+    pub(super) fn of_sentinels(
+        &self,
+        mut builder: Builder,
+        urls: &[String],
+    ) -> Result<Builder, Failure> {
+        let file = path(
+            &self.sentinel_password_file,
+            "REDLATCH_SENTINEL_PASSWORD_FILE",
+        );
+        let ca = path(&self.sentinel_ca, "REDLATCH_SENTINEL_CA");
+        let cert = path(&self.sentinel_cert, "REDLATCH_SENTINEL_CERT");
+        let key = path(&self.sentinel_key, "REDLATCH_SENTINEL_KEY");
+        let identity = pair(
+            cert,
+            key,
+            "REDLATCH_SENTINEL_CERT and REDLATCH_SENTINEL_KEY",
+        )?;
+        if file.is_some() || ca.is_some() || identity.is_some() {
+            let mut sentinels = Client::builder();
+            if let Some(file) = file {
+                secret_in(&file)?;
+                let user = text(&self.sentinel_user, "REDLATCH_SENTINEL_USER");
+                sentinels = with_file(sentinels, user.unwrap_or_default(), &file);
+            }
+            let of_master = self.tls()?;
+            let own = match urls.iter().any(|url| url::asks_for_tls(url)) {
+                // The key and the name of the master are not those of an authority's sentinels.
+                true if ca.is_some() => Tls {
+                    ca,
+                    identity: identity.or(of_master.identity),
+                    name: None,
+                    pin: None,
+                },
+                true => Tls {
+                    identity: identity.or(of_master.identity.clone()),
+                    ..of_master
+                },
+                false => Tls {
+                    ca,
+                    identity,
+                    name: None,
+                    pin: None,
+                },
+            };
+            builder = builder.sentinel_settings(own.add(sentinels)?);
+        }
+        let is_encrypted = match text(&self.master_tls, "REDLATCH_MASTER_TLS").as_deref() {
+            None => return Ok(builder),
+            Some("yes") => true,
+            Some("no") => false,
+            Some(other) => {
+                return Err(Failure::usage(format!(
+                    "--master-tls is {other:?}; it has to be yes or no"
+                )));
+            }
+        };
+        master_tls(builder, is_encrypted)
+    }
+}
+
+#[cfg(feature = "tls")]
+fn master_tls(builder: Builder, is_encrypted: bool) -> Result<Builder, Failure> {
+    Ok(builder.master_tls(is_encrypted))
+}
+
+#[cfg(not(feature = "tls"))]
+fn master_tls(builder: Builder, is_encrypted: bool) -> Result<Builder, Failure> {
+    match is_encrypted {
+        false => Ok(builder),
+        true => Err(Failure::usage("this redlatch is built without TLS")),
+    }
+}
+
+impl Tls {
+    #[cfg(feature = "tls")]
+    fn add(self, mut builder: Builder) -> Result<Builder, Failure> {
+        if let Some(file) = self.ca {
+            builder = builder.ca_certificate_file(file);
+        }
+        if let Some((cert, key)) = self.identity {
+            builder = builder.client_certificate_files(cert, key);
+        }
+        if let Some(name) = self.name {
+            builder = builder.tls_server_name(name);
+        }
+        if let Some(pin) = self.pin {
+            builder = builder.tls_pin_sha256(pin);
+        }
+        Ok(builder)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn add(self, builder: Builder) -> Result<Builder, Failure> {
+        match self {
+            Tls {
+                ca: None,
+                identity: None,
+                name: None,
+                pin: None,
+            } => Ok(builder),
+            _ => Err(Failure::usage("this redlatch is built without TLS")),
+        }
+    }
+}
