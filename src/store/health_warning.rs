@@ -11,8 +11,8 @@ pub struct HealthWarning {
     /// The server.
     pub node: Arc<str>,
     /// The subject, which stays the same in later versions: `reachable`, `connection`, `version`, `role`, `rights`,
-    /// `eviction`, `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, or in a database
-    /// `lock-table`.
+    /// `eviction`, `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or in a
+    /// database `lock-table`.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,

@@ -86,7 +86,7 @@ fn pair(
 
 /// Sets a file as the source of the password of a user.
 pub(super) fn with_file(builder: Builder, user: String, file: &Path) -> Builder {
-    let file = file.to_owned();
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     builder.credentials_with(move || {
         let password = read_secret(&file).map_err(|failure| failure.to_string())?;
         Ok::<_, String>((user.clone(), password))

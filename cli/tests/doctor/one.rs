@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::{LONG, answer, bad, doctor, finds, finds_one, quiet, report};
+use crate::support::topology_fixtures::Certificates;
 use crate::support::{ClockShim, Fault, Proxy, RedisServer, eventually, free_port, ms};
 use crate::{ends_with, redlatch, stderr, stdout};
 
@@ -311,4 +312,18 @@ fn slow_round_trips_and_a_wrong_clock_are_found_and_healed() {
         is_over.store(true, Ordering::Relaxed);
     });
     finds(&server.url(), &[], &[]);
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_found_and_healed() {
+    let certificates = Certificates::new();
+    let authority = certificates.authority();
+    for (days, expected) in [(13, &["certificate note"][..]), (30, &[])] {
+        let (args, port) = certificates.server_args(&certificates.lasting(days), false);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+        let _server = RedisServer::with(&[&args[..], &durable].concat());
+        let url = format!("rediss://127.0.0.1:{port}");
+        finds(&url, &["--ca", authority.to_str().unwrap()], expected);
+    }
 }

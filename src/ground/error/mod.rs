@@ -134,7 +134,8 @@ pub enum Error {
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
     },
-    /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …
+    /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …; or it refused
+    /// what [`Builder::credentials_with`](crate::Builder::credentials_with) gave.
     #[non_exhaustive]
     Unavailable {
         /// The lock.

@@ -39,7 +39,7 @@ impl Certificates {
         let dir = tempfile::tempdir().expect("a temporary directory");
         openssl(
             dir.path(),
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 90 \
              -keyout ca.key -out ca.pem -subj /CN=test-authority \
              -addext keyUsage=critical,keyCertSign,cRLSign",
         );

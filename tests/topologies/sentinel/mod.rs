@@ -6,6 +6,7 @@ mod failovers;
 pub(crate) use belief::two_sentinels_of_three_frozen;
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,40 @@ fn sentinels_and_master_have_passwords_of_their_own() {
         let text = format!("{error} {error:?} {client:?}");
         assert!(!text.contains("canary"), "{text}");
     }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn passwords_of_sentinels_and_master_may_change() {
+    let set = Sentinels::options()
+        .password("canary-data")
+        .sentinel_password("canary-sentinel")
+        .start();
+    let urls = set.sentinels.iter();
+    let urls: Vec<_> = urls.map(|it| format!("redis://{}", it.addr())).collect();
+    let passwords = Arc::new(Mutex::new(["canary-data", "canary-old"]));
+    let give = |which: usize| {
+        let passwords = Arc::clone(&passwords);
+        move || Ok::<_, String>(("", passwords.lock().unwrap()[which]))
+    };
+    let client = Client::builder()
+        .credentials_with(give(0))
+        .sentinel_settings(Client::builder().credentials_with(give(1)))
+        .sentinel(NAME, urls)
+        .unwrap();
+    let refused = |words: &str| {
+        let error = client.lock("orders").try_lock().unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(words) && !text.contains("canary"), "{text}");
+    };
+    refused("the sentinel");
+    *passwords.lock().unwrap() = ["canary-old", "canary-sentinel"];
+    refused("WRONGPASS");
+    *passwords.lock().unwrap() = ["canary-data", "canary-sentinel"];
+    all_works(&client.lock("orders"));
+    set.failover();
+    all_works(&client.lock("orders"));
 }
 
 #[test]

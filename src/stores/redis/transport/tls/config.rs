@@ -40,6 +40,11 @@ enum Pem {
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl Pem {
+    /// The program may go to another folder before the file is read again.
+    fn file(path: &Path) -> Pem {
+        Pem::File(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+    }
+
     fn read(&self) -> Result<Cow<'_, [u8]>, String> {
         match self {
             Pem::Text(pem) => Ok(pem.into()),
@@ -88,7 +93,7 @@ impl TlsConfig {
     }
 
     pub(crate) fn set_authorities_file(&mut self, path: &Path) {
-        self.authorities = Some(Pem::File(path.to_owned()));
+        self.authorities = Some(Pem::file(path));
     }
 
     pub(crate) fn set_identity(&mut self, certificate_pem: &[u8], key_pem: &[u8]) {
@@ -97,8 +102,7 @@ impl TlsConfig {
     }
 
     pub(crate) fn set_identity_files(&mut self, certificate: &Path, key: &Path) {
-        let file = |path: &Path| Pem::File(path.to_owned());
-        self.identity = Some((file(certificate), file(key)));
+        self.identity = Some((Pem::file(certificate), Pem::file(key)));
     }
 
     pub(crate) fn set_server_name(&mut self, name: String) {
