@@ -143,7 +143,7 @@ impl Builder {
     /// the certificates. Only for `rediss://`. Defaults to the host of the URL, or to the host that a cluster or a sentinel
     /// announces; for an announced IP address the certificate may also be for the host of one of the URLs.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Builder {
-        self.access.tls_config.set_server_name(name.into());
+        self.access.tls_config.server_name = Some(name.into());
         self
     }
 
@@ -154,7 +154,7 @@ impl Builder {
     /// that is checked of a certificate, not its authority, its names and its time. With it, all are checked. Only for
     /// `rediss://`. Defaults to none.
     pub fn tls_pin_sha256(mut self, pin: impl Into<String>) -> Builder {
-        self.access.tls_config.add_pin(pin.into());
+        self.access.tls_config.pins.push(pin.into());
         self
     }
 

@@ -106,22 +106,15 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        let (first, sentinels) = match &settings.sentinel_access {
-            Some(access) => addresses(urls, setting, settings, access)?,
-            None => {
-                // Certificates may be for the master alone.
-                let is_for_all = urls.iter().any(|url| asks_for_tls(url));
-                let is_for_all = is_for_all || settings.master_tls != Some(true);
-                let access = Access {
-                    tls_config: match is_for_all {
-                        true => tls.clone(),
-                        false => TlsConfig::default(),
-                    },
-                    provider: None,
-                };
-                addresses(urls, setting, settings, &access)?
-            }
+        // Certificates may be for the master alone.
+        let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
+        let shared = is_shared.then(|| tls.clone());
+        let shared = Access {
+            tls_config: shared.unwrap_or_default(),
+            provider: None,
         };
+        let access = settings.sentinel_access.as_ref().unwrap_or(&shared);
+        let (first, sentinels) = addresses(urls, setting, settings, access)?;
         if sentinels.iter().any(|it| it.database() != 0) {
             return invalid(setting, "a sentinel has no databases; use database()");
         }
@@ -131,11 +124,12 @@ impl Redis {
             .with_provider(settings.access.provider.as_ref())?;
         if settings.sentinel_access.is_some() || settings.master_tls.is_some() {
             let is_encrypted = settings.master_tls.unwrap_or(first.is_encrypted());
-            if !is_encrypted && (settings.sentinel_access.is_some() || !first.is_encrypted()) {
+            master = master.encrypted(is_encrypted.then_some(tls), &sentinels)?;
+            let is_used =
+                is_encrypted || first.is_encrypted() && settings.sentinel_access.is_none();
+            if !is_used {
                 tls.check_is_unused()?;
             }
-            let hosts = sentinels.iter().filter_map(Address::host);
-            master = master.encrypted(is_encrypted.then_some((tls, hosts)))?;
         }
         let connector = Sentinels::new(name, sentinels, master, settings);
         Ok(Redis::on(Arc::new(connector), settings.database, settings))

@@ -18,6 +18,9 @@ use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 const USER_ALONE: &str = "it names a user without a password: it is redis://:password@host for the default user, \
                           and any password will do for a user that needs none";
 
+const UNIX_OPTIONS: &str =
+    "behind the path of a Unix socket only db, user and pass are understood, each once";
+
 /// Where a server is, and as whom to talk to it.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -69,8 +72,10 @@ impl Address {
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
-        let flaw = invalid_url(plain.as_deref().unwrap_or(url));
-        let peer = match (plain, info.addr()) {
+        let url = plain.as_deref().unwrap_or(url);
+        let flaw = invalid_url(url).map(str::to_owned);
+        let flaw = flaw.or_else(|| refused_options(url));
+        let peer = match (&plain, info.addr()) {
             (Some(_), ConnectionAddr::Tcp(host, _)) => {
                 let peer = tls_config.toward(host)?;
                 if url.contains('#') {
@@ -86,7 +91,7 @@ impl Address {
             }
         };
         if let Some(flaw) = flaw {
-            return Err(invalid(flaw));
+            return Err(invalid(&flaw));
         }
         let node = node.into();
         let settings = info.redis_settings().clone();
@@ -166,20 +171,20 @@ impl Address {
         self
     }
 
-    /// The same server with these settings of TLS, for servers that those at `hosts` announce; without them in plain text.
-    pub(crate) fn encrypted<'a>(
+    /// The same server with these settings of TLS, for servers that those at `others` announce; without them in plain text.
+    pub(crate) fn encrypted(
         mut self,
-        tls: Option<(&TlsConfig, impl Iterator<Item = &'a str>)>,
+        tls: Option<&TlsConfig>,
+        others: &[Address],
     ) -> Result<Address> {
         self.peer = None;
-        if let Some((tls, hosts)) = tls {
-            for host in hosts {
-                self.peer = Some(tls.toward(host)?);
-            }
-            if self.peer.is_none() {
-                let reason = "a master with TLS is checked for the host of a sentinel, and there is none in its URL";
-                return Err(Error::config("master_tls", reason));
-            }
+        for host in others.iter().filter_map(Address::host) {
+            self.peer = tls.map(|tls| tls.toward(host)).transpose()?;
+        }
+        if self.peer.is_none() && tls.is_some() {
+            let reason =
+                "its certificate is checked for the host of a sentinel, and no URL has one";
+            return Err(Error::config("master_tls", reason));
         }
         Ok(self)
     }
@@ -247,15 +252,10 @@ fn invalid_url(url: &str) -> Option<&'static str> {
         } else if !url.username().is_empty() || url.password().is_some() {
             Some("the user of a Unix socket stands behind the path: ?user=…&pass=…")
         } else if options
-            .iter()
-            .any(|(name, _)| !matches!(&**name, "db" | "user" | "pass"))
-            || options
-                .windows(2)
-                .any(|two| matches!(two, [one, other] if one.0 == other.0))
+            .windows(2)
+            .any(|two| matches!(two, [one, other] if one.0 == other.0))
         {
-            Some(
-                "behind the path of a Unix socket only db, user and pass are understood, each once",
-            )
+            Some(UNIX_OPTIONS)
         } else if has("user") && !has("pass") {
             Some(USER_ALONE)
         } else if options
@@ -266,8 +266,6 @@ fn invalid_url(url: &str) -> Option<&'static str> {
         } else {
             None
         }
-    } else if url.query().is_some() {
-        Some("nothing may follow a ? in it; the database is its path: redis://host/1")
     } else if url.fragment().is_some() {
         Some("nothing may follow a # in it; in a password it is written %23")
     } else if !url.username().is_empty() && url.password().is_none() {
@@ -279,6 +277,44 @@ fn invalid_url(url: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// The options of URLs that other clients know, and what is set in their place.
+const REPLACED: [(&str, &str); 14] = [
+    ("protocol", "leave it out, it changes nothing here"),
+    ("family", "leave it out, all addresses of a name are tried"),
+    ("timeout", "use Builder::command_timeout"),
+    ("socket_timeout", "use Builder::command_timeout"),
+    ("read_timeout", "use Builder::command_timeout"),
+    ("write_timeout", "use Builder::command_timeout"),
+    ("dial_timeout", "use Builder::connect_timeout"),
+    ("socket_connect_timeout", "use Builder::connect_timeout"),
+    ("pool_size", "use Builder::pool_size"),
+    ("client_name", "use Builder::connection_name"),
+    ("db", "the path has it: redis://host/1"),
+    ("ssl", "rediss:// is the scheme with TLS"),
+    ("ssl_cert_reqs", "certificates are always checked"),
+    ("ssl_ca_certs", "use Builder::ca_certificate_file"),
+];
+
+/// Names the options that cannot be taken. One that nobody knows may be a part of a password, so it is not named.
+fn refused_options(url: &str) -> Option<String> {
+    let url = redis::parse_redis_url(url)?;
+    let (taken, instead): (&[&str], _) = match url.scheme().ends_with("unix") {
+        true => (&["db", "user", "pass"], UNIX_OPTIONS),
+        false => (&[], "the database is its path: redis://host/1"),
+    };
+    let refused = url.query_pairs();
+    let refused = refused.filter(|(name, _)| !taken.contains(&&**name));
+    let refused = refused.map(|(name, _)| {
+        let known = REPLACED.iter().find(|(option, _)| *option == name);
+        known.map_or("one that is not known".to_owned(), |(option, setting)| {
+            format!("{option} ({setting})")
+        })
+    });
+    let refused: Vec<String> = refused.collect();
+    let list = refused.join(", ");
+    (!refused.is_empty()).then(|| format!("options behind its ? cannot be used: {list}; {instead}"))
 }
 
 /// The name of the server at a host and port.

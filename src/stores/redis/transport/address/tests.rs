@@ -73,7 +73,8 @@ fn a_url_says_where_a_server_is_and_which_database_is_meant() {
 fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
     let fragment = "nothing may follow a # in it";
     let beside = "the user of a Unix socket stands behind the path";
-    let options = "only db, user and pass are understood, each once";
+    let twice = "only db, user and pass are understood, each once";
+    let options = "options behind its ? cannot be used: ";
     let alone = "it names a user without a password";
     let unix_database = "the database is a number from 0";
     let database = "alone behind the host: redis://host/1";
@@ -82,11 +83,24 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
         ("redis+unix://user@localhost/run/r", beside),
         ("redis+unix://:p@localhost/run/r", beside),
         ("unix:/run/r?host=h", options),
-        ("unix:/run/r?pass=p&pass=q", options),
-        ("unix:/run/r?db=1&user=u&db=2&pass=p", options),
+        ("unix:/run/r?pass=p&pass=q", twice),
+        ("unix:/run/r?db=1&user=u&db=2&pass=p", twice),
         ("unix:/run/r?user=u", alone),
         ("unix:/run/r?db=-1", unix_database),
-        ("redis://h/1?protocol=resp3", "nothing may follow a ? in it"),
+        ("redis://h/1?protocol=resp3", "protocol (leave it out"),
+        ("redis://h?family=6&x=1", "tried), one that is not known; "),
+        (
+            "redis://h?timeout=5",
+            "timeout (use Builder::command_timeout)",
+        ),
+        (
+            "redis://h?x=1&db=2",
+            "one that is not known, db (the path has it",
+        ),
+        (
+            "redis://h:1?secret@h",
+            "cannot be used: one that is not known",
+        ),
         ("redis://h#x", fragment),
         ("redis://user@h", alone),
         ("redis://user:@h", alone),
@@ -105,6 +119,8 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
         let error = parsed(url).err().unwrap().to_string();
         assert!(error.contains(flaw), "{url}: {error}");
     }
+    let error = parsed("redis://h:1?secret@h").err().unwrap().to_string();
+    assert!(!error.contains("secret"), "{error}");
     for url in ["redis://:p@h", "redis://user:p@h"] {
         assert!(parsed(url).is_ok(), "{url}");
     }
@@ -131,7 +147,7 @@ fn a_scheme_with_tls_in_any_case_is_encrypted_and_always_checked() {
         let words = "the server's certificate is always checked";
         assert!(error.to_string().contains(words), "{error}");
     }
-    let error = parsed("rediss://h_/?").err().unwrap().to_string();
+    let error = parsed("rediss://h_/?x").err().unwrap().to_string();
     assert!(error.contains("the Redis URL"), "{error}");
 }
 

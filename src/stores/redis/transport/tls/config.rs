@@ -24,8 +24,10 @@ use crate::ground::sync::Mutex;
 pub(crate) struct TlsConfig {
     authorities: Option<Pem>,
     identity: Option<(Pem, Pem)>,
-    server_name: Option<String>,
-    pins: Vec<String>,
+    /// The name that every certificate has to have.
+    pub(crate) server_name: Option<String>,
+    /// The hashes of the keys of which a server has to have one, as they were given.
+    pub(crate) pins: Vec<String>,
     shared: OnceLock<Arc<Shared>>,
 }
 
@@ -105,14 +107,6 @@ impl TlsConfig {
         self.identity = Some((Pem::file(certificate), Pem::file(key)));
     }
 
-    pub(crate) fn set_server_name(&mut self, name: String) {
-        self.server_name = Some(name);
-    }
-
-    pub(crate) fn add_pin(&mut self, pin: String) {
-        self.pins.push(pin);
-    }
-
     /// Fails if certificates were given for a connection that has none: whoever gave them counts on TLS.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         let given = [
@@ -130,18 +124,13 @@ impl TlsConfig {
 
     /// Returns the settings for `host`, by its name in the URL.
     pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
-        let name = self.server_name.as_deref();
-        if ServerName::try_from(name.unwrap_or(host)).is_err() {
-            return Err(match name {
-                Some(_) => {
-                    let reason = "it is no name that a certificate can have";
-                    Error::config("tls_server_name", reason)
-                }
-                None => {
-                    let reason = "its host is no name that a certificate can have";
-                    Error::config("the Redis URL", reason)
-                }
-            });
+        let (setting, name) = match self.server_name.as_deref() {
+            Some(name) => ("tls_server_name", name),
+            None => ("the Redis URL", host),
+        };
+        if ServerName::try_from(name).is_err() {
+            let reason = "its host is no name that a certificate can have";
+            return Err(Error::config(setting, reason));
         }
         let shared = match self.shared.get() {
             Some(shared) => shared,
@@ -167,9 +156,13 @@ impl TlsConfig {
     fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
         // The provider of the process is left for the program to choose.
         let provider: Arc<CryptoProvider> = aws_lc_rs::default_provider().into();
+        let pins: Option<Vec<_>> = self.pins.iter().map(|text| pin_in(text)).collect();
         let verifier = Verifier {
             chain: self.chain(&provider)?,
-            pins: self.pins()?,
+            pins: pins.ok_or_else(|| {
+                let reason = "it has to be the SHA-256 of a public key: 64 hexadecimal digits, or 44 signs of base64";
+                Error::config("tls_pin_sha256", reason)
+            })?,
             hosts: Arc::clone(hosts),
             algorithms: provider.signature_verification_algorithms,
         };
@@ -227,16 +220,6 @@ impl TlsConfig {
             .map_err(|error| Error::config(AUTHORITY, error.to_string()))
     }
 
-    fn pins(&self) -> Result<Vec<[u8; 32]>> {
-        let pin = |text: &String| {
-            pin_in(text).ok_or_else(|| {
-                let reason = "it has to be the SHA-256 of a public key: 64 hexadecimal digits, or 44 signs of base64";
-                Error::config("tls_pin_sha256", reason)
-            })
-        };
-        self.pins.iter().map(pin).collect()
-    }
-
     /// Whether it is read from files, which may be about to change.
     pub(super) fn has_files(&self) -> bool {
         !self.stamps().is_empty()
@@ -244,21 +227,17 @@ impl TlsConfig {
 
     /// The days until our certificates end, of those that end soon, with the settings that have them.
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
-        let mut ending = Vec::new();
-        // An authority that ends is no trouble beside one that does not.
-        if let Some(pem) = &self.authorities
-            && let Ok(found) = pem.certificates(AUTHORITY)
-            && let Some(days) = found.iter().map(days_left).collect::<Option<Vec<_>>>()
-        {
-            ending.extend(days.into_iter().max().map(|days| (AUTHORITY, days)));
-        }
-        if let Some((pem, _)) = &self.identity
-            && let Ok(found) = pem.certificates(IDENTITY)
-        {
-            let days = found.first().and_then(days_left);
-            ending.extend(days.map(|days| (IDENTITY, days)));
-        }
-        ending
+        let days = |setting, pem: &Pem, count| {
+            let found = pem.certificates(setting).ok()?;
+            // An authority that ends is no trouble beside one that does not.
+            let days: Option<Vec<u64>> = found.iter().take(count).map(days_left).collect();
+            Some((setting, days?.into_iter().max()?))
+        };
+        let authorities = self.authorities.as_ref();
+        let authorities = authorities.and_then(|pem| days(AUTHORITY, pem, usize::MAX));
+        let identity = self.identity.as_ref();
+        let identity = identity.and_then(|(pem, _)| days(IDENTITY, pem, 1));
+        authorities.into_iter().chain(identity).collect()
     }
 }
 

@@ -156,7 +156,10 @@ impl Session {
                 Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if is_timeout(&error) && std::mem::take(&mut is_silent) => {
                     if answers_plain(socket, left()? / 2) {
-                        self.refusal = Some(Refusal::lasting(NO_TLS));
+                        self.refusal = Some(Refusal {
+                            words: NO_TLS.to_owned(),
+                            may_pass: false,
+                        });
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                 }

@@ -1,8 +1,8 @@
 //! Failures of TLS that last until somebody changes something, in words that say what.
 
-use rustls::{AlertDescription, CertificateError, OtherError};
+use std::io;
 
-use super::verifier::WrongKey;
+use rustls::{AlertDescription, CertificateError, OtherError};
 
 pub(super) const NO_TLS: &str =
     "it does not speak TLS; use its TLS port, or redis:// for a connection without TLS";
@@ -13,15 +13,6 @@ pub(super) struct Refusal {
     pub(super) words: String,
     /// Whether other certificates may be on their way.
     pub(super) may_pass: bool,
-}
-
-impl Refusal {
-    pub(super) fn lasting(words: &str) -> Refusal {
-        Refusal {
-            words: words.to_owned(),
-            may_pass: false,
-        }
-    }
 }
 
 /// Why there is no use in trying again now; `None` if there is.
@@ -83,7 +74,7 @@ fn of_certificate(error: &CertificateError) -> String {
                 "its certificate is not valid yet ({error}); see that the clocks of both machines are right"
             )
         }
-        CertificateError::Other(OtherError(error)) if error.is::<WrongKey>() => {
+        CertificateError::Other(OtherError(error)) if error.is::<io::Error>() => {
             format!(
                 "{error}, which Builder::tls_pin_sha256 does not have; look who answers there, or give that"
             )

@@ -1,6 +1,6 @@
 //! What is checked of a server's certificate: its authority, its names, its key.
 
-use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -100,28 +100,15 @@ impl Verifier {
             return Err(Error::General("there is no SHA-256".to_owned()));
         };
         let hash = suite.common.hash_provider.hash(&key);
-        match self.pins.iter().any(|pin| pin == hash.as_ref()) {
-            true => Ok(()),
-            false => {
-                let wrong = WrongKey(hash.as_ref().iter().map(|it| format!("{it:02x}")).collect());
-                let error = CertificateError::Other(OtherError(Arc::new(wrong)));
-                Err(Error::InvalidCertificate(error))
-            }
+        if self.pins.iter().any(|pin| pin == hash.as_ref()) {
+            return Ok(());
         }
+        let hash: String = hash.as_ref().iter().map(|it| format!("{it:02x}")).collect();
+        let wrong = io::Error::other(format!("its public key has another SHA-256: {hash}"));
+        let error = CertificateError::Other(OtherError(Arc::new(wrong)));
+        Err(Error::InvalidCertificate(error))
     }
 }
-
-/// The key of a server is none of those that were given; with its hash.
-#[derive(Debug)]
-pub(super) struct WrongKey(String);
-
-impl fmt::Display for WrongKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "its public key has another SHA-256: {}", self.0)
-    }
-}
-
-impl std::error::Error for WrongKey {}
 
 /// Reads a SHA-256 in hexadecimal digits, with or without colons, or in base64, with or without the `sha256//` of curl.
 pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
