@@ -292,7 +292,9 @@ impl<'a, T> FanOut<'a, T> {
         };
         let arrived = self.poll(deadline).unwrap_or_default();
         for at in (0..self.in_flight.len()).rev() {
-            if arrived & bit(at) != 0 {
+            let has_come = arrived & bit(at) != 0;
+            let request = self.in_flight.get_mut(at);
+            if has_come && request.is_some_and(|it| it.in_flight.is_next()) {
                 let in_flight = self.in_flight.swap_remove(at);
                 self.arrived.push(in_flight);
             }

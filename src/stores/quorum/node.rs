@@ -128,6 +128,9 @@ pub(crate) trait PendingAnswer<T> {
     /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
     fn source(&self) -> Option<Source<'_>>;
 
+    /// Reads what has come for earlier requests on its connection. Returns whether what comes next is its own answer.
+    fn is_next(&mut self) -> bool;
+
     /// The time of the node's own clock, in ms, after which the request is refused there; `None` if it takes nothing.
     fn not_after(&self) -> Option<i64> {
         None

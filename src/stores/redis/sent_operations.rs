@@ -64,6 +64,11 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
         (!connection.has_buffered()).then(|| connection.source())
     }
 
+    fn is_next(&mut self) -> bool {
+        let borrowed = self.borrowed.as_mut();
+        borrowed.is_none_or(|it| it.connection.is_next())
+    }
+
     fn not_after(&self) -> Option<i64> {
         self.expires.then_some(self.copies.not_after)
     }

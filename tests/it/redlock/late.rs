@@ -85,7 +85,10 @@ fn one_slow_node_does_not_slow_the_others_down() {
         healthy[50], slowed[50], healthy[99], slowed[99]
     );
     assert!(slowed[50] < ms(40), "{slowed:?}");
-    eventually(SLACK, "nothing is left", || kept(&servers, "a") == 0);
+    // Nobody waits for the answers to earlier requests that come from it one by one.
+    assert!(slowed[99] < NODE_TIMEOUT, "{slowed:?}");
+    // At the slow one a release may overtake its acquisition, which is withdrawn in the background then.
+    eventually(SLACK * 4, "nothing is left", || kept(&servers, "a") == 0);
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Renewals<'_> {
                 soon
             };
             let connection = &mut one.connection.connection;
-            let reply = match *expected {
+            let reply = connection.pay(by).and_then(|()| match *expected {
                 Expected::Part {
                     number,
                     by_text: true,
@@ -73,7 +73,7 @@ impl Renewals<'_> {
                 } => connection.answer(number, by).map_err(CallError::of_a_text),
                 Expected::Part { number, .. } => connection.answer(number, by),
                 Expected::Nothing | Expected::Replicas(_) => connection.receive(by),
-            };
+            });
             let reply = match reply {
                 Err(CallError::NoReply {
                     timed_out: true, ..

@@ -270,6 +270,11 @@ impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
         (!connection.has_buffered()).then(|| connection.source())
     }
 
+    fn is_next(&mut self) -> bool {
+        let first = self.sent.first_mut();
+        first.is_none_or(|it| it.connection.connection.is_next())
+    }
+
     fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<Vec<Renewal>>> {
         self.deadline = deadline;
         Some(Ok(self.finish()))

@@ -257,20 +257,30 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the answers that have come of those that it owes. Returns whether the others may still come.
-    pub(crate) fn pays_in_time(&mut self) -> bool {
+    /// Reads the answers that have come of those that it owes.
+    fn pay_what_has_come(&mut self) -> Result<(), CallError> {
         while self.is_in_debt() && self.has_arrived() {
             // What has come in part mostly comes at once.
             match self.pay(time::now() + Duration::from_millis(1)) {
-                Ok(()) => {}
                 Err(CallError::NoReply {
                     timed_out: true, ..
                 }) => break,
-                Err(_) => return false,
+                paid => paid?,
             }
         }
+        Ok(())
+    }
+
+    /// Reads the answers that have come of those that it owes. Returns whether the others may still come.
+    pub(crate) fn pays_in_time(&mut self) -> bool {
+        let is_well = self.pay_what_has_come().is_ok() && !self.is_spent;
         let next = self.replies_due.front();
-        !self.is_spent && next.is_none_or(|due| time::now() < due.until)
+        is_well && next.is_none_or(|due| time::now() < due.until)
+    }
+
+    /// Reads the answers that have come of those that it owes. Returns whether none is left, or none will come.
+    pub(crate) fn is_next(&mut self) -> bool {
+        self.pay_what_has_come().is_err() || !self.is_in_debt()
     }
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last. To look
