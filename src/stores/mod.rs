@@ -3,6 +3,7 @@
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+pub(crate) mod names;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod slots;

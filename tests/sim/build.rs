@@ -14,13 +14,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Files of `src`, or new ones there, and what they are in the simulation: threads, clocks, chance and network of the world.
-const SWAPPED: [(&str, &str); 8] = [
+const SWAPPED: [(&str, &str); 9] = [
     ("engine/owner/eye.rs", "swapped/eye.rs"),
     ("ground/host.rs", "swapped/host.rs"),
     ("ground/poll.rs", "swapped/poll.rs"),
     ("ground/random.rs", "swapped/random.rs"),
     ("ground/sync.rs", "swapped/sync.rs"),
     ("ground/time.rs", "swapped/time.rs"),
+    ("stores/names.rs", "swapped/names.rs"),
     ("stores/redis/transport/socket.rs", "swapped/socket.rs"),
     ("stores/slots.rs", "swapped/slots.rs"),
 ];

@@ -1,12 +1,13 @@
 //! A wall clock that jumps when the test says so; Linux only, because it needs `LD_PRELOAD`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use tempfile::{NamedTempFile, TempPath};
+
+use super::shim;
 
 /// The variable which tells the shim where its offset is.
 pub const OFFSET_VARIABLE: &str = "REDLATCH_CLOCK_OFFSET";
@@ -58,41 +59,5 @@ impl ClockShim {
 /// Compiles the shim once per process.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let target = folder().join("clock_shim.so");
-        // Several test processes may compile at the same time, and a server may just be loading the old file: only a
-        // rename puts the new one in place without either of them seeing half of it.
-        let fresh = NamedTempFile::new_in(folder())
-            .expect("a file for the shim")
-            .into_temp_path();
-        // Its text, as the tests of several packages include this file.
-        let source = fresh.with_extension("c");
-        fs::write(&source, include_str!("clock_shim.c"))
-            .expect("the text of the shim can be written");
-        let mut compiler = Command::new("cc");
-        compiler
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(&*fresh)
-            .args(["-x", "c"])
-            .arg(&source);
-        let output = compiler
-            .output()
-            .expect("a C compiler called `cc`; `make test` says how to get one");
-        drop(fs::remove_file(&source));
-        assert!(
-            output.status.success(),
-            "the clock shim: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        fresh
-            .persist(&target)
-            .expect("the shim can be put in place");
-        target
-    })
-}
-
-/// The folder of Cargo for what tests make.
-fn folder() -> &'static Path {
-    // Unit tests have none.
-    Path::new(option_env!("CARGO_TARGET_TMPDIR").unwrap_or("."))
+    LIBRARY.get_or_init(|| shim::compiled("clock_shim", include_str!("clock_shim.c")))
 }

@@ -27,8 +27,12 @@ pub mod mariadb;
 pub mod monitor;
 pub mod program;
 pub mod proxy;
+#[cfg(target_os = "linux")]
+pub mod resolver;
 pub mod scripts;
 pub mod server;
+#[cfg(target_os = "linux")]
+mod shim;
 pub mod shop;
 pub mod topology_fixtures;
 
@@ -51,6 +55,8 @@ pub use mariadb::{Database, MariaDb};
 pub use monitor::Monitor;
 pub use program::product;
 pub use proxy::{End, Fault, Proxy, Rule};
+#[cfg(target_os = "linux")]
+pub use resolver::Resolver;
 pub use server::RedisServer;
 
 /// A duration of `millis` milliseconds.

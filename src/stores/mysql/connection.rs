@@ -1,11 +1,13 @@
 //! One connection to one database.
 
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::{FromRow, Queryable};
-use ::mysql::{Conn, OptsBuilder, Params, Row};
+use ::mysql::{Conn, DriverError, Error as Cause, OptsBuilder, Params, Row};
 use rustix::net::RecvFlags;
 use socket2::SockRef;
 
@@ -18,6 +20,7 @@ use crate::ground::events;
 use crate::ground::process;
 use crate::ground::time;
 use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
+use crate::stores::names;
 
 /// A connection that was idle for this long is checked before use: the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -112,13 +115,43 @@ impl Connection {
             .max_allowed_packet(Some(
                 address.opts.get_max_allowed_packet().unwrap_or(MAX_PACKET),
             ))
-            .tcp_connect_timeout(Some(connecting))
             .tcp_keepalive_time_ms(Some(5000))
             .read_timeout(Some(reading))
             .write_timeout(Some(connecting));
         let secret = address.opts.get_pass();
         let failed = |error| CallError::of_connecting(error, secret);
-        let conn = Conn::new(opts).map_err(failed)?;
+        let conn = match address.opts.get_socket() {
+            Some(_) => Conn::new(opts).map_err(failed)?,
+            None => {
+                let (host, port) = (
+                    address.opts.get_ip_or_hostname(),
+                    address.opts.get_tcp_port(),
+                );
+                let at = |address: SocketAddr, share| {
+                    let host = match address.ip() {
+                        IpAddr::V4(ip) => ip.to_string(),
+                        IpAddr::V6(ip) => format!("[{ip}]"),
+                    };
+                    let opts = opts.clone().ip_or_hostname(Some(host));
+                    match Conn::new(opts.tcp_connect_timeout(Some(share))) {
+                        Err(Cause::DriverError(DriverError::ConnectTimeout)) => {
+                            Err(io::ErrorKind::TimedOut.into())
+                        }
+                        Err(Cause::DriverError(DriverError::CouldNotConnect(Some(why)))) => {
+                            Err(io::Error::new(why.2, why.1))
+                        }
+                        // The other addresses lead to the same answer.
+                        answered => Ok(answered),
+                    }
+                };
+                names::connect(&host, port, now + connecting, at)
+                    .unwrap_or_else(|error| {
+                        let why = (format!("{host}:{port}"), error.to_string(), error.kind());
+                        Err(DriverError::CouldNotConnect(Some(why)).into())
+                    })
+                    .map_err(failed)?
+            }
+        };
         let socket = second_handle(&conn);
         let mut connection = Connection {
             conn: Some(conn),

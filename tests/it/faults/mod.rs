@@ -9,5 +9,5 @@ pub(crate) use process::{allow_threads, forbid_threads};
 
 /// Plays `role` in a child process; false if it is not one of these files.
 pub(crate) fn play(role: &str) -> bool {
-    process::play(role) || waiting::play(role)
+    process::play(role) || transport::play(role) || waiting::play(role)
 }

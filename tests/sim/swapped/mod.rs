@@ -2,6 +2,7 @@
 
 mod eye;
 mod host;
+mod names;
 mod poll;
 mod random;
 mod socket;

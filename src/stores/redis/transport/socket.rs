@@ -1,7 +1,7 @@
 //! A plain socket to one server, whose calls have time-outs.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 #[cfg(feature = "in-memory")]
@@ -14,6 +14,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::ground::poll::Source;
 use crate::ground::time;
+use crate::stores::names;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{Link, World};
 
@@ -29,8 +30,10 @@ impl Socket {
     pub(super) fn connect(address: &ConnectionAddr, deadline: Instant) -> io::Result<Socket> {
         match address {
             ConnectionAddr::Tcp(host, port) => {
-                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
-                connect_to_one_of(&addresses, deadline).map(Socket::Tcp)
+                names::connect(host, *port, deadline, |address, share| {
+                    TcpStream::connect_timeout(&address, share).and_then(tuned)
+                })
+                .map(Socket::Tcp)
             }
             ConnectionAddr::Unix(path) => {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
@@ -136,24 +139,6 @@ impl Socket {
             Socket::InMemory(stream, _) => stream.as_fd(),
         }
     }
-}
-
-/// Connects to the first of the addresses of one name that answers.
-fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
-    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for (tried, address) in addresses.iter().enumerate() {
-        // A dead address must leave time for those behind it.
-        let left = deadline.saturating_duration_since(time::now());
-        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-        if share.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(address, share).and_then(tuned) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last_error = error,
-        }
-    }
-    Err(last_error)
 }
 
 /// Sets what bounds the life of a connection whose other end is gone without a word.

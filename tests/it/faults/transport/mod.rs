@@ -5,6 +5,8 @@ mod broken_replies;
 mod dead_connections;
 mod late;
 mod lost_replies;
+#[cfg(target_os = "linux")]
+mod names;
 mod subscriber;
 
 use std::sync::Barrier;
@@ -21,6 +23,17 @@ use crate::invariants::{
 };
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};
+
+/// Plays `role` in a child process; false if it is not one of this folder.
+#[cfg(target_os = "linux")]
+pub(super) fn play(role: &str) -> bool {
+    names::play(role)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn play(_: &str) -> bool {
+    false
+}
 
 /// A lease that is long enough to be kept on a busy machine, and short enough to see some of its ends.
 const LEASE: Duration = ms(1500);

@@ -1,0 +1,1 @@
+//! The network of the world knows the hosts by their names.
