@@ -2,6 +2,7 @@
 
 mod access;
 mod files;
+mod map;
 mod place;
 mod url;
 
@@ -12,6 +13,7 @@ use redlatch::{Builder, Client, Redlock};
 
 use crate::errors::Failure;
 use files::secret_in;
+use map::Mapping;
 pub(crate) use place::Place;
 use place::Source;
 use url::Secrets;
@@ -47,6 +49,10 @@ pub(crate) struct Args {
     database: Option<u32>,
     #[command(flatten)]
     access: access::Args,
+    /// Where an address is reached that sentinels or a cluster announce, as HOST[:PORT]; say it once for each [REDLATCH_MAP,
+    /// with spaces between]
+    #[arg(long = "map", value_name = "FROM=TO")]
+    maps: Vec<Mapping>,
     /// The beginning of every name, which is not typed [REDLATCH_PREFIX]
     #[arg(long)]
     prefix: Option<String>,
@@ -325,6 +331,7 @@ impl Args {
                 .connect_timeout(timeout / 2);
         }
         builder = self.access.certificates(builder)?;
+        builder = map::set(builder, &self.maps)?;
         if let Some(replicas) = self.wait_replicas()? {
             // A hold that is not acknowledged in time is withdrawn in the rest of it.
             let timeout = timeout.unwrap_or(COMMAND_TIMEOUT) / 2;

@@ -16,7 +16,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;
 use crate::ground::random;
 use crate::store::LONGEST_LEASE;
-use crate::stores::redis::{Access, Credentials, Replication};
+use crate::stores::redis::{Access, Credentials, Mapper, Replication};
 
 /// The settings of a client, each with its default until it is set.
 ///
@@ -51,6 +51,7 @@ pub struct Builder {
     master_tls: Option<bool>,
     credentials: Option<Credentials>,
     database: Option<i64>,
+    mapper: Option<Mapper>,
     sharded_pubsub: Option<bool>,
     wait_replicas: Option<Replication>,
     fair_lock_wait_timeout: Duration,
@@ -78,6 +79,7 @@ impl Default for Builder {
             master_tls: None,
             credentials: None,
             database: None,
+            mapper: None,
             sharded_pubsub: None,
             wait_replicas: None,
             fair_lock_wait_timeout: Duration::from_secs(300),
@@ -184,6 +186,37 @@ impl Builder {
     /// Without sentinels the URL has the number, and this setting is refused. Defaults to 0.
     pub fn database(mut self, number: u32) -> Builder {
         self.database = Some(i64::from(number));
+        self
+    }
+
+    /// Sets the function that maps the addresses that sentinels and cluster nodes announce to those that are reachable from
+    /// here, as behind NAT, in containers or through forwarded ports.
+    ///
+    /// It gets the announced host and port before each connection to such an address, also after a redirection and a
+    /// failover, and returns the host and port to connect to. The URLs of the settings are not mapped. With TLS the certificate
+    /// has to be valid for the returned host. The server there has to be the announced one (`CLUSTER MYID`, or `run_id` in
+    /// `INFO server`, as far as the user may ask); another one is [`Error::Unreachable`]. The function runs on a thread of its
+    /// own: if it blocks, the calls that need it end in their time, and if it panics, or returns no host or port 0, they are
+    /// [`Error::InvalidConfig`]. Only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder()
+    ///     .map_address(|host, port| match host {
+    ///         "10.0.0.1" => ("127.0.0.1".to_owned(), port + 10_000),
+    ///         _ => (host.to_owned(), port),
+    ///     })
+    ///     .cluster(["redis://127.0.0.1:16379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn map_address(
+        mut self,
+        map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+    ) -> Builder {
+        self.mapper = Some(Mapper::new(map));
         self
     }
 

@@ -199,6 +199,7 @@ impl Builder {
             lease: self.watchdog_timeout,
             credentials: self.credentials.clone(),
             database: self.database.unwrap_or_default(),
+            mapper: self.mapper.clone(),
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
             patience: self.fair_lock_wait_timeout,
@@ -237,6 +238,9 @@ impl Builder {
         }
         if place != Some("cluster") && self.sharded_pubsub.is_some() {
             return refuse("sharded_pubsub", "only cluster() has it");
+        }
+        if place.is_none_or(|it| it != "sentinel" && it != "cluster") && self.mapper.is_some() {
+            return refuse("map_address", "only sentinel() and cluster() have it");
         }
         Ok(())
     }

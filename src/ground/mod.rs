@@ -1,5 +1,6 @@
 //! The ground that every floor stands on: claims, clocks, errors, and how threads sleep and are woken.
 
+pub(crate) mod background;
 pub(crate) mod backoff;
 pub(crate) mod batch;
 pub(crate) mod callback;

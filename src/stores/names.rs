@@ -7,39 +7,27 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use crate::ground::background::Background;
 use crate::ground::process;
-use crate::ground::sync::{self, Condvar, Mutex};
+use crate::ground::sync::Mutex;
 use crate::ground::time;
 
 /// How long a caller waits for the resolver before it tries known addresses; at most a quarter of the caller's time.
 const PROMPT: Duration = Duration::from_millis(200);
 
-static NAMES: LazyLock<Names> = LazyLock::new(Names::default);
+/// So many addresses of a name are remembered.
+const MOST: usize = 16;
 
-#[derive(Default)]
-struct Names {
-    /// By process id and name: a forked child does not have the threads of its parent.
-    known: Mutex<HashMap<(u32, String), Name>>,
-    answered: Condvar,
-}
+/// A process id and a name: a forked child does not have the threads of its parent.
+type Name = (u32, String);
 
-/// The state of one name. The addresses have port 0.
-#[derive(Default)]
-struct Name {
-    /// When the running lookup began.
-    asked_at: Option<Instant>,
-    /// The number of finished lookups.
-    answers: u64,
-    /// The error of the last lookup.
-    failure: Option<(io::ErrorKind, String)>,
-    /// The addresses of the last successful lookup.
-    told: Vec<SocketAddr>,
-    /// The addresses with which the last connection was made.
-    worked: Vec<SocketAddr>,
-}
+static LOOKUPS: LazyLock<Arc<Background<Name, Vec<SocketAddr>>>> = LazyLock::new(Arc::default);
+
+/// The addresses of each name, with port 0: those of lookups since the last connection, and those of that connection.
+static KNOWN: LazyLock<Mutex<HashMap<Name, Vec<SocketAddr>>>> = LazyLock::new(Mutex::default);
 
 /// Connects to a host name or IP address by `deadline`. `connect` gets one address after the other, each with its share of
 /// the time, until one succeeds.
@@ -52,117 +40,49 @@ pub(crate) fn connect<T>(
     if let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
         return first_of(&[SocketAddr::new(ip, port)], deadline, connect);
     }
-    let key = (process::id(), host.to_owned());
-    let mut try_all = |addresses: &[SocketAddr], deadline| {
-        let mut at_port = addresses.to_vec();
+    let name = (process::id(), host.to_owned());
+    let mut try_all = |addresses: Vec<SocketAddr>, deadline| {
+        let mut at_port = addresses.clone();
         at_port.iter_mut().for_each(|it| it.set_port(port));
-        let connected = first_of(&at_port, deadline, &mut connect);
-        if connected.is_ok() {
-            NAMES.known.lock().entry(key.clone()).or_default().worked = addresses.to_vec();
-        }
-        connected
+        let connected = first_of(&at_port, deadline, &mut connect)?;
+        KNOWN.lock().insert(name.clone(), addresses);
+        Ok(connected)
     };
-    let (answer, asked_at) = ask(&key);
+    let asked = name.clone();
+    let (number, began) = LOOKUPS.start(&name, move || resolve(&asked));
     let left = deadline.saturating_duration_since(time::now());
-    let prompt = wait(&key, answer, deadline.min(asked_at + PROMPT.min(left / 4)));
-    if let Some(Ok(addresses)) = prompt {
-        return try_all(&addresses, deadline);
-    }
-    let known = known(&key);
-    if !known.is_empty() {
+    let prompt = deadline.min(began + PROMPT.min(left / 4));
+    let mut result = LOOKUPS.wait(&name, number, prompt);
+    let known = KNOWN.lock().get(&name).cloned().unwrap_or_default();
+    if !matches!(result, Some(Ok(_))) && !known.is_empty() {
         let left = deadline.saturating_duration_since(time::now());
-        let by = match prompt {
-            None => time::now() + left / 2,
-            Some(_) => deadline,
-        };
-        if let Ok(connected) = try_all(&known, by) {
+        let half = time::now() + left / 2;
+        let by = if result.is_none() { half } else { deadline };
+        if let Ok(connected) = try_all(known, by) {
             return Ok(connected);
         }
     }
-    let late = prompt.or_else(|| wait(&key, answer, deadline));
-    let addresses = late.unwrap_or_else(|| {
+    if result.is_none() {
+        result = LOOKUPS.wait(&name, number, deadline);
+    }
+    let addresses = result.unwrap_or_else(|| {
         let words = format!(
             "the system's resolver did not answer for {host:?} in time; check its name servers (/etc/resolv.conf), or use the \
              server's IP address"
         );
         Err(io::Error::new(io::ErrorKind::NotFound, words))
     })?;
-    try_all(&addresses, deadline)
+    try_all(addresses, deadline)
 }
 
-/// Starts a lookup unless one is running. Returns the number that its answer will have, and when it began.
-fn ask(key: &(u32, String)) -> (u64, Instant) {
-    let mut known = NAMES.known.lock();
-    let name = known.entry(key.clone()).or_default();
-    let answer = name.answers + 1;
-    if let Some(asked_at) = name.asked_at {
-        return (answer, asked_at);
-    }
-    let now = time::now();
-    name.asked_at = Some(now);
-    drop(known);
-    let asked = key.clone();
-    let run = move || {
-        let told = (asked.1.as_str(), 0).to_socket_addrs();
-        note(&asked, told.map(Iterator::collect));
-    };
-    if let Err(error) = sync::spawn("redlatch-resolver", run) {
-        note(key, Err(error));
-    }
-    (answer, now)
-}
-
-/// Records the result of a lookup.
-fn note(key: &(u32, String), told: io::Result<Vec<SocketAddr>>) {
-    let mut known = NAMES.known.lock();
-    let name = known.entry(key.clone()).or_default();
-    name.asked_at = None;
-    name.answers += 1;
-    match told {
-        Ok(addresses) if !addresses.is_empty() => {
-            name.failure = None;
-            name.told = addresses;
-        }
-        Ok(_) => {
-            let words = "the name has no address".to_owned();
-            name.failure = Some((io::ErrorKind::NotFound, words));
-        }
-        Err(error) => name.failure = Some((error.kind(), error.to_string())),
-    }
-    drop(known);
-    NAMES.answered.notify_all();
-}
-
-/// Waits until lookup number `answer` has finished, and returns the latest result; `None` at `deadline`.
-fn wait(
-    key: &(u32, String),
-    answer: u64,
-    deadline: Instant,
-) -> Option<io::Result<Vec<SocketAddr>>> {
-    let mut known = NAMES.known.lock();
-    loop {
-        let name = known.entry(key.clone()).or_default();
-        if name.answers >= answer {
-            return Some(match &name.failure {
-                Some((kind, words)) => Err(io::Error::new(*kind, words.clone())),
-                None => Ok(name.told.clone()),
-            });
-        }
-        if time::now() >= deadline {
-            return None;
-        }
-        known = NAMES.answered.wait(known, Some(deadline));
-    }
-}
-
-/// The addresses to try without a result: those of the last lookup, then those of the last connection.
-fn known(key: &(u32, String)) -> Vec<SocketAddr> {
-    let mut known = NAMES.known.lock();
-    let name = known.entry(key.clone()).or_default();
-    let mut addresses = name.told.clone();
-    let others = name.worked.iter().filter(|it| !name.told.contains(it));
-    addresses.extend(others);
-    addresses
+fn resolve(name: &Name) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<_> = (name.1.as_str(), 0).to_socket_addrs()?.collect();
+    let mut known = KNOWN.lock();
+    let known = known.entry(name.clone()).or_default();
+    known.retain(|it| !addresses.contains(it));
+    known.splice(..0, addresses.iter().copied());
+    known.truncate(MOST);
+    Ok(addresses)
 }
 
 /// Connects to the first of the addresses of one name that answers.

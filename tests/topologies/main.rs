@@ -10,6 +10,7 @@
 #[macro_use]
 mod backends;
 
+mod announced;
 mod child_roles;
 mod cluster;
 mod fixture_tests;

@@ -1,10 +1,11 @@
 //! Several servers, and a database.
 
 use super::{LONG, answer, bad, doctor, finds, finds_one, quiet, report};
+use crate::stderr;
 #[cfg(feature = "mysql")]
 use crate::support::MariaDb;
-use crate::support::eventually;
 use crate::support::topology_fixtures::{Cluster, Sentinels};
+use crate::support::{eventually, product};
 
 #[test]
 fn replicas_and_roles_are_found_and_healed() {
@@ -147,6 +148,44 @@ fn slots_of_a_cluster_without_a_master_are_found() {
     owner.cmd(&["CLUSTER", "ADDSLOTS", &slot]);
     cluster.wait_until_healthy();
     finds("", &args, &expected);
+}
+
+#[test]
+fn replicas_that_announce_an_unreachable_address_are_found_and_mapped() {
+    if product().is_before_7() {
+        return;
+    }
+    let cluster = Cluster::start();
+    for node in &cluster.nodes {
+        let host = if node.is_master() {
+            "127.0.0.1"
+        } else {
+            "127.0.0.9"
+        };
+        node.cmd(&["CONFIG", "SET", "cluster-announce-hostname", host]);
+        node.cmd(&[
+            "CONFIG",
+            "SET",
+            "cluster-preferred-endpoint-type",
+            "hostname",
+        ]);
+    }
+    let urls = [cluster.nodes[0].url()];
+    let mut args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
+    finds(
+        "",
+        &args,
+        &["persistence note", "reachable note", "replicas note"],
+    );
+    let output = doctor("", &args).output().unwrap();
+    assert!(crate::stdout(&output).contains("127.0.0.9"));
+    args.extend(["--map", "127.0.0.9=127.0.0.1"]);
+    finds("", &args, &["persistence note", "replicas note"]);
+    args.extend(["--map", "nonsense"]);
+    let output = doctor("", &args).output().unwrap();
+    assert!(stderr(&output).contains("FROM=TO"), "{output:?}");
+    let output = doctor(&cluster.nodes[0].url(), &["--map", "a=b"]).output();
+    assert!(stderr(&output.unwrap()).contains("map_address"));
 }
 
 #[test]

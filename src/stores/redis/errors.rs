@@ -13,7 +13,9 @@ use crate::stores::redis::calls::{Call, SentCopies};
 use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{CLUSTER_NODE, CallError, REFUSED_GIVEN, STRANGER, plain};
+use crate::stores::redis::transport::{
+    CLUSTER_NODE, CallError, MISPLACED, REFUSED_GIVEN, STRANGER, plain,
+};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 /// A refusal is not told much later because its reason cannot be found out.
@@ -92,13 +94,12 @@ impl Redis {
                         }
                     }
                     Class::WrongType => Error::WrongType { lock, node, reason },
-                    Class::InCluster => Error::config(
-                        "the address of the server",
-                        format!(
-                            "{node} is a node of a cluster, which has only a part of the names; open the cluster with \
-                             Builder::cluster, on the command line with --cluster"
-                        ),
-                    ),
+                    Class::Misplaced => {
+                        let why = text
+                            .split_once(MISPLACED)
+                            .map_or(CLUSTER_NODE, |(_, why)| why);
+                        Error::config("the address of the server", format!("{node}: {why}"))
+                    }
                     Class::Passing => Error::Unavailable { lock, node, reason },
                     Class::Unknown => Error::Unexpected { lock, node, reason },
                 }
@@ -215,8 +216,8 @@ pub(super) enum Class {
     Permission,
     /// Something else is kept under the name.
     WrongType,
-    /// The server is a node of a cluster, and the client was not told.
-    InCluster,
+    /// The server is of another kind than the settings say.
+    Misplaced,
     /// It may be over in a while.
     Passing,
     Unknown,
@@ -259,8 +260,8 @@ pub(super) fn class_of(text: &str) -> Class {
     } else if text.starts_with(STRANGER) {
         // Its words are not those of a server that we know.
         Class::Unknown
-    } else if text.starts_with("MOVED ") || text.contains(CLUSTER_NODE) {
-        Class::InCluster
+    } else if text.starts_with("MOVED ") || text.contains(MISPLACED) {
+        Class::Misplaced
     } else if text.contains("WRONGTYPE") {
         Class::WrongType
     } else if PERMISSION.iter().any(|sign| text.contains(sign))
@@ -311,6 +312,6 @@ pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         Class::Passing => false,
         Class::Permission => text.contains("key"),
-        Class::WrongType | Class::InCluster | Class::Unknown => true,
+        Class::WrongType | Class::Misplaced | Class::Unknown => true,
     }
 }

@@ -53,7 +53,7 @@ pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
 pub(crate) use open::{Access, Settings};
 use topology::Topology;
-pub(crate) use transport::{Credentials, CredentialsProvider, Identity};
+pub(crate) use transport::{Credentials, CredentialsProvider, Identity, Mapper};
 pub(crate) use wait_replicas::Replication;
 
 /// The store of one client.

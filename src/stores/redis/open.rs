@@ -18,7 +18,7 @@ use crate::stores::redis::topology::replicas::Replicas;
 use crate::stores::redis::topology::sentinel::Sentinels;
 use crate::stores::redis::topology::single::Single;
 use crate::stores::redis::transport::{
-    Address, Connector, Credentials, CredentialsProvider, TlsConfig, asks_for_tls,
+    Address, Connector, Credentials, CredentialsProvider, Mapper, TlsConfig, asks_for_tls,
 };
 use crate::stores::redis::wait_replicas::Replication;
 use crate::stores::slots::PoolSettings;
@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     /// As whom to talk to a master that sentinels name, and in which database.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: i64,
+    /// The program's function for announced addresses.
+    pub(crate) mapper: Option<Mapper>,
     /// Whether unlock messages in a cluster are sharded; `None` to find it out.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
@@ -203,7 +205,7 @@ fn addresses(
     for url in urls {
         let address = address(url, settings, access)?;
         if !addresses.iter().any(|it| it.node == address.node) {
-            addresses.push(address);
+            addresses.push(address.mapped_by(settings.mapper.as_ref()));
         }
     }
     let invalid = |reason: &str| Err(Error::config(setting, reason));

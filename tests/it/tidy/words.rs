@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
             "engine/watchdog/mod.rs",
             "engine/clearing.rs",
             "engine/client_inner.rs",
-            "stores/names.rs",
+            "ground/background.rs",
             "stores/slots.rs",
             "stores/redis/subscriber/listener_thread.rs",
             "stores/redis/transport/credentials.rs",

@@ -14,7 +14,9 @@ use crate::store::{ConnectionStats, HealthWarning, Traffic};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;
-use crate::stores::redis::transport::{CallError, Connection, Hook};
+use crate::stores::redis::transport::{
+    Address, CallError, Connection, Hook, MISPLACED, plain, share,
+};
 
 pub(crate) enum Topology {
     One(Arc<Node>),
@@ -87,11 +89,11 @@ impl Topology {
         }
     }
 
-    /// Returns the findings of those who watch over the server.
+    /// Returns the findings of those who watch over the server, and about the servers that may take over.
     pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         match self {
             Topology::One(node) => node.pool.connector().watchers(deadline),
-            Topology::Cluster(_) => Vec::new(),
+            Topology::Cluster(cluster) => unreachable_replicas(&cluster.replicas(), deadline),
         }
     }
 
@@ -179,4 +181,29 @@ impl Topology {
             Topology::Cluster(cluster) => cluster.close(),
         }
     }
+}
+
+/// Connects to each of these servers, which were announced, and returns the findings about those that cannot be reached.
+fn unreachable_replicas(replicas: &[Address], deadline: Instant) -> Vec<HealthWarning> {
+    let unreachable = |(tried, replica): (usize, &Address)| {
+        let by = share(deadline, replicas.len() - tried);
+        let fault = Connection::connect(replica, by).err()?;
+        // One that refuses in words was reached.
+        let is_reached =
+            matches!(fault, CallError::Server(_)) && !fault.reason().contains(MISPLACED);
+        (!is_reached).then(|| {
+            HealthWarning::note(
+                &replica.node,
+                "reachable",
+                format!("this replica cannot be reached: {}", plain(fault.reason())),
+                "map its address (Builder::map_address, --map), or let it announce one that can be reached from here: after a \
+                 failover to it no lock could be had",
+            )
+        })
+    };
+    replicas
+        .iter()
+        .enumerate()
+        .filter_map(unreachable)
+        .collect()
 }

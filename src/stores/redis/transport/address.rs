@@ -11,6 +11,7 @@ use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{NODE, World};
+use crate::stores::redis::transport::announced::{Announced, Mapper, Proof};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::credentials::{Credentials, CredentialsProvider};
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
@@ -32,6 +33,11 @@ pub(crate) struct Address {
     /// Its name in messages; has no secret in it.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
+    /// Who announced it, if it is not from the settings.
+    pub(super) announced: Option<Announced>,
+    pub(super) mapper: Option<Mapper>,
+    /// What the server has to prove, because the program mapped its address.
+    pub(super) is_proven_by: Option<Proof>,
     /// The other end of TLS; without it the connection is plain text.
     pub(super) peer: Option<Peer>,
     /// A sentinel keeps no keys, and knows few commands.
@@ -109,6 +115,9 @@ impl Address {
             provider: None,
             node,
             connect_timeout,
+            announced: None,
+            mapper: None,
+            is_proven_by: None,
             peer: None,
             is_sentinel: false,
             is_mode_known: Arc::default(),

@@ -28,7 +28,15 @@ pub(crate) enum CallError {
 /// The reason of [`CallError::Exhausted`] where there is no room for more.
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use for the whole time";
 
+/// What begins an error that no server sent: the settings lead to a server of the wrong kind.
+pub(crate) const MISPLACED: &str = "WRONGKIND ";
+
 impl CallError {
+    /// The error of settings that lead to a server of the wrong kind.
+    pub(crate) fn misplaced(reason: impl std::fmt::Display) -> CallError {
+        CallError::Server(format!("{MISPLACED}{reason}"))
+    }
+
     /// The error of a request of which the socket took nothing that can be executed.
     pub(crate) fn not_sent(error: io::Error) -> CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))

@@ -1,6 +1,7 @@
 //! Connections to one server, and who may use them.
 
 mod address;
+mod announced;
 mod call_error;
 mod connection;
 mod connector;
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 use crate::ground::time;
 
 pub(crate) use address::{Address, asks_for_tls, name_of};
-pub(crate) use call_error::CallError;
+pub(crate) use announced::{Announced, Mapper, Proof};
+pub(crate) use call_error::{CallError, MISPLACED};
 pub(crate) use connection::{CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking};
 pub(crate) use connector::{Connector, Hook};
 pub(crate) use credentials::{Credentials, CredentialsProvider};

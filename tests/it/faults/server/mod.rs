@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod addresses;
+mod announced;
 mod data_loss;
 mod fields;
 mod foreign_keys;

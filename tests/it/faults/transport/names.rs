@@ -34,7 +34,7 @@ fn resolving_threads() -> usize {
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
     let names = tasks.filter_map(|task| name(task.ok()?));
     names
-        .filter(|name| name.starts_with("redlatch-resol"))
+        .filter(|name| name.starts_with("redlatch-backg"))
         .count()
 }
 

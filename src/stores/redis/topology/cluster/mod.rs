@@ -202,6 +202,14 @@ impl Cluster {
         self.map.lock().shards.values().cloned().collect()
     }
 
+    /// The servers that were announced beside the masters.
+    pub(crate) fn replicas(&self) -> Vec<Address> {
+        let map = self.map.lock();
+        let is_other = |it: &&Address| it.is_announced() && !map.shards.contains_key(&it.node);
+        let all = map.sources.iter().map(|seed| &seed.address);
+        all.filter(is_other).cloned().collect()
+    }
+
     /// Calls `hook` whenever another server has become a master, or one is none any more.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         self.on_takeover.add(hook);

@@ -6,7 +6,7 @@ use super::Cluster;
 use super::slot_map::Shard;
 use super::slots_reply::known_host;
 use crate::ground::events;
-use crate::stores::redis::transport::{CallError, name_of};
+use crate::stores::redis::transport::{Announced, CallError, name_of};
 
 /// Where a server sends a request that it does not serve.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +50,11 @@ impl Cluster {
         };
         let mut map = self.map.lock();
         let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
-        let target = self.shard(&mut map, host, redirection.port);
+        let announced = Announced {
+            by: Arc::clone(&from.address.node),
+            proof: None,
+        };
+        let target = self.shard(&mut map, (host, redirection.port), announced);
         if !redirection.is_ask {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);

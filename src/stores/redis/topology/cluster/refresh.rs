@@ -11,7 +11,7 @@ use super::slots_reply::{SlotsReply, ask_one};
 use crate::ground::time;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
-use crate::stores::redis::transport::{Address, CallError, Connector, name_of, share};
+use crate::stores::redis::transport::{Address, Announced, CallError, Connector, name_of, share};
 
 /// The map is asked for at most this often.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
@@ -24,12 +24,23 @@ const LEAST_SHARE: usize = 4;
 
 impl Cluster {
     /// The master at this address, which may be a new one.
-    pub(super) fn shard(&self, map: &mut SlotMap, host: &str, port: u16) -> Arc<Shard> {
+    pub(super) fn shard(
+        &self,
+        map: &mut SlotMap,
+        (host, port): (&str, u16),
+        announced: Announced,
+    ) -> Arc<Shard> {
         let name = name_of(host, port);
-        if let Some(shard) = map.shards.get(&*name) {
+        // Where addresses are mapped, a node that was reset there is another node.
+        let is_same = |shard: &&Arc<Shard>| {
+            !self.template.is_mapped()
+                || announced.proof.is_none()
+                || announced.proof.as_ref() == shard.address.proof()
+        };
+        if let Some(shard) = map.shards.get(&*name).filter(is_same) {
             return Arc::clone(shard);
         }
-        let address = self.address(host, port);
+        let address = self.address(host, port, announced);
         let connector: Arc<dyn Connector> = Arc::new(address.clone());
         let myself = Weak::clone(&self.myself);
         let watched = Arc::clone(&address.node);
@@ -47,17 +58,21 @@ impl Cluster {
             address,
             is_doubtful: AtomicBool::new(false),
         });
-        map.shards
-            .insert(Arc::clone(&shard.address.node), Arc::clone(&shard));
+        let name = Arc::clone(&shard.address.node);
+        if let Some(former) = map.shards.insert(name, Arc::clone(&shard)) {
+            former.node.subscriber.dismiss();
+            map.retired.push(former);
+        }
         shard
     }
 
     /// How to talk to the node at this address: as to the seed there, if there is one.
-    fn address(&self, host: &str, port: u16) -> Address {
+    fn address(&self, host: &str, port: u16, announced: Announced) -> Address {
         let name = name_of(host, port);
         match self.seeds.iter().find(|seed| *seed.node == *name) {
+            Some(seed) if seed.is_mapped() => seed.clone().announced(announced),
             Some(seed) => seed.clone(),
-            None => self.template.elsewhere(host, port),
+            None => self.template.elsewhere(host, port).announced(announced),
         }
     }
 
@@ -146,10 +161,10 @@ impl Cluster {
         let mut ranges: Vec<Range> = told
             .ranges
             .iter()
-            .map(|(first, last, (host, port))| Range {
+            .map(|(first, last, at)| Range {
                 first: *first,
                 last: *last,
-                master: self.shard(map, host, *port),
+                master: self.shard(map, (&at.0, at.1), told.announced(at)),
             })
             .collect();
         ranges.sort_by_key(|range| range.first);
@@ -170,9 +185,9 @@ impl Cluster {
         for shard in map.shards.values() {
             shard.is_doubtful.store(false, Ordering::Relaxed);
         }
-        let masters = told.ranges.into_iter().map(|(.., at)| at);
-        let nodes = masters.chain(told.replicas);
-        let addresses = nodes.map(|(host, port)| self.address(&host, port));
+        let masters = told.ranges.iter().map(|(.., at)| at);
+        let nodes = masters.chain(&told.replicas);
+        let addresses = nodes.map(|at| self.address(&at.0, at.1, told.announced(at)));
         let addresses = self.seeds.iter().cloned().chain(addresses).collect();
         map.sources = seeds_of(addresses, &map.sources);
         map.ranges = ranges;

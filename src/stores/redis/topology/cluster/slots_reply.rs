@@ -1,11 +1,13 @@
 //! The slots of a cluster as a node tells them.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
 
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{Address, CallError, Connection};
+use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof};
 
 /// The answer of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +15,25 @@ pub(super) struct SlotsReply {
     /// The first slot, the last one and the master of it.
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
+    /// The ids of the nodes.
+    pub(super) ids: HashMap<(String, u16), Arc<str>>,
+    /// The node that told this.
+    pub(super) by: Arc<str>,
+}
+
+impl SlotsReply {
+    /// What is known of the node that is announced to be at this host and port.
+    pub(super) fn announced(&self, at: &(String, u16)) -> Announced {
+        let proof = self.ids.get(at).map(|id| Proof {
+            command: "CLUSTER MYID",
+            field: "",
+            id: Arc::clone(id),
+        });
+        Announced {
+            by: Arc::clone(&self.by),
+            proof,
+        }
+    }
 }
 
 /// Asks a node for the map and, if that is not known, whether it knows sharded messages.
@@ -41,7 +62,8 @@ pub(super) fn ask_one(
             Err(fault) => return Err(fault),
         },
     };
-    let told = slots_in(&slots, seed.host().unwrap_or("localhost"));
+    let mut told = slots_in(&slots, seed.host().unwrap_or("localhost"));
+    told.by = Arc::clone(&seed.node);
     if told.ranges.is_empty() {
         return Err(CallError::NotSent("it knows of no slots".into()));
     }
@@ -58,16 +80,21 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
     let mut told = SlotsReply {
         ranges: Vec::new(),
         replicas: Vec::new(),
+        ids: HashMap::new(),
+        by: "".into(),
     };
-    let place = |node: &Value| match node {
+    let mut ids = HashMap::new();
+    let mut place = |node: &Value| match node {
         Value::Array(parts) => match parts.as_slice() {
-            [host, Value::Int(port), ..] => {
+            [host, Value::Int(port), rest @ ..] => {
                 let host = text_of(host);
                 let host = match known_host(&host) {
                     "" => asked.to_owned(),
                     host => host.to_owned(),
                 };
-                Some((host, u16::try_from(*port).ok()?))
+                let at = (host, u16::try_from(*port).ok()?);
+                ids.extend(rest.first().map(|id| (at.clone(), text_of(id).into())));
+                Some(at)
             }
             _ => None,
         },
@@ -86,7 +113,8 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
         {
             told.ranges.push((first, last, master));
         }
-        told.replicas.extend(replicas.iter().filter_map(place));
+        told.replicas.extend(replicas.iter().filter_map(&mut place));
     }
+    told.ids = ids;
     told
 }

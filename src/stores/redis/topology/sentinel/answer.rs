@@ -1,5 +1,6 @@
 //! One sentinel, and what it says.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
@@ -7,7 +8,9 @@ use redis::Value;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{Address, CallError, Connection, name_of, share};
+use crate::stores::redis::transport::{
+    Address, Announced, CallError, Connection, Proof, name_of, share,
+};
 
 pub(super) struct Sentinel {
     pub(super) address: Address,
@@ -29,6 +32,7 @@ pub(super) struct Named {
     pub(super) port: u16,
     /// Of the failover that made it master; the higher one is the later one.
     pub(super) epoch: i64,
+    pub(super) announced: Announced,
 }
 
 impl Named {
@@ -58,6 +62,11 @@ impl Sentinel {
         }
     }
 
+    /// Its name as the one who announces an address.
+    pub(super) fn name(&self) -> Arc<str> {
+        format!("the sentinel {}", self.address.node).into()
+    }
+
     /// Closes the connection that is not in use, and each one that is from now on once it was.
     pub(super) fn close(&self) {
         *self.idle.lock() = Idle {
@@ -75,7 +84,31 @@ impl Sentinel {
 
     /// Asks for the master of this name; `None` if this sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
-        self.ask_for(name, deadline, named_in)
+        let named = self.ask_for(name, deadline, named_in)?;
+        Ok(named.map(|mut named| {
+            named.announced.by = self.name();
+            named
+        }))
+    }
+
+    /// Asks for the addresses of the replicas of this master.
+    pub(super) fn replicas(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Vec<(String, u16)>, CallError> {
+        let mut connection = Connection::connect(&self.address, deadline)?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("REPLICAS").arg(name);
+        let reply = connection.call(&question.get_packed_command(), deadline)?;
+        let Value::Array(replicas) = reply else {
+            return Ok(Vec::new());
+        };
+        let place = |replica: &Value| {
+            let port = field_of(replica, "port")?.parse().ok()?;
+            Some((field_of(replica, "ip")?, port))
+        };
+        Ok(replicas.iter().filter_map(place).collect())
     }
 
     /// Asks for the master of this name, and reads its address and its details.
@@ -129,6 +162,17 @@ fn ask_on(
     Ok((address, details))
 }
 
+/// A field of a list of names and values.
+pub(super) fn field_of(fields: &Value, wanted: &str) -> Option<String> {
+    let Value::Array(fields) = fields else {
+        return None;
+    };
+    fields.chunks(2).find_map(|field| match field {
+        [name, value] if text_of(name) == wanted => Some(text_of(value)),
+        _ => None,
+    })
+}
+
 pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
     let Value::Array(parts) = address else {
         return None;
@@ -136,19 +180,22 @@ pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
     let [host, port] = parts.as_slice() else {
         return None;
     };
-    let epoch = match details {
-        Value::Array(fields) => fields
-            .chunks(2)
-            .find_map(|field| match field {
-                [name, value] if text_of(name) == "config-epoch" => text_of(value).parse().ok(),
-                _ => None,
-            })
-            .unwrap_or(0),
-        _ => 0,
-    };
+    let field = |name: &str| field_of(details, name);
+    let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
+    // A sentinel does not know it yet for a server that it has just made the master.
+    let run_id = field("runid").filter(|id| !id.is_empty());
+    let proof = run_id.map(|id| Proof {
+        command: "INFO server",
+        field: "run_id:",
+        id: id.into(),
+    });
     Some(Named {
         host: text_of(host),
         port: text_of(port).parse().ok()?,
-        epoch,
+        epoch: epoch.unwrap_or(0),
+        announced: Announced {
+            proof,
+            ..Announced::default()
+        },
     })
 }

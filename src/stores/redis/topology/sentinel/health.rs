@@ -7,10 +7,10 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::store::HealthWarning;
-use crate::stores::redis::replies::text_of;
 use crate::stores::redis::topology::sentinel::Shared;
-use crate::stores::redis::topology::sentinel::answer::{Named, named_in};
-use crate::stores::redis::transport::{CallError, share};
+use crate::stores::redis::topology::sentinel::answer::{Named, field_of, named_in};
+use crate::stores::redis::topology::unreachable_replicas;
+use crate::stores::redis::transport::{Announced, CallError, share};
 
 const CODE: &str = "sentinel-quorum";
 
@@ -29,18 +29,7 @@ struct Watched {
 /// Reads the answers about a master: its address, and its details.
 fn watched_in(address: &Value, details: &Value) -> Watched {
     let named = named_in(address, details);
-    let Value::Array(fields) = details else {
-        return Watched {
-            named,
-            ..Watched::default()
-        };
-    };
-    let field = |wanted: &str| {
-        fields.chunks(2).find_map(|field| match field {
-            [name, value] if text_of(name) == wanted => Some(text_of(value)),
-            _ => None,
-        })
-    };
+    let field = |name: &str| field_of(details, name);
     let number = |wanted: &str| field(wanted)?.parse::<usize>().ok();
     let flags = field("flags").unwrap_or_default();
     Watched {
@@ -60,12 +49,25 @@ impl Shared {
         let mut sentinels = self.order();
         sentinels.sort_by(|one, other| one.address.node.cmp(&other.address.node));
         let mut answers = Vec::new();
+        let mut replicas = Vec::new();
         for (asked, sentinel) in sentinels.iter().enumerate() {
-            let by = share(deadline, sentinels.len() - asked);
+            let by = share(deadline, sentinels.len() - asked + 1);
             let node = Arc::clone(&sentinel.address.node);
             answers.push((node, sentinel.ask_for(&self.name, by, watched_in)));
+            if replicas.is_empty()
+                && let Ok(announced) = sentinel.replicas(&self.name, by)
+            {
+                let by = sentinel.name();
+                replicas.extend(announced.into_iter().map(|(host, port)| {
+                    let (by, proof) = (Arc::clone(&by), None);
+                    let address = self.credentials.elsewhere(&host, port);
+                    address.announced(Announced { by, proof })
+                }));
+            }
         }
-        findings(&self.name, &self.known_master.node(), &answers)
+        let mut found = findings(&self.name, &self.known_master.node(), &answers);
+        found.extend(unreachable_replicas(&replicas, deadline));
+        found
     }
 }
 

@@ -326,6 +326,7 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Connection, Miss> {
         let address = self.credentials.elsewhere(&named.host, named.port);
+        let address = address.announced(named.announced.clone());
         let silent = |fault: CallError| Miss {
             standing: match fault {
                 CallError::NotSent(_) => Standing::Silent,

@@ -8,6 +8,7 @@ use redis::Value;
 use super::answer::named_in;
 use super::*;
 use crate::stores::redis::drawn::{altered, draws};
+use crate::stores::redis::transport::Announced;
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -18,6 +19,7 @@ fn named(host: &str, epoch: i64) -> Named {
         host: host.to_owned(),
         port: 1,
         epoch,
+        announced: Announced::default(),
     }
 }
 
@@ -30,6 +32,7 @@ fn the_answers_of_a_sentinel_are_read() {
         host: "10.0.0.1".to_owned(),
         port: 6379,
         epoch: 7,
+        announced: Announced::default(),
     };
     assert_eq!(named_in(&address, &details), Some(expected));
     assert_eq!(named_in(&Value::Nil, &Value::Nil), None);

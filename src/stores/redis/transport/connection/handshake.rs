@@ -14,7 +14,9 @@ use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
 use crate::store::ConnectEnd;
+use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::address::Address;
+use crate::stores::redis::transport::announced::Proof;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::Decoder;
 use crate::stores::redis::transport::reply_text::brief;
@@ -26,7 +28,11 @@ impl Connection {
     /// Connects, authenticates and learns the server's time, all by `deadline`.
     pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
         let began = time::now();
-        let outcome = Connection::connect_at_most_twice(address, deadline);
+        let target = address.target(deadline.min(began + address.connect_timeout));
+        let outcome = target.and_then(|target| {
+            Connection::connect_at_most_twice(&target, deadline)
+                .map_err(|fault| address.traced(fault, &target))
+        });
         let end = match &outcome {
             Ok(_) => ConnectEnd::Done,
             Err(CallError::Server(_)) => ConnectEnd::Refused,
@@ -176,7 +182,7 @@ impl Connection {
                     Value::Nil
                 }
                 Ok(hello) if is_in_cluster(&hello) => {
-                    return Err(CallError::Server(CLUSTER_NODE.to_owned()));
+                    return Err(CallError::misplaced(CLUSTER_NODE));
                 }
                 reply => reply?,
             };
@@ -188,8 +194,31 @@ impl Connection {
             return Ok(Err(format!("answered TIME with {}", brief(&last))));
         };
         self.note_time(now, sent);
+        self.prove(address, deadline)?;
         address.is_mode_known.store(true, Ordering::Relaxed);
         Ok(Ok(()))
+    }
+}
+
+impl Connection {
+    /// Refuses another server than the announced one.
+    fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
+        let Some(Proof { command, field, id }) = &address.is_proven_by else {
+            return Ok(());
+        };
+        let mut question = redis::Cmd::new();
+        question.arg(command.split(' ').collect::<Vec<_>>());
+        match self.call(&question.get_packed_command(), deadline) {
+            Ok(reply) => match text_of(&reply) {
+                text if text.contains(field) && !text.contains(&**id) => Err(CallError::NotSent(
+                    format!("another server answers there than {id}; correct the map").into(),
+                )),
+                _ => Ok(()),
+            },
+            // Not every user may ask.
+            Err(CallError::Server(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 }
 
@@ -201,8 +230,9 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
     Socket::connect(&address.place, deadline)
 }
 
-/// The text of the error where a server was found to be a node of a cluster. Such a node answers `MOVED` to most requests.
-pub(crate) const CLUSTER_NODE: &str = "MOVED it is a node of a cluster";
+/// Why a node of a cluster is no server by itself. It answers `MOVED` to most requests.
+pub(crate) const CLUSTER_NODE: &str = "it is a node of a cluster, which has only a part of the names; open the cluster with \
+                                       Builder::cluster, on the command line with --cluster";
 
 /// The end of the error where a server refused what a credentials provider gave. The next answer may be another one.
 pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";

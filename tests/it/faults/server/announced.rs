@@ -1,0 +1,141 @@
+//! Addresses that servers announce and that cannot be reached from here, and maps of them that are wrong.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+/// What the nodes announce. Nobody listens there.
+const ANNOUNCED: &str = "127.0.0.9";
+
+/// A cluster of one node, which announces an address that cannot be reached.
+fn cluster() -> RedisServer {
+    let node = RedisServer::with(&[
+        "--cluster-enabled",
+        "yes",
+        "--cluster-announce-ip",
+        ANNOUNCED,
+    ]);
+    let slots: Vec<String> = (0..16_384).map(|slot: u32| slot.to_string()).collect();
+    let mut words = vec!["CLUSTER", "ADDSLOTS"];
+    words.extend(slots.iter().map(String::as_str));
+    node.cmd(&words);
+    eventually(ms(10_000), "the node serves", || {
+        node.try_cmd(&["SET", "x", "y"]).is_ok() && node.try_cmd(&["DEL", "x"]).is_ok()
+    });
+    node
+}
+
+/// A client that maps the address of the node by `map`.
+fn mapped(
+    node: &RedisServer,
+    map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+) -> Client {
+    let builder = quick().watchdog_timeout(LEASE).map_address(map);
+    builder.cluster([node.url()]).unwrap()
+}
+
+fn home(_: &str, port: u16) -> (String, u16) {
+    ("127.0.0.1".to_owned(), port)
+}
+
+/// The error and what is behind it.
+fn whole(error: &Error) -> String {
+    use std::error::Error as _;
+    let source = error.source().map(ToString::to_string);
+    format!("{error}: {}", source.unwrap_or_default())
+}
+
+#[test]
+fn announced_addresses_are_reached_by_a_map() {
+    let node = cluster();
+    let announced = format!("{ANNOUNCED}:{}", node.port());
+    let at = format!("127.0.0.1:{}", node.port());
+    let unmapped = quick().cluster([node.url()]).unwrap();
+    let error = ends_within(TIMEOUT, || {
+        fails(unmapped.lock("orders").try_lock(), Class::Unreachable)
+    });
+    for word in [&*announced, &at, "announced", "--map"] {
+        assert!(whole(&error).contains(word), "{word}: {error}");
+    }
+    let error = fails(unmapped.check(), Class::Unreachable);
+    assert!(whole(&error).contains(&announced), "{error}");
+
+    let client = mapped(&node, home);
+    all_works(&client.lock("orders"), &|| ());
+    let lock = client.lock("kept");
+    let guard = lock.guard().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(lock.try_lock_for(SLACK).unwrap()));
+        // Messages go over a connection to the announced address, too.
+        eventually(ms(5000), "somebody listens", || {
+            let shards = node.cmd(&["PUBSUB", "SHARDCHANNELS"]);
+            let plain = node.cmd(&["PUBSUB", "CHANNELS"]);
+            [shards, plain]
+                .iter()
+                .any(|it| matches!(it, redis::Value::Array(it) if !it.is_empty()))
+        });
+        guard.unlock().unwrap();
+    });
+    let found = client.check().unwrap();
+    assert!(!found.iter().any(|it| it.code == "reachable"), "{found:?}");
+}
+
+#[test]
+fn a_wrong_map_is_an_error_and_harms_no_hold() {
+    type Map = fn(u16) -> (String, u16);
+    let (node, other) = (cluster(), cluster());
+    static OTHER: AtomicUsize = AtomicUsize::new(0);
+    OTHER.store(usize::from(other.port()), Ordering::Relaxed);
+    let to_other: Map = |_| home("", u16::try_from(OTHER.load(Ordering::Relaxed)).unwrap());
+    let wrong: [(Map, Class, &str); 5] = [
+        (to_other, Class::Unreachable, "another server"),
+        (|_| home("", 1), Class::Unreachable, "127.0.0.1:1"),
+        (|_| home("", 0), Class::Config, "port 0"),
+        (|_| panic!("as planned"), Class::Config, "panicked"),
+        (
+            |_| {
+                thread::sleep(Duration::from_secs(20));
+                home("", 1)
+            },
+            Class::Unreachable,
+            "did not return in time",
+        ),
+    ];
+    for (map, class, word) in wrong {
+        let is_wrong = Arc::new(AtomicBool::new(false));
+        let reads = Arc::clone(&is_wrong);
+        let client = mapped(&node, move |host, port| {
+            match reads.load(Ordering::Relaxed) {
+                true => map(port),
+                false => home(host, port),
+            }
+        });
+        let guard = client.lock("kept").owned().unwrap();
+        is_wrong.store(true, Ordering::Relaxed);
+        let fresh = mapped(&node, move |_, port| map(port));
+        let error = ends_within(TIMEOUT, || fails(fresh.lock("orders").try_lock(), class));
+        let text = whole(&error);
+        for word in [word, ANNOUNCED] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        ends_within(TIMEOUT, || fresh.shutdown());
+        thread::sleep(LEASE);
+        assert!(guard.is_valid());
+        guard.unlock().unwrap();
+    }
+    assert_eq!((node.int(&["DBSIZE"]), other.int(&["DBSIZE"])), (0, 0));
+}
+
+#[test]
+fn only_what_is_announced_is_mapped() {
+    let map = || quick().map_address(home);
+    let server = RedisServer::start();
+    let refused = [
+        map().open(&server.url()),
+        map().master_replicas([server.url()]),
+    ];
+    for client in refused {
+        let error = fails(client.map(drop), Class::Config);
+        assert!(error.to_string().contains("map_address"), "{error}");
+    }
+}

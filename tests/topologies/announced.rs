@@ -1,0 +1,103 @@
+//! Announced addresses that are reached by a map, through failovers and redirections.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redlatch::{Builder, Client, Error};
+
+use crate::backends::{SLACK, all_works, is_renewed, timed};
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{Cluster, Node, Sentinels};
+use crate::support::{Proxy, RedisServer};
+
+/// A lease that outlives a failover, even on a busy machine.
+const PATIENT: Duration = Duration::from_secs(15);
+
+/// A way to each node of its own, which the map leads to.
+struct Gates {
+    gates: Vec<Proxy>,
+    ports: HashMap<u16, u16>,
+}
+
+impl Gates {
+    fn to(nodes: &[Node]) -> Gates {
+        let gates: Vec<_> = nodes.iter().map(|node| Proxy::to(node.addr())).collect();
+        let ports = nodes.iter().zip(&gates);
+        let ports = ports.map(|(node, gate)| (node.port(), gate.addr().port()));
+        Gates {
+            ports: ports.collect(),
+            gates,
+        }
+    }
+
+    fn builder(&self) -> Builder {
+        let ports = self.ports.clone();
+        Client::builder()
+            .watchdog_timeout(PATIENT)
+            .map_address(move |host, port| (host.to_owned(), ports[&port]))
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_failover_by_sentinel_is_followed_through_the_map() {
+    let set = Sentinels::start();
+    let gates = Gates::to(&set.nodes);
+    let client = gates.builder().sentinel(NAME, set.urls()).unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    set.nodes[set.master()].replicate(2, "orders");
+    let (_, new) = set.failover();
+    is_renewed(&guard);
+    guard.unlock().unwrap();
+    all_works(&client.lock("invoices"));
+    gates.gates[new].refuse();
+    let fresh = gates.builder().sentinel(NAME, set.urls()).unwrap();
+    let (took, result) = timed(|| fresh.lock("orders").try_lock());
+    let text = result.unwrap_err().to_string();
+    let port = set.nodes[new].port().to_string();
+    assert!(
+        text.contains(&port) && text.contains("the sentinel 127"),
+        "{text}"
+    );
+    assert!(took < Duration::from_secs(2) + SLACK, "{took:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_map_to_another_master_is_an_error() {
+    let set = Sentinels::start();
+    let other = RedisServer::start();
+    let port = other.port();
+    let builder = Client::builder().map_address(move |host, _| (host.to_owned(), port));
+    let client = builder.sentinel(NAME, set.urls()).unwrap();
+    let error = client.lock("orders").try_lock().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(
+        error.to_string().contains("another server answers"),
+        "{error}"
+    );
+    assert_eq!(other.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn moving_slots_are_followed_through_the_map() {
+    let cluster = Cluster::masters();
+    let gates = Gates::to(&cluster.nodes);
+    let client = gates.builder().cluster([cluster.nodes[0].url()]).unwrap();
+    let name = cluster.name_at(1, "orders");
+    let lock = client.lock(&name);
+    let guard = lock.guard().unwrap();
+    // ASK while it moves, then MOVED.
+    let migration = cluster.begin_migration(&name, 2);
+    assert!(client.lock(&format!("a{{{name}}}")).try_lock().unwrap());
+    migration.move_keys();
+    is_renewed(&guard);
+    migration.finish();
+    guard.unlock().unwrap();
+    all_works(&lock);
+    gates.gates[2].refuse();
+    let fresh = gates.builder().cluster([cluster.nodes[0].url()]).unwrap();
+    fresh.lock(&name).try_lock().unwrap_err();
+}
