@@ -79,7 +79,11 @@ impl Redis {
             }
             CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
             CallError::Server(text) => {
-                let reason = plain(&text);
+                let mut reason = plain(&text);
+                if text.starts_with("READONLY") && !self.topology.can_fail_over() {
+                    reason += "; it is a replica: open its master, or all of its servers with Builder::master_replicas \
+                               (--replicas) or Builder::sentinel (--sentinel)";
+                }
                 match class_of(&text) {
                     Class::Permission => {
                         let mut missing = self.missing_rights(layout, &lock, deadline);

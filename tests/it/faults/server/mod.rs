@@ -14,6 +14,7 @@ mod rights;
 mod routed;
 mod secrets;
 mod states;
+mod topologies;
 
 use std::fs;
 use std::io::Write;

@@ -9,6 +9,9 @@ use redis::Value;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof};
 
+const NO_CLUSTER: &str = "it is no node of a cluster; open it with Client::open, a master with its replicas with \
+                          Builder::master_replicas, on the command line with --url or --replicas";
+
 /// The answer of a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SlotsReply {
@@ -51,9 +54,12 @@ pub(super) fn ask_one(
         probe.arg("SHARDNUMSUB").write_packed_command(&mut packed);
     }
     connection.send(&packed, deadline)?;
-    let slots = connection
-        .receive(deadline)
-        .map_err(CallError::of_a_search)?;
+    let slots = match connection.receive(deadline) {
+        Err(CallError::Server(text)) if text.contains("cluster support disabled") => {
+            return Err(CallError::misplaced(NO_CLUSTER));
+        }
+        slots => slots.map_err(CallError::of_a_search)?,
+    };
     let is_sharded = match is_sharded {
         Some(is_sharded) => is_sharded,
         None => match connection.receive(deadline).map_err(CallError::of_a_search) {

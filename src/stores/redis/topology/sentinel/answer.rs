@@ -12,6 +12,9 @@ use crate::stores::redis::transport::{
     Address, Announced, CallError, Connection, Proof, name_of, share,
 };
 
+const NO_SENTINEL: &str = "it is no sentinel; name the sentinels (port 26379 by default), or open this server without \
+                           Builder::sentinel, on the command line without --sentinel";
+
 pub(super) struct Sentinel {
     pub(super) address: Address,
     idle: Mutex<Idle>,
@@ -84,7 +87,14 @@ impl Sentinel {
 
     /// Asks for the master of this name; `None` if this sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
-        let named = self.ask_for(name, deadline, named_in)?;
+        let named = self.ask_for(name, deadline, named_in);
+        let named = named.map_err(|fault| match fault {
+            // A right that is missing is another error.
+            CallError::Server(text) if text.contains("unknown command") => {
+                CallError::misplaced(NO_SENTINEL)
+            }
+            fault => fault,
+        })?;
         Ok(named.map(|mut named| {
             named.announced.by = self.name();
             named

@@ -19,6 +19,7 @@ use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::announced::Proof;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::Decoder;
+use crate::stores::redis::transport::pool::lacks;
 use crate::stores::redis::transport::reply_text::brief;
 use crate::stores::redis::transport::socket::Socket;
 use crate::stores::redis::transport::stream::Stream;
@@ -184,6 +185,15 @@ impl Connection {
                 Ok(hello) if is_in_cluster(&hello) => {
                     return Err(CallError::misplaced(CLUSTER_NODE));
                 }
+                Err(CallError::Server(text)) if lacks(&text, "time") => {
+                    // The only server without TIME, unless somebody has renamed it.
+                    let role = self.call(&redis::cmd("ROLE").get_packed_command(), deadline);
+                    let role = role.map_or_else(|_| String::new(), |role| brief(&role));
+                    return Err(match role.contains("sentinel") {
+                        true => CallError::misplaced(SENTINEL),
+                        false => CallError::Server(text),
+                    });
+                }
                 reply => reply?,
             };
         }
@@ -240,6 +250,8 @@ pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
 fn garbled(reply: String) -> CallError {
     CallError::NotSent(format!("while connecting: {reply}").into())
 }
+const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with Builder::sentinel, on the \
+                        command line with --sentinel MASTER --node URL";
 
 /// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
 fn is_in_cluster(reply: &Value) -> bool {
