@@ -139,7 +139,9 @@ impl Builder {
     /// Every request goes to the master of the slot of its name. Redirections, a slot on the move and a failover are followed
     /// within the time of the request. Renewals go to all masters at the same time, so a silent shard delays those of no
     /// other. All keys and the channel of a name are in one slot. Nodes that are not in `urls` get the user and the password
-    /// of the first URL.
+    /// of the first URL; [`map_address`](Builder::map_address) leads to those that announce an address which cannot be reached.
+    /// All URLs name the same database. Another one than 0 needs Valkey 9 or later with `cluster-databases`; other servers
+    /// refuse it at the first contact.
     ///
     /// With TLS the certificate of every node has to be for the host that the cluster announces. Where that is an IP address,
     /// it may be for the host of one of the URLs instead, or for `tls_server_name`.

@@ -90,12 +90,8 @@ impl Redis {
     /// A master and its replicas at fixed addresses.
     pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of a master and its replicas";
-        let (first, addresses) = addresses(urls, setting, settings, &settings.access)?;
-        let database = first.database();
-        if addresses.iter().any(|it| it.database() != database) {
-            let reason = "they name several databases; locks are in one";
-            return Err(Error::config(setting, reason));
-        }
+        let (_, addresses) = addresses(urls, setting, settings, &settings.access)?;
+        let database = only_database(&addresses, setting)?;
         let connector = Replicas::new(addresses);
         Ok(Redis::on(Arc::new(connector), database, settings))
     }
@@ -177,14 +173,25 @@ impl Redis {
     pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of the cluster";
         let (template, seeds) = addresses(urls, setting, settings, &settings.access)?;
-        if seeds.iter().any(|it| it.database() != 0) {
-            return Err(Error::config(setting, "a cluster has no databases but 0"));
-        }
+        let database = only_database(&seeds, setting)?;
         let notifier = Arc::new(Notifier::default());
         let seeds = seeds.into_iter().map(Address::of_cluster).collect();
         let cluster = Cluster::new(template.of_cluster(), seeds, settings, &notifier);
         let topology = Topology::Cluster(cluster);
-        Ok(Redis::of(topology, 0, &notifier, settings))
+        Ok(Redis::of(topology, database, &notifier, settings))
+    }
+}
+
+/// The database that all of these name.
+fn only_database(addresses: &[Address], setting: &'static str) -> Result<i64> {
+    let mut databases = addresses.iter().map(Address::database);
+    let first = databases.next().unwrap_or_default();
+    match databases.all(|it| it == first) {
+        true => Ok(first),
+        false => {
+            let reason = "they name several databases; locks are in one";
+            Err(Error::config(setting, reason))
+        }
     }
 }
 

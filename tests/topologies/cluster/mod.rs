@@ -6,6 +6,7 @@ mod frozen_shard;
 mod guarded;
 mod looks;
 mod messages;
+mod numbered;
 mod sides;
 mod slots;
 

@@ -156,7 +156,7 @@ fn settings_that_cannot_be_used_are_refused() {
         Client::builder().sentinel(NAME, ["http://127.0.0.1:26379"]),
         Client::builder().master_replicas(none),
         Client::builder().cluster(none),
-        Client::builder().cluster(["redis://127.0.0.1:26379/3"]),
+        Client::builder().cluster(["redis://127.0.0.1:26379/3", "redis://127.0.0.1:26380"]),
     ] {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");

@@ -194,6 +194,13 @@ impl Connection {
                         false => CallError::Server(text),
                     });
                 }
+                Err(CallError::Server(text)) if lacks_database(&text) => {
+                    let number = settings.db();
+                    return Err(CallError::misplaced(format!(
+                        "it has no database {number} ({text}); a cluster has number 0 alone, unless it is Valkey 9 or later and \
+                         cluster-databases is set, and a single server has as many as `databases` says"
+                    )));
+                }
                 reply => reply?,
             };
         }
@@ -252,6 +259,12 @@ fn garbled(reply: String) -> CallError {
 }
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with Builder::sentinel, on the \
                         command line with --sentinel MASTER --node URL";
+
+/// Whether a server refuses SELECT for want of the database.
+fn lacks_database(text: &str) -> bool {
+    const SIGNS: [&str; 2] = ["SELECT is not allowed", "DB index is out of range"];
+    SIGNS.iter().any(|sign| text.contains(sign))
+}
 
 /// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
 fn is_in_cluster(reply: &Value) -> bool {
