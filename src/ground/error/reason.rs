@@ -49,16 +49,6 @@ impl Reason {
         }
     }
 
-    /// A copy of an error that somebody else keeps.
-    #[cfg(feature = "mysql")]
-    pub(crate) fn of_shared_io(words: impl Into<String>, error: &io::Error) -> Reason {
-        let copy = match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(error.kind(), error.to_string()),
-        };
-        Reason::of_io(words, copy)
-    }
-
     /// The number of the error of the operating system behind it.
     pub(crate) fn os_error(&self) -> Option<i32> {
         self.source.as_ref()?.raw_os_error()
@@ -74,16 +64,6 @@ impl Reason {
         Reason {
             words: reword(&self.words).into(),
             source: self.source,
-        }
-    }
-
-    /// Leaves out a secret that somebody else's words may have in them.
-    #[cfg(feature = "mysql")]
-    pub(crate) fn without(self, secret: &str) -> Reason {
-        let shows_it = |source: &IoSource| source.to_string().contains(secret);
-        Reason {
-            words: self.words.replace(secret, "…").into(),
-            source: self.source.filter(|source| !shows_it(source)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The meaning of a failed request: the error codes of MySQL and MariaDB, and failures without a code.
 
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use ::mysql::{DriverError, Error as Cause, Value};
@@ -68,62 +69,57 @@ pub(crate) fn class_of(code: u16) -> Class {
 impl CallError {
     /// Converts an error of the `mysql` crate for a request that may have been sent.
     pub(crate) fn of(error: Cause) -> CallError {
-        match error {
+        let (timed_out, reason) = match error {
             Cause::MySqlError(error) if class_of(error.code) == Class::Killed => {
-                CallError::NoReply {
-                    reason: format!("the server ended the session: {}", error.message).into(),
-                    timed_out: false,
-                }
+                let reason = format!("the server ended the session: {}", error.message);
+                (false, reason.into())
             }
-            Cause::MySqlError(error) => CallError::Server {
-                code: error.code,
-                text: error.message,
-            },
-            Cause::IoError(error) => CallError::NoReply {
-                timed_out: is_timeout(error.kind()),
-                reason: Reason::of_io(describe(&error), error),
-            },
+            Cause::MySqlError(error) => {
+                return CallError::Server {
+                    code: error.code,
+                    text: error.message,
+                };
+            }
             Cause::CodecError(error) => {
                 let source = std::error::Error::source(&error);
-                let cause = source.and_then(|cause| cause.downcast_ref::<std::io::Error>());
-                CallError::NoReply {
-                    timed_out: cause.is_some_and(|cause| is_timeout(cause.kind())),
-                    reason: match cause {
-                        Some(cause) => Reason::of_shared_io(describe(cause), cause),
-                        None => format!("the reply could not be read: {error}").into(),
-                    },
-                }
+                let Some(cause) = source.and_then(|cause| cause.downcast_ref::<io::Error>()) else {
+                    return CallError::of(io::Error::other(error.to_string()).into());
+                };
+                let copy = || io::Error::new(cause.kind(), cause.to_string());
+                let code = cause.raw_os_error().map(io::Error::from_raw_os_error);
+                return CallError::of(code.unwrap_or_else(copy).into());
+            }
+            Cause::IoError(error) => {
+                let timed_out = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                let words = match timed_out {
+                    true => "no reply in time".to_owned(),
+                    false => error.to_string(),
+                };
+                (timed_out, Reason::of_io(words, error))
+            }
+            Cause::DriverError(DriverError::CouldNotConnect(Some((address, words, kind)))) => {
+                let text = format!("could not connect to {address}: {words}");
+                return CallError::of(io::Error::new(kind, text).into());
             }
             Cause::DriverError(
                 error @ (DriverError::MismatchedStmtParams(..)
                 | DriverError::Params(_)
                 | DriverError::MixedParams
                 | DriverError::PacketTooLarge),
-            ) => CallError::Usage(error.to_string()),
+            ) => return CallError::Usage(error.to_string()),
             // Their own text has the values.
             Cause::FromValueError(_) | Cause::FromRowError(_) => {
-                CallError::Usage("a row of the answer is not of the type asked for".to_owned())
+                let reason = "a row of the answer is not of the type asked for";
+                return CallError::Usage(reason.to_owned());
             }
-            Cause::DriverError(DriverError::CouldNotConnect(Some((address, words, kind)))) => {
-                let cause = std::io::Error::new(kind, words);
-                CallError::NoReply {
-                    reason: Reason::of_io(
-                        format!("could not connect to {address}: {cause}"),
-                        cause,
-                    ),
-                    timed_out: is_timeout(kind),
-                }
-            }
-            error => CallError::NoReply {
-                reason: error.to_string().into(),
-                timed_out: false,
-            },
-        }
+            error => (false, error.to_string().into()),
+        };
+        CallError::NoReply { reason, timed_out }
     }
 
-    /// Converts an error of connecting, and removes `secret` from its text.
-    pub(crate) fn of_connecting(error: Cause, secret: Option<&str>) -> CallError {
-        let error = match error {
+    /// Converts an error of connecting.
+    pub(crate) fn of_connecting(error: Cause) -> CallError {
+        match error {
             Cause::MySqlError(error) => CallError::Server {
                 code: error.code,
                 text: error.message,
@@ -145,14 +141,6 @@ impl CallError {
                 }
                 error => error,
             },
-        };
-        match (error, secret.filter(|secret| !secret.is_empty())) {
-            (CallError::Server { code, text }, Some(secret)) => CallError::Server {
-                code,
-                text: text.replace(secret, "…"),
-            },
-            (CallError::NotSent(text), Some(secret)) => CallError::NotSent(text.without(secret)),
-            (error, _) => error,
         }
     }
 
@@ -163,6 +151,15 @@ impl CallError {
                 reason.reworded(|reason| format!("before the request was sent: {reason}")),
             ),
             error => error,
+        }
+    }
+
+    /// Returns whether the request may be repeated on a new connection. `may_run_twice` is whether the request may be.
+    pub(crate) fn was_broken(&self, may_run_twice: bool) -> bool {
+        match self {
+            CallError::NotSent(_) => true,
+            CallError::NoReply { timed_out, .. } => may_run_twice && !timed_out,
+            _ => false,
         }
     }
 
@@ -183,14 +180,13 @@ impl CallError {
         }
     }
 
+    pub(crate) fn is_code(&self, wanted: u16) -> bool {
+        matches!(self, CallError::Server { code, .. } if *code == wanted)
+    }
+
     /// Returns whether another transaction was in the way, so that nothing was changed.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
-    }
-
-    /// Returns whether a row with that key exists already.
-    pub(crate) fn is_duplicate(&self) -> bool {
-        matches!(self, CallError::Server { code: 1062, .. })
     }
 
     pub(crate) fn into_reason(self) -> Reason {
@@ -212,85 +208,60 @@ impl CallError {
     /// empty.
     pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
-        let class = self.class();
-        match self {
-            CallError::Exhausted(connections) => Error::Exhausted {
-                lock,
-                node,
-                connections,
-            },
+        let (code, text) = match self {
+            CallError::Exhausted(connections) => {
+                return Error::Exhausted {
+                    lock,
+                    node,
+                    connections,
+                };
+            }
             CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
                 let (reason, source) = reason.into_parts();
-                Error::Unreachable {
+                return Error::Unreachable {
                     lock,
                     node,
                     reason,
                     source,
-                }
-            }
-            CallError::Usage(reason) => Error::Unsupported { lock, reason },
-            CallError::Server { code, text } => {
-                let class = class.unwrap_or(Class::Other);
-                let hint = match (class, code) {
-                    (Class::Schema, _) => advice,
-                    (Class::ReadOnly, _) => "connect to the primary, which takes writes",
-                    (_, 1040 | 1203 | 1226) => {
-                        "raise the server's limit of connections or lower pool_size"
-                    }
-                    (_, 1665) => {
-                        "the server logs statements (binlog_format=STATEMENT), which READ COMMITTED does not allow: \
-                         use Isolation::RepeatableRead"
-                    }
-                    _ => "",
                 };
-                let separator = if hint.is_empty() { "" } else { "; " };
-                let text = format!("{text}{separator}{hint}");
-                let reason = format!("error {code}: {text}");
-                match class {
-                    Class::WaitTimeout => {
-                        Error::Database(DatabaseError::WaitTimeout { lock, node, reason })
-                    }
-                    Class::Deadlock => {
-                        Error::Database(DatabaseError::Deadlock { lock, node, reason })
-                    }
-                    Class::Permission => Error::Permission {
-                        lock,
-                        node,
-                        reason,
-                        missing: Vec::new(),
-                    },
-                    Class::Schema => Error::Database(DatabaseError::Schema { lock, node, reason }),
-                    Class::ReadOnly | Class::Passing | Class::Killed => {
-                        Error::Unavailable { lock, node, reason }
-                    }
-                    Class::Late | Class::Other => Error::Database(DatabaseError::Sql {
-                        lock,
-                        node,
-                        code,
-                        reason: text,
-                    }),
-                }
             }
+            CallError::Usage(reason) => return Error::Unsupported { lock, reason },
+            CallError::Server { code, text } => (code, text),
+        };
+        let class = class_of(code);
+        let hint = match (class, code) {
+            (Class::Schema, _) => advice,
+            (Class::ReadOnly, _) => "connect to the primary, which takes writes",
+            (_, 1040 | 1203 | 1226) => "raise the server's limit of connections or lower pool_size",
+            (_, 1665) => {
+                "the server logs statements (binlog_format=STATEMENT), which READ COMMITTED does not allow: \
+                 use Isolation::RepeatableRead"
+            }
+            _ => "",
+        };
+        let separator = if hint.is_empty() { "" } else { "; " };
+        let text = format!("{text}{separator}{hint}");
+        let reason = format!("error {code}: {text}");
+        match class {
+            Class::WaitTimeout => DatabaseError::WaitTimeout { lock, node, reason }.into(),
+            Class::Deadlock => DatabaseError::Deadlock { lock, node, reason }.into(),
+            Class::Schema => DatabaseError::Schema { lock, node, reason }.into(),
+            Class::Permission => Error::Permission {
+                lock,
+                node,
+                reason,
+                missing: Vec::new(),
+            },
+            Class::ReadOnly | Class::Passing | Class::Killed => {
+                Error::Unavailable { lock, node, reason }
+            }
+            Class::Late | Class::Other => Error::Database(DatabaseError::Sql {
+                lock,
+                node,
+                code,
+                reason: text,
+            }),
         }
-    }
-}
-
-/// Makes the error of a request whose outcome is unknown.
-pub(crate) fn unknown(
-    subject: &Arc<str>,
-    node: &Arc<str>,
-    operation: &'static str,
-    visitor: Option<&crate::ground::claim::VisitorId>,
-    reason: Reason,
-) -> Error {
-    let (reason, source) = reason.into_parts();
-    Error::Unknown {
-        lock: Arc::clone(subject),
-        node: Arc::clone(node),
-        operation,
-        visitor: visitor.cloned(),
-        reason,
-        source,
     }
 }
 
@@ -301,21 +272,6 @@ pub(crate) fn row_not_found(subject: &Arc<str>, node: &Arc<str>, key: &Value) ->
         node: Arc::clone(node),
         key: literal(key),
     })
-}
-
-fn describe(error: &std::io::Error) -> String {
-    if is_timeout(error.kind()) {
-        "no reply in time".to_owned()
-    } else {
-        error.to_string()
-    }
-}
-
-fn is_timeout(kind: std::io::ErrorKind) -> bool {
-    matches!(
-        kind,
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-    )
 }
 
 #[cfg(test)]

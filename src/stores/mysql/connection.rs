@@ -22,9 +22,6 @@ use crate::ground::time;
 use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::names;
 
-/// A connection that was idle for this long is checked before use: the server may have closed it.
-const STALE_AFTER: Duration = Duration::from_secs(1);
-
 /// A socket time-out may exceed the deadline by this much, so that it is not set again for every call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
@@ -61,8 +58,6 @@ pub(super) struct Connection {
     check_idle_after: Duration,
     /// The difference between the server's clock and ours.
     ahead: Offset,
-    /// Whether the server refuses a locked row at once; `None` until it was asked to.
-    has_nowait: Option<bool>,
     pid: u32,
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
@@ -118,8 +113,7 @@ impl Connection {
             .tcp_keepalive_time_ms(Some(5000))
             .read_timeout(Some(reading))
             .write_timeout(Some(connecting));
-        let secret = address.opts.get_pass();
-        let failed = |error| CallError::of_connecting(error, secret);
+        let failed = CallError::of_connecting;
         let conn = match address.opts.get_socket() {
             Some(_) => Conn::new(opts).map_err(failed)?,
             None => {
@@ -160,7 +154,6 @@ impl Connection {
             last_used: time::now(),
             check_idle_after: address.settings.check_idle_after,
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
-            has_nowait: None,
             pid: process::id(),
             opened: address.settings.traffic.opened(),
         };
@@ -190,25 +183,6 @@ impl Connection {
         let now = now.unwrap_or_default();
         self.ahead = Offset::told(now, sent, BootInstant::now());
         Ok(now)
-    }
-
-    /// Makes the server refuse locked rows at once from now on, and returns whether it does.
-    pub(super) fn enable_nowait(&mut self, deadline: Instant) -> Result<bool, CallError> {
-        if let Some(does) = self.has_nowait {
-            return Ok(does);
-        }
-        // MariaDB accepts 0. MySQL raises it to 1, or reports an error in strict mode.
-        match self.execute_text("SET SESSION innodb_lock_wait_timeout = 0", deadline) {
-            Ok(()) | Err(CallError::Server { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let wait: Option<u64> = self
-            .begin_call(deadline)?
-            .query_first("SELECT @@SESSION.innodb_lock_wait_timeout")
-            .map_err(CallError::of)?;
-        let does = wait == Some(0);
-        self.has_nowait = Some(does);
-        Ok(does)
     }
 
     /// Returns the server time, in microseconds, after which the server must refuse a statement with this deadline.
@@ -242,33 +216,25 @@ impl Connection {
         set.is_ok()
     }
 
-    /// Returns the connection if it was used a short time ago, or answers in a quarter of the time left: something between the
-    /// client and the server may have forgotten it in silence.
-    pub(super) fn alive(mut self, deadline: Instant) -> Option<Connection> {
-        if time::since(self.last_used) < self.check_idle_after {
-            return Some(self);
+    /// Returns an idle connection if it can be used until `deadline`. One that was not used for a while has to answer in a
+    /// quarter of the time left: something between the client and the server may have forgotten it in silence.
+    pub(super) fn alive(
+        mut self,
+        deadline: Instant,
+        longest_answer: Duration,
+    ) -> Option<Connection> {
+        let mut is_alive = !self.is_disconnected();
+        if is_alive && time::since(self.last_used) >= self.check_idle_after {
+            let left = deadline.saturating_duration_since(time::now());
+            self.set_timeouts(time::now() + left / 4);
+            is_alive = self.conn().is_ok_and(|conn| conn.ping().is_ok());
         }
-        let left = deadline.saturating_duration_since(time::now());
-        self.set_timeouts(time::now() + left / 4);
-        let answers = self.conn().is_ok_and(|conn| conn.ping().is_ok());
-        answers.then_some(self)
-    }
-
-    /// Returns the connection if it is alive and its time-outs fit `deadline` now.
-    pub(super) fn timed(self, deadline: Instant) -> Option<Connection> {
-        let mut connection = self.alive(deadline)?;
-        connection.set_timeouts(deadline).then_some(connection)
+        let is_timed =
+            self.set_timeouts(deadline) || self.socket.is_none() && !longest_answer.is_zero();
+        (is_alive && is_timed).then_some(self)
     }
 
     /// Returns whether an idle connection was closed by the server, or received data that nothing asked for.
-    pub(super) fn is_stale(&self) -> bool {
-        if time::since(self.last_used) < STALE_AFTER {
-            return false;
-        }
-        self.is_disconnected()
-    }
-
-    /// Does the same check as [`Connection::is_stale`], however recently the connection was used.
     pub(super) fn is_disconnected(&self) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -332,20 +298,6 @@ impl Connection {
             .map(|row| T::from_row_opt(row).map_err(|error| CallError::of(error.into())))
             .collect()
     }
-
-    /// Fails if a transaction has locked the row that `select` finds, without a wait for it.
-    pub(super) fn probe(
-        &mut self,
-        select: &str,
-        params: Params,
-        deadline: Instant,
-    ) -> Result<(), CallError> {
-        match self.query::<Row>(select, params, deadline) {
-            // 1064: the server does not know NOWAIT.
-            Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 impl Drop for Connection {
@@ -361,7 +313,7 @@ impl Drop for Connection {
 }
 
 /// Returns whether connections get a second handle here. Only Linux has the call, and some containers forbid it.
-pub(super) fn has_second_handles() -> bool {
+fn has_second_handles() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
         std::os::unix::net::UnixStream::pair()

@@ -36,8 +36,8 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::store::{
-    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome,
-    Position, Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
+    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, LockKind,
+    Outcome, Position, Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
 };
 
 use address::Address;
@@ -45,7 +45,7 @@ pub(crate) use address::Settings;
 use call_error::CallError;
 pub(crate) use call_error::row_not_found;
 pub(crate) use keys::{Ident, KeyedTable};
-use lock_table::{Change, RowChange, granted, millis, row_locked_reason};
+use lock_table::{Change, row_locked_reason};
 pub(crate) use optimistic::{Lookup, Update};
 
 use pool::Pools;
@@ -54,7 +54,8 @@ pub(crate) use rows::{RowLockOptions, pause_end, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
-/// The longest wait of a statement for a row: the shortest that both products support, in whole seconds.
+/// The longest wait of a statement for a row: the shortest that both products support, in whole seconds. An interrupt or a
+/// shutdown of the client takes effect within this time.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest wait of a statement for a table that another session alters or has locked.
@@ -173,42 +174,11 @@ impl MySql {
         operation: &'static str,
         reason: Reason,
     ) -> Error {
-        call_error::unknown(lock, self.node(), operation, visitor, reason)
+        Error::unknown(lock, Arc::clone(self.node()), operation, visitor, reason)
     }
 }
 
 impl MySql {
-    /// Changes the row of a hold.
-    fn change_hold<D, R>(
-        &self,
-        claim: &Claim,
-        change: Change<'_>,
-        operation: &'static str,
-        deadline: Instant,
-        done: impl FnOnce(Granted) -> D,
-    ) -> Result<Outcome<D, R>> {
-        self.check_not_pinned(claim)?;
-        let (outcome, not_after) = self.change_row_pooled(claim, change, deadline);
-        match outcome {
-            // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
-            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(done(granted(sent, fence)))),
-            Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
-            Err(CallError::NoReply { reason, .. }) => {
-                let not_after = not_after.saturating_add(millis(LATEST_EFFECT));
-                let error = self.unknown(&claim.name, Some(&claim.visitor), operation, reason);
-                Ok(match change {
-                    Change::Owner(to) => Outcome::Unknown {
-                        in_doubt: claim.in_doubt(0),
-                        successor: Some(Box::new(to.in_doubt(not_after))),
-                        error,
-                    },
-                    _ => Outcome::unknown(claim.in_doubt(not_after), error),
-                })
-            }
-            Err(error) => Err(self.lock_error(&claim.name, error)),
-        }
-    }
-
     /// Releases the row of a hold that may have been granted. Returns whether it cannot be any more.
     fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         if self.pinned.lock().contains(&in_doubt.visitor) {
@@ -240,18 +210,7 @@ impl Store for MySql {
             let leave = Change::Leave(keep);
             return self.change_hold(claim, leave, "release", deadline, |_| Released::default());
         }
-        self.check_not_pinned(claim)?;
-        match self.release_twice(claim, deadline) {
-            // Pollers of other processes are not known here.
-            Ok(None) => Ok(Outcome::Done(Released::default())),
-            Ok(Some(cause)) => Ok(Outcome::Gone(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
-                // Any later answer resolves it: the request can only free the row.
-                claim.in_doubt(0),
-                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            )),
-            Err(error) => Err(self.lock_error(&claim.name, error)),
-        }
+        self.release_whole(claim, deadline)
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
@@ -294,21 +253,21 @@ impl Store for MySql {
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
-        Ok(match self.lock_row(&lock.name, deadline)? {
-            Some(found) if found.left.is_some() => Holding {
-                is_locked: true,
-                count: match visitor {
-                    Some(visitor) if visitor.as_str() == found.owner => found.holds,
-                    _ => 0,
-                },
-                remaining: found.left,
+        let found = self.holder(&lock.name, deadline)?;
+        let holder = found.as_ref().and_then(|found| found.holders.first());
+        Ok(Holding {
+            is_locked: holder.is_some(),
+            count: match (holder, visitor) {
+                (Some(holder), Some(visitor)) if holder.visitor == visitor.as_str() => holder.count,
+                _ => 0,
             },
-            _ => Holding::default(),
+            remaining: found.and_then(|found| found.expires),
         })
     }
 
     fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
-        self.describe_lock(lock, deadline)
+        let free = || LockInfo::free(&lock.name, LockKind::Fenced, Arc::clone(self.node()));
+        Ok(self.holder(&lock.name, deadline)?.unwrap_or_else(free))
     }
 
     fn survey(

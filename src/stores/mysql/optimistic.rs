@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ::mysql::{Column, Params, Row, Value};
 
-use super::call_error::{CallError, unknown};
+use super::call_error::CallError;
 use super::keys::{Ident, KeyedTable};
 use super::rows::NOWAIT_PAUSE;
 use super::{MySql, ROW_WAIT, TABLE_WAIT, sleep_until};
@@ -99,22 +99,36 @@ impl MySql {
             "UPDATE {table} SET {set}{} WHERE {key_column} = ? AND {check} <=> ? AND {still}",
             next_check(update)
         );
+        let look = format!("SELECT 1 FROM {table} WHERE {key_column} = ? FOR UPDATE NOWAIT");
+        let key = Params::Positional(vec![key]);
         let params = Params::Positional(params);
-        // The server waits in whole seconds.
-        let in_time = |end: &Instant| *end >= time::now() + (TABLE_WAIT + ROW_WAIT) * 6 / 5;
-        let written = match deadline.filter(|end| !in_time(end)) {
-            Some(end) => {
-                let look =
-                    format!("SELECT 1 FROM {table} WHERE {key_column} = ? FOR UPDATE NOWAIT");
-                let free = (&*look, Params::Positional(vec![key]));
-                self.run_until(free, (&statement, params), end, subject)?
+        let parker = self.facts.notifier.parker();
+        let written = loop {
+            // The server waits in whole seconds, for the table and then for the row. A shorter wait asks again and again.
+            let longest = (TABLE_WAIT + ROW_WAIT) * 6 / 5;
+            let end = deadline.filter(|end| *end < time::now() + longest);
+            let request_deadline = self.deadline();
+            let written = self.pools.once(request_deadline, |connection| {
+                if end.is_some() {
+                    let free = connection.query::<Row>(&look, key.clone(), request_deadline);
+                    free.map_err(CallError::before_sending)?;
+                }
+                let (_, touched) =
+                    connection.execute(&statement, params.clone(), request_deadline)?;
+                Ok(touched)
+            });
+            let now = time::now();
+            match (written, end) {
+                (Err(error), Some(end)) if error.is_busy() && now < end => {
+                    sleep_until(&parker, end.min(now + NOWAIT_PAUSE), subject)?;
+                }
+                (written, _) => break written,
             }
-            None => self.execute_once(&statement, params, self.deadline()),
         };
         match written {
             Ok(touched) => Ok(touched > 0),
             Err(CallError::NoReply { reason, .. }) => {
-                Err(unknown(subject, self.node(), "update", None, reason))
+                Err(self.unknown(subject, None, "update", reason))
             }
             Err(CallError::Server { code, text }) if is_full(code, &text, column) => {
                 let reason = format!(
@@ -123,49 +137,6 @@ impl MySql {
                 Err(self.schema_error(subject, &target.table, &reason))
             }
             Err(error) => Err(self.error_of_users(subject, error)),
-        }
-    }
-
-    /// Runs a statement once, as soon as its row is free; gives up at `deadline`.
-    fn run_until(
-        &self,
-        (look, key): (&str, Params),
-        (statement, params): (&str, Params),
-        deadline: Instant,
-        subject: &Arc<str>,
-    ) -> Result<Result<u64, CallError>> {
-        let parker = self.facts.notifier.parker();
-        loop {
-            let request_deadline = self.deadline();
-            // In one transaction, so that nobody else gets the row between the probe and the statement.
-            let written = self.pools.once(request_deadline, |connection| {
-                connection
-                    .execute_text("START TRANSACTION", request_deadline)
-                    .map_err(CallError::before_sending)?;
-                let free = connection.probe(look, key.clone(), request_deadline);
-                let free = free.map_err(CallError::before_sending);
-                let written = free.and_then(|()| {
-                    let (_, touched) =
-                        connection.execute(statement, params.clone(), request_deadline)?;
-                    connection
-                        .execute_text("COMMIT", request_deadline)
-                        .map(|()| touched)
-                });
-                if let Err(CallError::Server { .. } | CallError::Usage(_)) = written {
-                    // The next call on this connection must not be inside a transaction.
-                    connection
-                        .execute_text("ROLLBACK", request_deadline)
-                        .map_err(CallError::before_sending)?;
-                }
-                written
-            });
-            let now = time::now();
-            match written {
-                Err(error) if error.is_busy() && now < deadline => {
-                    sleep_until(&parker, deadline.min(now + NOWAIT_PAUSE), subject)?;
-                }
-                written => return Ok(written),
-            }
         }
     }
 }

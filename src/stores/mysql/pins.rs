@@ -6,26 +6,19 @@ use std::time::Duration;
 
 use ::mysql::params;
 
+use super::MySql;
 use super::lock_table::{cause_of_loss, lease_of};
-use super::{MySql, Session};
+use super::session::{Session, row_wait};
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::ground::process;
+use crate::store::Holder;
 use crate::stores::patience;
 
-/// A row of a lock table that a transaction has locked.
-#[derive(PartialEq, Eq)]
-struct Pin {
-    /// The process: a forked thread inherits a copy of the list.
-    pid: u32,
-    place: Arc<str>,
-    name: Arc<str>,
-}
-
 thread_local! {
-    /// The rows that transactions of this thread have locked. A transaction begins and ends on one thread.
-    static PINS: RefCell<Vec<Pin>> = const { RefCell::new(Vec::new()) };
+    /// The rows that transactions of this thread have locked: the lock table, and the name. A transaction begins and ends on
+    /// one thread.
+    static PINS: RefCell<Vec<(Arc<str>, Arc<str>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl MySql {
@@ -40,22 +33,11 @@ impl MySql {
     /// Fails if a transaction of the calling thread has this row locked, through any client: the thread would wait for
     /// itself.
     pub(crate) fn check_not_pinned_here(&self, name: &Arc<str>) -> Result<()> {
-        let is_here = |pins: &RefCell<Vec<Pin>>| {
-            let pins = pins.borrow();
-            !pins.is_empty() && pins.contains(&self.pin_of(name))
-        };
+        let is_pin = |pin: &(Arc<str>, Arc<str>)| *pin.0 == *self.facts.area && pin.1 == *name;
         // A thread whose thread-local values are gone has no transaction.
-        match PINS.try_with(is_here) {
+        match PINS.try_with(|pins| pins.borrow().iter().any(is_pin)) {
             Ok(true) => Err(Error::in_its_transaction(name)),
             _ => Ok(()),
-        }
-    }
-
-    fn pin_of(&self, name: &Arc<str>) -> Pin {
-        Pin {
-            pid: process::id(),
-            place: self.facts.area.as_str().into(),
-            name: Arc::clone(name),
         }
     }
 
@@ -65,7 +47,8 @@ impl MySql {
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
         let slot = self.pools.transaction_slot(patience(self.deadline()));
         let slot = slot.map_err(|error| self.error(&claim.name, error))?;
-        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), slot)?;
+        let wait = row_wait(self.command_timeout);
+        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), wait, slot)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
         let fences: Vec<u64> = session.query(&self.statements.pin, params)?;
         Ok((!fences.is_empty()).then_some(session))
@@ -81,21 +64,23 @@ impl MySql {
 
     /// Finds out why a hold is lost.
     pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
-        let found = self.lock_row(&claim.name, self.deadline())?;
-        let found = found.filter(|found| found.owner != claim.visitor.as_str());
-        Ok(cause_of_loss(found))
+        let found = self.holder(&claim.name, self.deadline())?;
+        let is_other = |holder: &Holder| holder.visitor != claim.visitor.as_str();
+        let found = found.filter(|found| found.holders.iter().all(is_other));
+        Ok(cause_of_loss(found.as_ref()))
     }
 
     /// Notes that a transaction of the calling thread has locked the row of this visitor.
     pub(crate) fn note_pinned(&self, name: &Arc<str>, visitor: &VisitorId) {
         self.pinned.lock().insert(visitor.clone());
-        let _ = PINS.try_with(|pins| pins.borrow_mut().push(self.pin_of(name)));
+        let pin = (self.facts.area.as_str().into(), Arc::clone(name));
+        let _ = PINS.try_with(|pins| pins.borrow_mut().push(pin));
     }
 
     /// Removes the note of [`MySql::note_pinned`].
     pub(crate) fn note_unpinned(&self, name: &Arc<str>, visitor: &VisitorId) {
         self.pinned.lock().remove(visitor);
-        let pin = self.pin_of(name);
-        let _ = PINS.try_with(|pins| pins.borrow_mut().retain(|other| *other != pin));
+        let is_other = |pin: &(Arc<str>, Arc<str>)| *pin.0 != *self.facts.area || pin.1 != *name;
+        let _ = PINS.try_with(|pins| pins.borrow_mut().retain(is_other));
     }
 }

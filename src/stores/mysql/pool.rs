@@ -8,45 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::call_error::CallError;
-use super::connection::{Connection, has_second_handles};
+use super::connection::Connection;
 use crate::ground::error::{Reason, Result};
-use crate::ground::{process, time};
+use crate::ground::time;
 use crate::stores::patience;
 use crate::stores::slots::{NoSlot, Slot, Slots};
-
-/// The longest time that the server takes to answer a statement that waits for a row, with a margin.
-const LONGEST_ANSWER: Duration = Duration::from_secs(15);
-
-/// The slot of one transaction, which keeps it until it is over.
-pub(super) struct TransactionSlot {
-    /// `None` only during drop.
-    slot: Option<Slot<Connection>>,
-    /// Whether the client keeps no connections any more.
-    pid: u32,
-}
-
-impl TransactionSlot {
-    /// Returns whether this process is a fork of the one that borrowed the slot.
-    pub(super) fn is_forked(&self) -> bool {
-        self.pid != process::id()
-    }
-
-    /// Keeps a connection for the next transaction. It must be outside of any transaction.
-    pub(super) fn put_back(&mut self, connection: Connection) {
-        if let Some(slot) = &mut self.slot {
-            **slot = Some(connection);
-        }
-    }
-}
-
-impl Drop for TransactionSlot {
-    fn drop(&mut self) {
-        // Another thread may have held the lock of the pool at the moment of the fork; in the child it never unlocks.
-        if self.is_forked() {
-            std::mem::forget(self.slot.take());
-        }
-    }
-}
 
 /// The pools of one client.
 pub(super) struct Pools {
@@ -73,17 +39,18 @@ impl Pools {
         }
     }
 
+    fn all(&self) -> [&Slots<Connection>; 3] {
+        [&self.statements, &self.transactions, &self.renewals]
+    }
+
     /// Closes all idle connections, and keeps none from now on. Statements still work, each on a connection of its own.
     pub(super) fn close(&self) {
-        for slots in [&self.statements, &self.transactions, &self.renewals] {
-            slots.close();
-        }
+        self.all().into_iter().for_each(Slots::close);
     }
 
     /// How many connections lie idle at most: an idle slot may be empty.
     pub(super) fn idle(&self) -> u32 {
-        let all = [&self.statements, &self.transactions, &self.renewals];
-        all.map(Slots::idle).iter().sum()
+        self.all().map(Slots::idle).iter().sum()
     }
 
     /// Runs `call` on a connection, which is closed after an error that leaves its state in doubt.
@@ -94,12 +61,8 @@ impl Pools {
         deadline: Instant,
         call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let repeats = |error: &CallError| match error {
-            CallError::NoReply { timed_out, .. } => !timed_out,
-            error => was_not_sent(error),
-        };
-        let unfit = Connection::is_stale;
-        self.on(&self.statements, deadline, unfit, repeats, call)
+        let mut slot = borrow(&self.statements, patience(deadline))?;
+        self.on(&mut slot, deadline, Duration::ZERO, true, call)
     }
 
     /// Runs `call` on a connection, and repeats it only if nothing of it was sent.
@@ -108,19 +71,18 @@ impl Pools {
         deadline: Instant,
         call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        // The call cannot be repeated, so the connection is checked even if it was used a moment ago.
-        let unfit = Connection::is_disconnected;
-        self.on(&self.statements, deadline, unfit, was_not_sent, call)
+        let mut slot = borrow(&self.statements, patience(deadline))?;
+        self.on(&mut slot, deadline, Duration::ZERO, false, call)
     }
 
-    /// Runs `call` on the connection for renewals.
+    /// Runs `call` on the connection for renewals, as [`Pools::once`].
     pub(super) fn renewing<T>(
         &self,
         deadline: Instant,
         call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let unfit = Connection::is_stale;
-        self.on(&self.renewals, deadline, unfit, was_not_sent, call)
+        let mut slot = borrow(&self.renewals, patience(deadline))?;
+        self.on(&mut slot, deadline, Duration::ZERO, false, call)
     }
 
     /// Makes the connection for renewals, unless there is one: at the first renewal the server may be at `max_connections`.
@@ -134,74 +96,48 @@ impl Pools {
         }
     }
 
-    fn on<T>(
+    /// Waits at most `patience` for a slot for a transaction.
+    pub(super) fn transaction_slot(
         &self,
-        slots: &Slots<Connection>,
+        patience: Duration,
+    ) -> Result<Slot<Connection>, CallError> {
+        borrow(&self.transactions, patience)
+    }
+
+    /// Runs `call` on the connection of a slot, or on a new one. `longest_answer` as for [`Connection::connect`].
+    pub(super) fn on<T>(
+        &self,
+        slot: &mut Slot<Connection>,
         deadline: Instant,
-        unfit: fn(&Connection) -> bool,
-        repeats: fn(&CallError) -> bool,
+        longest_answer: Duration,
+        may_repeat: bool,
         mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let mut slot = slots.get(patience(deadline)).map_err(no_slot)?;
-        let idle = slot.take().filter(|connection| !unfit(connection));
-        let mut idle = idle.and_then(|connection| connection.timed(deadline));
+        let idle = slot.take();
+        let mut idle = idle.and_then(|connection| connection.alive(deadline, longest_answer));
         loop {
             let is_fresh = idle.is_none();
             let mut connection = match idle.take() {
                 Some(connection) => connection,
-                None => Connection::connect(&self.address, deadline, Duration::ZERO)?,
+                None => Connection::connect(&self.address, deadline, longest_answer)?,
             };
             let outcome = call(&mut connection);
             match &outcome {
-                Err(error) if repeats(error) && !is_fresh && time::now() < deadline => continue,
-                Err(error) if !error.keeps_connection() => {}
-                _ => *slot = Some(connection),
+                Err(error)
+                    if error.was_broken(may_repeat) && !is_fresh && time::now() < deadline => {}
+                Err(error) if !error.keeps_connection() => return outcome,
+                _ => {
+                    **slot = Some(connection);
+                    return outcome;
+                }
             }
-            return outcome;
-        }
-    }
-
-    /// Waits so long for a slot for a transaction.
-    pub(super) fn transaction_slot(
-        &self,
-        patience: Duration,
-    ) -> Result<TransactionSlot, CallError> {
-        let slot = self.transactions.get(patience).map_err(no_slot)?;
-        Ok(TransactionSlot {
-            slot: Some(slot),
-            pid: process::id(),
-        })
-    }
-
-    /// Returns the connection of a slot for a transaction, or a new one.
-    pub(super) fn connect_transaction(
-        &self,
-        slot: &mut TransactionSlot,
-        deadline: Instant,
-    ) -> Result<Connection, CallError> {
-        let idle = slot.slot.as_mut().and_then(|slot| slot.take());
-        let idle = idle.filter(|connection| !connection.is_disconnected());
-        let mut idle = idle.and_then(|connection| connection.alive(deadline));
-        if let Some(connection) = &mut idle
-            && !connection.set_timeouts(deadline)
-            && has_second_handles()
-        {
-            idle = None;
-        }
-        match idle {
-            Some(connection) => Ok(connection),
-            None => Connection::connect(&self.address, deadline, LONGEST_ANSWER),
         }
     }
 }
 
-fn was_not_sent(error: &CallError) -> bool {
-    matches!(error, CallError::NotSent(_))
-}
-
-fn no_slot(none: NoSlot) -> CallError {
-    match none {
+fn borrow(slots: &Slots<Connection>, patience: Duration) -> Result<Slot<Connection>, CallError> {
+    slots.get(patience).map_err(|none| match none {
         NoSlot::Busy(size) => CallError::Exhausted(size),
         NoSlot::NoThread(error) => CallError::NotSent(Reason::of_io(error.to_string(), error)),
-    }
+    })
 }

@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
-use ::mysql::params;
+use ::mysql::{Row, params};
 
 use super::MySql;
 use super::call_error::CallError;
 use super::connection::Connection;
-use super::lock_table::{Change, RowChange, SentStatements, row_locked_reason};
+use super::lock_table::{Change, SentStatements, row_locked_reason};
 use crate::ground::claim::Claim;
-use crate::store::Renewal;
+use crate::ground::loss::LossCause;
+use crate::store::{Granted, Renewal};
 
 impl MySql {
     /// Renews holds, without a wait for locked rows.
@@ -27,8 +28,8 @@ impl MySql {
                         continue;
                     }
                     *outcome = match self.renew_one(connection, claim, deadline) {
-                        Ok(RowChange::Done { .. }) => Some(Renewal::Renewed),
-                        Ok(RowChange::Gone(cause)) => Some(Renewal::Lost(cause)),
+                        Ok(Ok(_)) => Some(Renewal::Renewed),
+                        Ok(Err(cause)) => Some(Renewal::Lost(cause)),
                         Err(error) if error.is_busy() => {
                             is_last.then(|| Renewal::Unknown(row_locked_reason(error)))
                         }
@@ -56,12 +57,10 @@ impl MySql {
         connection: &mut Connection,
         claim: &Claim,
         deadline: Instant,
-    ) -> Result<RowChange, CallError> {
-        if !connection.enable_nowait(deadline)? {
-            // The renewal itself could wait a second for the row, so NOWAIT asks first.
-            let params = params! { "r" => &*claim.name };
-            connection.probe(&self.statements.probe, params, deadline)?;
-        }
+    ) -> Result<Result<Granted, LossCause>, CallError> {
+        // The renewal itself could wait a second for the row, so NOWAIT asks first.
+        let params = params! { "r" => &*claim.name };
+        connection.query::<Row>(&self.statements.probe, params, deadline)?;
         let mut copies = SentStatements::default();
         self.change_row(connection, claim, Change::Lease, deadline, &mut copies)
     }

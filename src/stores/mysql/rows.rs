@@ -12,22 +12,20 @@ use std::time::{Duration, Instant};
 use ::mysql::{Params, Row, Value, params};
 
 use super::call_error::{CallError, row_not_found};
+use super::connection::Connection;
 use super::keys::KeyedTable;
-use super::pool::TransactionSlot;
 use super::refusals::LONGEST_NAME;
 use super::values::literal;
-use super::{MySql, Session};
+use super::{MySql, ROW_WAIT, Session};
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
 use crate::ground::time;
+use crate::stores::slots::Slot;
 
+/// The pause between two requests that do not wait for a row.
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
-
-/// The longest wait of one statement for a row, in seconds; then it joins the queue again. An interrupt or a shutdown of
-/// the client takes effect within this time.
-const LONGEST_ROW_WAIT: u64 = 1;
 
 /// The longest wait for a connection before the next check for an interrupt or a shutdown of the client.
 const SLOT_PAUSE: Duration = Duration::from_millis(250);
@@ -72,25 +70,20 @@ impl MySql {
         let deadline = deadline.transpose()?;
         let target = target.unwrap_or(&self.tables.rows);
         let keys = keys.iter().map(|key| self.key_of_row(target, key, subject));
-        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let mut keys = keys.collect::<Result<Vec<_>>>()?;
         if *target == self.tables.rows {
             for key in &keys {
-                if !matches!(key, Value::Bytes(name) if name.len() <= LONGEST_NAME) {
-                    return Err(Error::InvalidName {
-                        name: literal(key).chars().take(64).collect(),
-                        reason: "the name of a row is text or bytes, 255 bytes at most",
-                    });
-                }
                 self.insert_named_row(target, key, subject)?;
             }
         }
-        let keys = match &*keys {
-            [_] => keys,
-            _ => self.sorted_keys(target, &keys, subject)?,
-        };
+        if keys.len() > 1 {
+            keys = self.sorted_keys(target, &keys, subject)?;
+        }
         let slot = self.slot_for_rows(&parker, deadline, subject)?;
-        let isolation = Some(options.isolation);
-        let mut session = Session::begin(self, subject, isolation, options.idle_limit, slot)?;
+        let (isolation, idle) = (Some(options.isolation), options.idle_limit);
+        let mut session = Session::begin(self, subject, isolation, idle, ROW_WAIT.as_secs(), slot)?;
+        // The server times out before the socket does, so that there is an answer.
+        session.statement_timeout = self.command_timeout.saturating_add(ROW_WAIT);
         while let Some((error, has_waited)) = lock_all(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| time::now() >= end) {
                 return Err(error);
@@ -103,7 +96,7 @@ impl MySql {
             sleep_until(&parker, pause_end(pause, deadline), subject)?;
             session.restart()?;
         }
-        session.reset_row_wait()?;
+        session.leave_to_user()?;
         Ok(session)
     }
 
@@ -136,7 +129,7 @@ impl MySql {
         parker: &Parker,
         deadline: Option<Instant>,
         subject: &Arc<str>,
-    ) -> Result<TransactionSlot> {
+    ) -> Result<Slot<Connection>> {
         loop {
             let patience = pause_end(SLOT_PAUSE, deadline).saturating_duration_since(time::now());
             match self.pools.transaction_slot(patience) {
@@ -180,27 +173,37 @@ impl MySql {
         name: &Value,
         subject: &Arc<str>,
     ) -> Result<()> {
-        let (table, key) = target.quoted();
-        let deadline = self.deadline();
-        let look = format!("SELECT 1 FROM {table} WHERE {key} = :k");
-        // Without IGNORE, which would cut a name that is too long, so that two names share a row.
-        let make = format!("INSERT INTO {table} ({key}) VALUES (:k)");
-        // An insert would wait for the holder of the row.
-        let found = self.query::<Row>(&look, params! { "k" => name.clone() }, deadline);
-        let found = found.map_err(|error| self.error(subject, error))?;
-        if !found.is_empty() {
-            return Ok(());
+        if !matches!(name, Value::Bytes(name) if name.len() <= LONGEST_NAME) {
+            return Err(Error::InvalidName {
+                name: literal(name).chars().take(64).collect(),
+                reason: "the name of a row is text or bytes, 255 bytes at most",
+            });
         }
-        match self.query::<Row>(&make, params! { "k" => name.clone() }, deadline) {
-            Ok(_) => Ok(()),
-            // Another client has inserted it meanwhile, and may have locked it.
-            Err(error) if error.is_busy() || error.is_duplicate() => Ok(()),
-            Err(error) => Err(self.error(subject, error)),
+        let (table, key) = target.quoted();
+        let run = |statement: String| {
+            self.query::<Row>(&statement, params! { "k" => name.clone() }, self.deadline())
+        };
+        // An insert would wait for the holder of the row.
+        let made = match run(format!("SELECT 1 FROM {table} WHERE {key} = :k")) {
+            // Without IGNORE, which would cut a name that is too long, so that two names share a row.
+            Ok(found) if found.is_empty() => {
+                run(format!("INSERT INTO {table} ({key}) VALUES (:k)"))
+            }
+            found => found,
+        };
+        match made {
+            // Another client has inserted it meanwhile (1062), and may have locked it.
+            Err(error) if !error.is_busy() && !error.is_code(1062) => {
+                Err(self.error(subject, error))
+            }
+            _ => Ok(()),
         }
     }
 }
 
 /// Tries to lock all rows by the deadline; returns the error of a locked one, and whether the server waited before it.
+///
+/// A time-out ends the transaction: with `innodb_rollback_on_timeout` the server has rolled all of it back.
 fn lock_all(
     session: &mut Session,
     target: &KeyedTable,
@@ -208,25 +211,16 @@ fn lock_all(
     deadline: Option<Instant>,
 ) -> Result<Option<(Error, bool)>> {
     let (table, column) = target.quoted();
-    let select = format!("SELECT 1 FROM {table} WHERE {column} = :k FOR UPDATE");
-    let nowait = format!("{select} NOWAIT");
     for key in keys {
-        let left = deadline.map(|end| end.saturating_duration_since(time::now()));
-        let seconds = left.map_or(LONGEST_ROW_WAIT, |left| {
-            left.as_secs().min(LONGEST_ROW_WAIT)
-        });
-        let params = params! { "k" => key.clone() };
-        let outcome = if seconds > 0 {
-            session.set_row_wait(seconds)?;
-            session.lock_row(&select, params, Duration::from_secs(seconds))
-        } else {
-            session.lock_row(&nowait, params, Duration::ZERO)
-        };
-        match outcome {
-            Ok(true) => {}
-            Ok(false) => return Err(session.row_not_found(key)),
+        // The server waits in whole seconds; then it joins the queue again.
+        let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
+        let nowait = if waits { "" } else { " NOWAIT" };
+        let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");
+        match session.query::<Row>(&select, Params::Positional(vec![key.clone()])) {
+            Ok(found) if found.is_empty() => return Err(session.row_not_found(key)),
+            Ok(_) => {}
             Err(error @ Error::Database(DatabaseError::WaitTimeout { .. })) => {
-                return Ok(Some((error, seconds > 0)));
+                return Ok(Some((error, waits)));
             }
             Err(error) => return Err(error),
         }

@@ -4,27 +4,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::FromRow;
-use ::mysql::{Params, Row, Value};
+use ::mysql::{Params, Value};
 
 use super::MySql;
-use super::call_error::{CallError, Class, row_not_found, unknown};
+use super::call_error::{CallError, row_not_found};
 use super::connection::Connection;
-use super::pool::TransactionSlot;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
-use crate::ground::time;
+use crate::ground::{process, time};
+use crate::stores::slots::Slot;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {
-    /// `None` once its state is in doubt.
-    connection: Option<Connection>,
-    /// Behind the connection, which is closed before another transaction gets the slot.
-    slot: TransactionSlot,
+    /// Its connection is `None` once the state of the transaction is in doubt. The slot is `None` once the transaction is over.
+    slot: Option<Slot<Connection>>,
+    pid: u32,
     /// The error that ended the transaction. Every later statement fails with it: it would run outside of a transaction.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
-    /// The longest wait of a statement for a row, in whole seconds.
-    row_wait: u64,
     /// Whether a statement may have left state in the session; then the connection is not used again.
     is_tainted: bool,
     pub(crate) subject: Arc<str>,
@@ -37,11 +34,15 @@ pub(crate) struct Session {
 /// The time-out where the end of the one asked for cannot be expressed.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The longest time that the server takes to answer a statement that waits for a row, with a margin.
+const LONGEST_ANSWER: Duration = Duration::from_secs(15);
+
 /// The savepoint at the beginning of each transaction. If it is gone, the server has ended the transaction.
 const MARKER: &str = "redlatch_begun";
 
 impl Session {
-    /// Begins a transaction, in the server's isolation level if none is given.
+    /// Begins a transaction, in the server's isolation level if none is given, whose statements wait for a row for
+    /// `row_wait` seconds.
     ///
     /// The server ends a transaction that is idle for `idle_limit`, so that a holder that hangs does not block others for
     /// ever.
@@ -50,37 +51,30 @@ impl Session {
         subject: &Arc<str>,
         isolation: Option<&'static str>,
         idle_limit: Option<Duration>,
-        mut slot: TransactionSlot,
+        row_wait: u64,
+        mut slot: Slot<Connection>,
     ) -> Result<Session> {
         let deadline = store.deadline();
         let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
             whole_seconds(limit).to_string()
         });
-        let wait = row_wait(store.command_timeout);
         // Without autocommit, a statement after a rollback by the server does not commit alone.
         let settings = format!(
-            "SET SESSION autocommit = 0, innodb_lock_wait_timeout = {wait}, \
-             lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
+            "SET SESSION autocommit = 0, {}, wait_timeout = {idle}, time_zone = DEFAULT",
+            waits(row_wait)
         );
-        let begin = |slot: &mut TransactionSlot| {
-            let mut connection = store.pools.connect_transaction(slot, deadline)?;
+        // Twice, as nothing has been done yet.
+        let pools = &store.pools;
+        let begun = pools.on(&mut slot, deadline, LONGEST_ANSWER, true, |connection| {
             connection.execute_text(&settings, deadline)?;
-            start(&mut connection, isolation, deadline)?;
-            Ok(connection)
-        };
-        let connection = match begin(&mut slot) {
-            // The server had closed an idle connection; nothing has been done yet.
-            Err(CallError::NoReply {
-                timed_out: false, ..
-            }) => begin(&mut slot),
-            outcome => outcome,
-        };
+            start(connection, isolation, deadline)
+        });
+        begun.map_err(|error| store.error(subject, error))?;
         Ok(Session {
-            connection: Some(connection.map_err(|error| store.error(subject, error))?),
-            slot,
+            slot: Some(slot),
+            pid: process::id(),
             ended_by: None,
             isolation,
-            row_wait: wait,
             is_tainted: false,
             subject: Arc::clone(subject),
             node: Arc::clone(store.node()),
@@ -89,14 +83,22 @@ impl Session {
         })
     }
 
+    fn is_forked(&self) -> bool {
+        self.pid != process::id()
+    }
+
     /// Fails in a forked child: the transaction belongs to the parent.
     fn check_not_forked(&self) -> Result<()> {
-        if self.slot.is_forked() {
-            return Err(Error::Forked {
+        match self.is_forked() {
+            true => Err(Error::Forked {
                 lock: Arc::clone(&self.subject),
-            });
+            }),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    fn connection(&mut self) -> Option<&mut Connection> {
+        self.slot.as_mut()?.as_mut()
     }
 
     /// Returns the deadline of a statement that starts now.
@@ -116,36 +118,29 @@ impl Session {
         if let Some(error) = &self.ended_by {
             return Err(error.clone());
         }
-        let Some(connection) = &mut self.connection else {
-            return Err(self.lost("its connection was closed"));
-        };
-        if connection.is_disconnected() {
-            let error = self.lost(
+        let outcome = match self.connection() {
+            None => Err(CallError::NotSent("its connection was closed".into())),
+            Some(connection) if connection.is_disconnected() => Err(CallError::NotSent(
                 "the server ended its connection: it was idle for too long, killed, or the server stopped"
-                    .to_owned(),
-            );
-            return Err(self.close_with(error));
-        }
-        let error = match call(connection, deadline) {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
+                    .into(),
+            )),
+            Some(connection) => call(connection, deadline),
         };
-        let class = error.class();
-        Err(match error {
-            // The server rolls back a transaction whose client is gone.
-            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
-                let error = self.lost(reason);
-                self.close_with(error)
-            }
-            error => {
-                let error = error.into_error(&self.subject, &self.node, "");
-                // After a deadlock the transaction is gone, and after a time-out it may be (innodb_rollback_on_timeout).
-                // A later statement would run without the lock.
-                if matches!(class, Some(Class::Deadlock | Class::WaitTimeout)) {
-                    self.ended_by = Some(error.clone());
+        outcome.map_err(|error| {
+            // After a deadlock the transaction is gone, and after a time-out it may be (innodb_rollback_on_timeout).
+            // A later statement would run without the lock.
+            let mut is_over = error.is_busy();
+            let error = match error {
+                // The server rolls back a transaction whose client is gone.
+                CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
+                    is_over = true;
+                    self.close();
+                    self.lost(reason)
                 }
-                error
-            }
+                error => error.into_error(&self.subject, &self.node, ""),
+            };
+            self.ended_by = is_over.then(|| error.clone());
+            error
         })
     }
 
@@ -163,22 +158,15 @@ impl Session {
         row_not_found(&self.subject, &self.node, key)
     }
 
-    fn close_with(&mut self, error: Error) -> Error {
-        self.connection = None;
-        self.ended_by = Some(error.clone());
-        error
+    fn close(&mut self) {
+        if let Some(slot) = &mut self.slot {
+            **slot = None;
+        }
     }
 
     /// Notes that a statement may leave state in the session that outlives the transaction.
     pub(crate) fn taint(&mut self) {
         self.is_tainted = true;
-    }
-
-    /// Puts the connection back, unless the next transaction could find state of this one.
-    fn put_back(&mut self, connection: Connection) {
-        if !self.is_tainted {
-            self.slot.put_back(connection);
-        }
     }
 
     /// Runs a statement, and returns its `LAST_INSERT_ID` and the number of affected rows.
@@ -200,37 +188,11 @@ impl Session {
         })
     }
 
-    /// Locks one row by `SELECT … FOR UPDATE`, and returns whether there is one. A time-out ends the transaction: with `innodb_rollback_on_timeout` the server
-    /// has rolled all of it back.
-    pub(super) fn lock_row(
-        &mut self,
-        statement: &str,
-        params: Params,
-        wait: Duration,
-    ) -> Result<bool> {
-        let timeout = self.statement_timeout;
-        // The server times out before the socket does, so that there is an answer.
-        self.statement_timeout = timeout.saturating_add(wait);
-        let outcome = self.query::<Row>(statement, params);
-        self.statement_timeout = timeout;
-        outcome.map(|rows| !rows.is_empty())
-    }
-
-    /// Sets the longest wait of statements for rows, in whole seconds.
-    pub(super) fn set_row_wait(&mut self, seconds: u64) -> Result<()> {
-        if self.row_wait != seconds {
-            let statement = format!(
-                "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
-            );
-            self.call(|connection, deadline| connection.execute_text(&statement, deadline))?;
-            self.row_wait = seconds;
-        }
-        Ok(())
-    }
-
-    /// Sets the wait for rows that the user's own statements get.
-    pub(super) fn reset_row_wait(&mut self) -> Result<()> {
-        self.set_row_wait(row_wait(self.statement_timeout))
+    /// Sets the time-outs for the statements of the user.
+    pub(super) fn leave_to_user(&mut self) -> Result<()> {
+        self.statement_timeout = self.command_timeout;
+        let statement = format!("SET SESSION {}", waits(row_wait(self.command_timeout)));
+        self.call(|connection, deadline| connection.execute_text(&statement, deadline))
     }
 
     /// Commits. After any error but [`Error::Unknown`] nothing was written.
@@ -250,46 +212,58 @@ impl Session {
             let before = "it had ended before the commit, and with it the locks";
             return Err(self.lost(format!("{before} ({reason})")));
         }
-        let Some(mut connection) = self.connection.take() else {
-            return Err(self.lost("its connection was closed"));
+        let committed = match self.connection() {
+            Some(connection) => connection.execute_text("COMMIT", deadline),
+            None => Err(CallError::NotSent("its connection was closed".into())),
         };
-        match connection.execute_text("COMMIT", deadline) {
+        match committed {
             Ok(()) => {
-                self.put_back(connection);
+                self.end();
                 Ok(())
             }
             Err(CallError::NotSent(reason)) => Err(self.lost(reason)),
             Err(CallError::NoReply { reason, .. }) => {
-                Err(unknown(&self.subject, &self.node, "commit", None, reason))
+                self.close();
+                let node = Arc::clone(&self.node);
+                Err(Error::unknown(&self.subject, node, "commit", None, reason))
             }
-            Err(error) => {
-                let error = error.into_error(&self.subject, &self.node, "");
-                self.connection = Some(connection);
-                Err(error)
-            }
+            Err(error) => Err(error.into_error(&self.subject, &self.node, "")),
         }
     }
 
     /// Rolls back. If this fails, the server rolls back when it notices that the connection is closed.
     pub(crate) fn rollback(&mut self) -> Result<()> {
         self.check_not_forked()?;
-        let Some(mut connection) = self.connection.take() else {
+        let deadline = time::now() + self.command_timeout;
+        let Some(connection) = self.connection() else {
             return self.ended_by.take().map_or(Ok(()), Err);
         };
-        match connection.execute_text("ROLLBACK", time::now() + self.command_timeout) {
-            Ok(()) => {
-                self.put_back(connection);
-                Ok(())
-            }
-            Err(error) => Err(self.lost(error.into_reason())),
+        let rolled_back = connection.execute_text("ROLLBACK", deadline);
+        if rolled_back.is_err() {
+            self.close();
         }
+        self.end();
+        rolled_back.map_err(|error| self.lost(error.into_reason()))
+    }
+
+    /// Leaves the connection to the next transaction, unless that could find state of this one.
+    fn end(&mut self) {
+        if self.is_tainted {
+            self.close();
+        }
+        self.slot = None;
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // After an error the connection is closed, which rolls back as well.
-        let _ = self.rollback();
+        // In a forked child the connection is the parent's, and nobody may ever unlock the mutex of the pool.
+        if self.is_forked() {
+            std::mem::forget(self.slot.take());
+        } else {
+            // After an error the connection is closed, which rolls back as well.
+            let _ = self.rollback();
+        }
     }
 }
 
@@ -315,6 +289,11 @@ fn whole_seconds(span: Duration) -> u64 {
 }
 
 /// Returns the longest wait for a row after which the server's answer still arrives before the socket's time-out.
-fn row_wait(statement_timeout: Duration) -> u64 {
+pub(super) fn row_wait(statement_timeout: Duration) -> u64 {
     whole_seconds(statement_timeout.saturating_sub(Duration::from_millis(500)))
+}
+
+/// Returns the settings of the longest wait of a statement for a row and for a table.
+fn waits(seconds: u64) -> String {
+    format!("innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")
 }

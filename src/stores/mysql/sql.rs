@@ -35,12 +35,12 @@ pub(crate) struct Statements {
     pub(crate) release: String,
     /// `:r`. Answers a number above 0 if the lock was held.
     pub(crate) force_release: String,
-    /// `:r`. Returns owner, count and remaining lease in microseconds, if there is an owner.
+    /// `:r`. Returns name, owner, count, remaining lease in microseconds and fencing number of the lock, if it is held.
     pub(crate) inspect: String,
-    /// `:a` the least name, `:z` the name to end before, `:k` the largest number of rows. Returns name, owner, count,
-    /// remaining lease in microseconds and fencing number of each lock that is held, in order of the names.
+    /// `:a` the least name, `:z` the name to end before, `:k` the largest number of rows. Returns the same of each lock that
+    /// is held, in order of the names.
     pub(crate) survey: String,
-    /// `:r`. Fails at once if a transaction has locked the row. Old servers do not know NOWAIT.
+    /// `:r`. Fails at once if a transaction has locked the row.
     pub(crate) probe: String,
     /// `:r`, `:o`. Returns the fencing number within the lease; the row stays locked until the transaction ends.
     pub(crate) pin: String,
@@ -66,6 +66,10 @@ impl Statements {
         );
         let mine = format!(
             "resource = :r AND owner = :o AND expires_at > UTC_TIMESTAMP(6) AND {NOW} <= :t"
+        );
+        let held = format!(
+            "SELECT resource, owner, holds, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at), fence \
+             FROM {table} WHERE owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)"
         );
         Statements {
             // A request that comes too late inserts a NULL name, which fails with error 1048. The busy branch must set
@@ -117,15 +121,9 @@ impl Statements {
                  holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL \
                  WHERE resource = :r AND owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)"
             ),
-            inspect: format!(
-                "SELECT owner, holds, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) \
-                 FROM {table} WHERE resource = :r AND owner IS NOT NULL"
-            ),
+            inspect: format!("{held} AND resource = :r"),
             survey: format!(
-                "SELECT resource, owner, holds, \
-                 TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at), fence FROM {table} \
-                 WHERE resource >= :a AND resource < :z AND owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6) \
-                 ORDER BY resource LIMIT :k"
+                "{held} AND resource >= :a AND resource < :z ORDER BY resource LIMIT :k"
             ),
             probe: format!("SELECT 1 FROM {table} WHERE resource = :r FOR UPDATE NOWAIT"),
             pin: format!(

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Params, params};
+use ::mysql::params;
 
 use super::MySql;
 use super::refusals::LONGEST_NAME;
-use crate::ground::claim::LockId;
 use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 
@@ -15,29 +14,9 @@ use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 const ROWS_AT_ONCE: u32 = 512;
 
 /// A row of the survey: name, owner, count, remaining lease in microseconds, fencing number.
-type Surveyed = (Vec<u8>, Vec<u8>, u32, i64, u64);
+pub(super) type Surveyed = (Vec<u8>, Vec<u8>, u32, i64, u64);
 
 impl MySql {
-    /// Reads the row of one lock.
-    pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
-        let name = &lock.name;
-        let params = params! { "a" => &**name, "z" => [name.as_bytes(), &[0]].concat(), "k" => 1 };
-        let found = self.surveyed(params, name, deadline)?.into_iter().next();
-        let free = || LockInfo::free(name, LockKind::Fenced, Arc::clone(self.node()));
-        Ok(found.unwrap_or_else(free))
-    }
-
-    fn surveyed(
-        &self,
-        params: Params,
-        subject: &Arc<str>,
-        deadline: Instant,
-    ) -> Result<Vec<LockInfo>> {
-        let rows = self.query(&self.statements.survey, params, deadline);
-        let rows = rows.map_err(|error| self.lock_error(subject, error))?;
-        Ok(rows.into_iter().map(|row| self.lock_info(row)).collect())
-    }
-
     /// Reads the next rows from where `position` is.
     pub(super) fn survey_rows(
         &self,
@@ -54,13 +33,16 @@ impl MySql {
         let end = end_of(&scope.prefix);
         let params = params! { "a" => from, "z" => end, "k" => ROWS_AT_ONCE };
         position.is_over = true;
-        let locks = self.surveyed(params, &all, deadline)?;
+        let rows = self.query(&self.statements.survey, params, deadline);
+        let rows = rows.map_err(|error| self.lock_error(&all, error))?;
+        let locks: Vec<_> = rows.into_iter().map(|row| self.lock_info(row)).collect();
         position.is_over = locks.len() < ROWS_AT_ONCE as usize;
         position.after = locks.last().map(|info| Arc::clone(&info.name));
         Ok(locks)
     }
 
-    fn lock_info(&self, (name, owner, holds, left, fence): Surveyed) -> LockInfo {
+    /// Describes a lock that is held.
+    pub(super) fn lock_info(&self, (name, owner, holds, left, fence): Surveyed) -> LockInfo {
         let name: Arc<str> = String::from_utf8_lossy(&name).into();
         let owner = String::from_utf8_lossy(&owner);
         LockInfo {

@@ -99,9 +99,11 @@ impl Session {
 
     fn row(&mut self) -> Option<(String, u32, i64)> {
         let statement = self.statements.inspect.clone();
-        self.conn
+        let found: Option<(String, String, u32, i64, u64)> = self
+            .conn
             .exec_first(statement, params! { "r" => "orders" })
-            .unwrap()
+            .unwrap();
+        found.map(|(_, owner, holds, left, _)| (owner, holds, left))
     }
 
     /// Lets this session live `seconds` from now, so that leases end without a sleep.

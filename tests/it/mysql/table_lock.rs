@@ -1,10 +1,8 @@
 //! What the lock table adds to the laws: fencing numbers, no deadlocks, connections that are killed, names.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -388,10 +386,10 @@ fn a_re_entry_without_an_answer_is_no_level() {
 }
 
 /// A row of the lock table that another transaction has, and what becomes of the other holds of the client.
-fn lock_some_rows(database: &Database<'_>, url: &str, lease: Duration) {
+fn lock_some_rows(database: &Database<'_>, lease: Duration) {
     const HOLDS: usize = 20;
     const LOCKED: [usize; 3] = [0, 7, 19];
-    let client = Client::builder().watchdog_timeout(lease).open(url).unwrap();
+    let client = client_with(database, Client::builder().watchdog_timeout(lease));
     let name = |number| format!("row-{}-{number}", lease.as_millis());
     let hold = |number| client.lock(&name(number)).guard().unwrap();
     let guards: Vec<_> = (0..HOLDS).map(hold).collect();
@@ -418,66 +416,6 @@ fn lock_some_rows(database: &Database<'_>, url: &str, lease: Duration) {
 fn a_locked_row_costs_the_other_holds_nothing() {
     let database = database();
     for lease in [ms(1000), ms(9000)] {
-        lock_some_rows(&database, &database.url(), lease);
+        lock_some_rows(&database, lease);
     }
-}
-
-#[test]
-fn a_locked_row_costs_nothing_where_the_server_waits_for_a_second_at_least() {
-    let database = database();
-    let server = MariaDb::shared().addr();
-    // As MySQL understands it.
-    let asked = b"innodb_lock_wait_timeout = 0";
-    let understood = b"innodb_lock_wait_timeout = 1";
-    let (address, changed) = rewriting(server, asked, understood);
-    let url = database
-        .url()
-        .replace(&server.to_string(), &address.to_string());
-    for lease in [ms(1000), ms(3000)] {
-        lock_some_rows(&database, &url, lease);
-    }
-    assert!(changed.load(Ordering::SeqCst) > 0);
-}
-
-/// Sends on to `server`, but says `with` for `what`. Returns the address, and how often it was said.
-fn rewriting(
-    server: SocketAddr,
-    what: &'static [u8],
-    with: &'static [u8],
-) -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let changed = Arc::<AtomicU64>::default();
-    let counter = Arc::clone(&changed);
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let client = client.unwrap();
-            let server = TcpStream::connect(server).unwrap();
-            let counter = Arc::clone(&counter);
-            client.set_nodelay(true).unwrap();
-            server.set_nodelay(true).unwrap();
-            let (mut to_client, mut from_server) =
-                (client.try_clone().unwrap(), server.try_clone().unwrap());
-            thread::spawn(move || io::copy(&mut from_server, &mut to_client));
-            thread::spawn(move || {
-                let (mut client, mut server) = (client, server);
-                let mut buffer = [0; 65536];
-                while let Ok(length @ 1..) = client.read(&mut buffer) {
-                    let found = buffer[..length]
-                        .windows(what.len())
-                        .position(|it| it == what);
-                    if let Some(at) = found {
-                        buffer[at..at + with.len()].copy_from_slice(with);
-                        counter.fetch_add(1, Ordering::SeqCst);
-                    }
-                    if server.write_all(&buffer[..length]).is_err() {
-                        break;
-                    }
-                }
-                // One that is closed already is closed.
-                let _ = server.shutdown(Shutdown::Both);
-            });
-        }
-    });
-    (address, changed)
 }
