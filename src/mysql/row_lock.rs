@@ -10,7 +10,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::mysql::transaction::{IDLE_LIMIT, Tx};
 use crate::stores::mysql::values::{Value, literal};
-use crate::stores::mysql::{Ident, KeyedTable, MySql, RowLockOptions, Session};
+use crate::stores::mysql::{KeyedTable, LockedRows, MySql, Session};
 
 /// A set of rows that can be locked: the rows of a table by its primary key, or named rows.
 #[derive(Clone, Debug)]
@@ -29,10 +29,7 @@ impl RowTarget {
     /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in all.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
         Ok(RowTarget {
-            keyed: Some(KeyedTable {
-                table: Ident::new(table)?,
-                key: Ident::new(key)?,
-            }),
+            keyed: Some(KeyedTable::new(table, key)?),
         })
     }
 
@@ -115,11 +112,7 @@ impl Isolation {
 #[derive(Clone, Debug)]
 pub struct RowLock {
     client: Client,
-    target: RowTarget,
-    /// More than one for [`Client::lock_many`].
-    keys: Vec<Value>,
-    isolation: Isolation,
-    idle_limit: Option<Duration>,
+    rows: LockedRows,
 }
 
 impl RowLock {
@@ -128,10 +121,9 @@ impl RowLock {
     /// Defaults to [`Isolation::ReadCommitted`].
     #[must_use = "the lock itself is left as it is"]
     pub fn with_isolation(&self, isolation: Isolation) -> RowLock {
-        RowLock {
-            isolation,
-            ..self.clone()
-        }
+        let mut lock = self.clone();
+        lock.rows.isolation = isolation.as_sql();
+        lock
     }
 
     /// Returns the same lock with another limit of the time for which its transaction may be idle, in whole seconds.
@@ -140,10 +132,9 @@ impl RowLock {
     /// means the limit of the server, by default eight hours. Defaults to 60 s.
     #[must_use = "the lock itself is left as it is"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
-        RowLock {
-            idle_limit: limit,
-            ..self.clone()
-        }
+        let mut lock = self.clone();
+        lock.rows.idle_limit = limit;
+        lock
     }
 
     /// Locks the row; waits for it at most as long as `wait` allows.
@@ -181,29 +172,16 @@ impl RowLock {
     }
 
     fn lock_until(&self, wait: Wait, interrupt: Option<&Interrupt>) -> Result<RowGuard> {
-        let options = RowLockOptions {
-            isolation: self.isolation.as_sql(),
-            idle_limit: self.idle_limit,
-            wait: wait.limit(),
-            interrupt,
-        };
-        let subject = self.subject();
-        let target = self.target.keyed.as_ref();
-        let session =
-            store(&self.client, &subject)?.lock_rows(target, &self.keys, &subject, options)?;
+        let LockedRows { target, keys, .. } = &self.rows;
+        let table = target
+            .as_ref()
+            .map_or("name", |target| target.table.as_str());
+        let subject = subject(table, keys);
+        let store = store(&self.client, &subject)?;
         Ok(RowGuard {
-            session,
+            session: store.lock_rows(&self.rows, wait.limit(), interrupt, &subject)?,
             _client: self.client.clone(),
         })
-    }
-
-    /// Returns the table and the keys, as messages have them.
-    fn subject(&self) -> Arc<str> {
-        let keyed = self.target.keyed.as_ref();
-        subject(
-            keyed.map_or("name", |keyed| keyed.table.as_str()),
-            &self.keys,
-        )
     }
 
     /// Locks the row if it is free; returns `None` if another transaction has locked it.
@@ -233,10 +211,12 @@ impl Client {
     ) -> RowLock {
         RowLock {
             client: self.clone(),
-            target: target.clone(),
-            keys: keys.into_iter().map(Into::into).collect(),
-            isolation: Isolation::ReadCommitted,
-            idle_limit: Some(IDLE_LIMIT),
+            rows: LockedRows {
+                target: target.keyed.clone(),
+                keys: keys.into_iter().map(Into::into).collect(),
+                isolation: Isolation::ReadCommitted.as_sql(),
+                idle_limit: Some(IDLE_LIMIT),
+            },
         }
     }
 

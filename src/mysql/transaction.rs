@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::engine::hold::Hold;
 use crate::engine::raw_lock::RawLock;
 use crate::ground::clock::BootInstant;
-use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::guard::{Guard, HeldLevel, OwnedGuard};
@@ -28,6 +27,9 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// Only writes to tables with transactions (InnoDB) happen under the lock or not at all: writes to a MyISAM or Aria table
 /// survive a rollback. User variables and named locks (`GET_LOCK`) that a statement sets end with the transaction. Those
 /// that a stored function or a trigger sets may stay in the session for the next transaction.
+///
+/// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
+/// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
 pub struct Tx<'a> {
     pub(crate) session: &'a mut Session,
 }
@@ -53,6 +55,12 @@ impl Tx<'_> {
     /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
     ///   refused, and its message is the reason;
     /// - [`Error::Forked`]: in a forked child.
+    ///
+    /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
+    /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
+    /// [`DatabaseError::TransactionLost`]: crate::mysql::DatabaseError::TransactionLost
+    /// [`DatabaseError::Schema`]: crate::mysql::DatabaseError::Schema
+    /// [`DatabaseError::Sql`]: crate::mysql::DatabaseError::Sql
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
         self.check_allowed(statement)?;
         Ok(self.session.execute(statement, params.into())?.1)
@@ -157,6 +165,12 @@ impl Guard {
     /// })?;
     /// # Ok::<(), Error>(())
     /// ```
+    ///
+    /// [`DatabaseError::TransactionLost`]: crate::mysql::DatabaseError::TransactionLost
+    /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
+    /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
+    /// [`DatabaseError::Schema`]: crate::mysql::DatabaseError::Schema
+    /// [`DatabaseError::Sql`]: crate::mysql::DatabaseError::Sql
     pub fn transaction<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
@@ -187,44 +201,47 @@ fn transaction<T, E: From<Error>>(
 ) -> Result<T, E> {
     let (raw_lock, database, hold) = held.parts();
     raw_lock.ready()?;
-    let mut pinned = Pinned::begin(raw_lock, database, hold)?;
-    let session = &mut pinned.session;
-    let value = work(&mut Tx { session })?;
-    pinned.commit()?;
+    let mut pin = Pin::begin(raw_lock, database, hold)?;
+    // Dropped before the pin, so that the row is free before the hold is renewed again.
+    let Some(mut session) = pin.store.pin(&hold.extension(), IDLE_LIMIT)? else {
+        let store = pin.store;
+        drop(pin);
+        let cause = store.cause_of_loss(&hold.extension())?;
+        raw_lock.inner.watchdog.lose(hold, cause.clone());
+        return Err(E::from(hold.lost_error(cause)));
+    };
+    let value = work(&mut Tx {
+        session: &mut session,
+    })?;
+    pin.commit(session)?;
     Ok(value)
 }
 
-/// A transaction that has locked the row of a hold. Drop rolls it back.
-struct Pinned<'a> {
-    session: Session,
-    /// Dropped after the session, so that the row is free before the hold is renewed again.
-    release: Unpin<'a>,
-}
-
-/// The end of a pin: drop gives the hold back to the watchdog.
-struct Unpin<'a> {
+/// A hold that is left to a transaction, which has locked its row. Drop gives the hold back to the watchdog.
+struct Pin<'a> {
     raw_lock: &'a RawLock,
     store: &'a MySql,
     hold: &'a Arc<Hold>,
     committed: Option<(BootInstant, Duration)>,
 }
 
-impl<'a> Pinned<'a> {
+impl<'a> Pin<'a> {
     fn begin(
         raw_lock: &'a RawLock,
         store: Option<&'a MySql>,
         hold: &'a Arc<Hold>,
-    ) -> Result<Pinned<'a>> {
-        let inner = &*raw_lock.inner;
-        let store = store.ok_or_else(|| Error::Unsupported {
+    ) -> Result<Pin<'a>> {
+        let unsupported = |reason: &str| Error::Unsupported {
             lock: Arc::clone(&hold.name),
-            reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
-                .to_owned(),
+            reason: reason.to_owned(),
+        };
+        let store = store.ok_or_else(|| {
+            unsupported("only a lock in a database can hold a transaction: open the client with a mysql:// URL")
         })?;
         if hold.is_held()
             && let Some(cause) = hold.lapse()
         {
-            inner.watchdog.end(hold, cause);
+            raw_lock.inner.watchdog.end(hold, cause);
         }
         if let Some(cause) = hold.loss_cause() {
             return Err(hold.lost_error(cause));
@@ -233,58 +250,35 @@ impl<'a> Pinned<'a> {
             return Err(raw_lock.given_back(hold));
         }
         if !hold.pin() {
-            return Err(Error::Unsupported {
-                lock: Arc::clone(&hold.name),
-                reason: "another transaction of this hold is open: use that one".to_owned(),
-            });
+            return Err(unsupported(
+                "another transaction of this hold is open: use that one",
+            ));
         }
         store.note_pinned(&hold.name, &hold.visitor);
-        let release = Unpin {
+        Ok(Pin {
             raw_lock,
             store,
             hold,
             committed: None,
-        };
-        match store.pin(&hold.extension(), IDLE_LIMIT)? {
-            Some(session) => Ok(Pinned { session, release }),
-            None => {
-                drop(release);
-                let cause = store.cause_of_loss(&hold.extension())?;
-                inner.watchdog.lose(hold, cause.clone());
-                Err(hold.lost_error(cause))
-            }
-        }
+        })
     }
 
-    fn commit(self) -> Result<()> {
-        // The session is dropped before `release`, so that the row is free before the hold is renewed again.
-        let Pinned {
-            mut release,
-            mut session,
-        } = self;
-        let hold = release.hold;
+    fn commit(&mut self, mut session: Session) -> Result<()> {
         let sent = BootInstant::now();
-        let claim = hold.extension();
+        let claim = self.hold.extension();
         // A fixed lease that has ended is not extended: the writes are committed, but the hold is over.
         let is_extended = !claim.lease.is_zero();
-        session.statement_timeout = release.store.command_timeout;
-        if is_extended && !release.store.extend_pinned(&mut session, &claim)? {
-            return Err(Error::Database(DatabaseError::TransactionLost {
-                lock: Arc::clone(&hold.name),
-                node: Arc::clone(release.store.node()),
-                reason: "its row is not ours any more although it was locked".to_owned(),
-                source: None,
-            }));
+        session.statement_timeout = self.store.command_timeout;
+        if is_extended && !self.store.extend_pinned(&mut session, &claim)? {
+            return Err(session.lost("its row is not ours any more although it was locked"));
         }
         session.commit()?;
-        if is_extended {
-            release.committed = Some((sent, claim.lease));
-        }
+        self.committed = is_extended.then_some((sent, claim.lease));
         Ok(())
     }
 }
 
-impl Drop for Unpin<'_> {
+impl Drop for Pin<'_> {
     fn drop(&mut self) {
         // The hold and the watchdog belong to the parent process.
         let inner = &self.raw_lock.inner;

@@ -12,7 +12,7 @@ use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
 use crate::stores::mysql::values::Value;
 use crate::stores::mysql::{
-    Ident, KeyedTable, Lookup, MySql, Update, pause_end, row_not_found, sleep_until,
+    Ident, KeyedTable, VersionedTable, pause_end, row_not_found, sleep_until,
 };
 
 /// The column by which an update notices that another writer was faster.
@@ -61,10 +61,7 @@ pub enum Check {
 #[derive(Clone, Debug)]
 pub struct Versioned {
     client: Client,
-    target: KeyedTable,
-    columns: Arc<[Ident]>,
-    check: Check,
-    check_column: Ident,
+    table: Arc<VersionedTable>,
     attempts: u32,
     wait: Option<Duration>,
 }
@@ -83,15 +80,17 @@ impl Client {
         columns: &[&str],
         check: Check,
     ) -> Result<Versioned> {
-        let (Check::Version(check_column) | Check::UpdatedAt(check_column)) = &check;
-        let check_column = Ident::new(check_column)?;
+        let (is_time, check) = match check {
+            Check::Version(column) => (false, Ident::new(&column)?),
+            Check::UpdatedAt(column) => (true, Ident::new(&column)?),
+        };
         let columns = columns
             .iter()
             .map(|column| Ident::new(column))
             .collect::<Result<Vec<_>>>()?;
         let is_twice = |(at, column): (usize, &Ident)| {
-            column.is(check_column.as_str())
-                || columns.iter().take(at).any(|c| c.is(column.as_str()))
+            let mut others = columns.iter().take(at).chain([&check]);
+            others.any(|other| column.is(other.as_str()))
         };
         if columns.iter().enumerate().any(is_twice) {
             let reason = "one of them is named twice, or is the column of the check";
@@ -99,13 +98,12 @@ impl Client {
         }
         Ok(Versioned {
             client: self.clone(),
-            target: KeyedTable {
-                table: Ident::new(table)?,
-                key: Ident::new(key)?,
-            },
-            columns: columns.into(),
-            check,
-            check_column,
+            table: Arc::new(VersionedTable {
+                target: KeyedTable::new(table, key)?,
+                columns,
+                check,
+                is_time,
+            }),
             attempts: 50,
             wait: None,
         })
@@ -151,9 +149,7 @@ impl Versioned {
     /// - [`DatabaseError::WaitTimeout`]: another session alters the table or has locked it;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
-        let key = key.into();
-        let subject = self.subject(&key);
-        self.read(&key, &subject)
+        self.read(&key.into())
     }
 
     /// Writes `changes` if the row is still as it was `seen`, and returns whether it was.
@@ -166,8 +162,7 @@ impl Versioned {
     /// nothing was changed; [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column
     /// that [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
-        let subject = self.subject(&seen.key);
-        self.write(seen, changes, None, &subject)
+        self.write(seen, changes, None)
     }
 
     /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if another writer was faster.
@@ -187,30 +182,26 @@ impl Versioned {
     ) -> Result<Outcome<T>, E> {
         let key = key.into();
         let subject = self.subject(&key);
-        let store = self.store(&subject)?;
+        let store = store(&self.client, &subject)?;
         let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match unless_busy(self.read(&key, &subject))? {
-                None => {}
-                Some(None) => {
-                    return Err(E::from(row_not_found(&subject, store.node(), &key)));
-                }
-                Some(Some(row)) => {
-                    let outcome = |value, written| Outcome {
+            if let Some(found) = unless_busy(self.read(&key))? {
+                let row = found.ok_or_else(|| row_not_found(&subject, store.node(), &key))?;
+                let (value, written) = match work(&row)? {
+                    Step::Stop(value) => (value, Some(false)),
+                    Step::Set(changes, value) => {
+                        let written = unless_busy(self.write(&row, &changes, deadline))?;
+                        (value, written.filter(|written| *written))
+                    }
+                };
+                if let Some(written) = written {
+                    return Ok(Outcome {
                         value,
                         attempts,
                         written,
-                    };
-                    let (changes, value) = match work(&row)? {
-                        Step::Set(changes, value) => (changes, value),
-                        Step::Stop(value) => return Ok(outcome(value, false)),
-                    };
-                    let written = self.write(&row, &changes, deadline, &subject);
-                    if unless_busy(written)? == Some(true) {
-                        return Ok(outcome(value, true));
-                    }
+                    });
                 }
             }
             if attempts >= self.attempts || deadline.is_some_and(|end| time::now() >= end) {
@@ -228,30 +219,15 @@ impl Versioned {
         }
     }
 
-    fn store(&self, subject: &Arc<str>) -> Result<&MySql> {
-        store(&self.client, subject)
-    }
-
     fn subject(&self, key: &Value) -> Arc<str> {
-        subject(self.target.table.as_str(), std::slice::from_ref(key))
+        subject(self.table.target.table.as_str(), std::slice::from_ref(key))
     }
 
-    fn lookup<'a>(&'a self, key: &'a Value, subject: &'a Arc<str>) -> Lookup<'a> {
-        Lookup {
-            target: &self.target,
-            key,
-            columns: &self.columns,
-            check: &self.check_column,
-            subject,
-        }
-    }
-
-    fn read(&self, key: &Value, subject: &Arc<str>) -> Result<Option<VersionedRow>> {
-        let found = self.store(subject)?.read_row(&self.lookup(key, subject))?;
-        Ok(found.map(|row| VersionedRow {
-            key: key.clone(),
-            row,
-        }))
+    fn read(&self, key: &Value) -> Result<Option<VersionedRow>> {
+        let subject = self.subject(key);
+        let found = store(&self.client, &subject)?.read_row(&self.table, key, &subject)?;
+        let key = key.clone();
+        Ok(found.map(|row| VersionedRow { key, row }))
     }
 
     fn write(
@@ -259,34 +235,20 @@ impl Versioned {
         seen: &VersionedRow,
         changes: &Changes,
         deadline: Option<Instant>,
-        subject: &Arc<str>,
     ) -> Result<bool> {
-        let set = changes.0.iter().map(|(name, value)| {
-            let column = self.columns.iter().find(|column| column.is(name));
-            let column = column.ok_or_else(|| Error::Unsupported {
-                lock: Arc::clone(subject),
-                reason: format!("Client::versioned did not name the column {name:?}"),
-            });
-            Ok((column?, value))
-        });
-        let set = set.collect::<Result<Vec<_>>>()?;
-        let update = Update {
-            lookup: self.lookup(&seen.key, subject),
-            set: &set,
-            seen: &seen.row,
-            is_time: matches!(self.check, Check::UpdatedAt(_)),
-        };
-        self.store(subject)?.write_row(&update, deadline)
+        let VersionedRow { key, row } = seen;
+        let subject = self.subject(key);
+        let store = store(&self.client, &subject)?;
+        store.write_row(&self.table, key, row, &changes.0, deadline, &subject)
     }
 }
 
 /// Converts the error of a row or table that somebody else has at this moment into `None`; nothing was changed then.
 fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
-        Err(
-            Error::Database(DatabaseError::Deadlock { .. })
-            | Error::Database(DatabaseError::WaitTimeout { .. }),
-        ) => Ok(None),
+        Err(Error::Database(
+            DatabaseError::Deadlock { .. } | DatabaseError::WaitTimeout { .. },
+        )) => Ok(None),
         outcome => outcome.map(Some),
     }
 }

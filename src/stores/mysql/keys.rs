@@ -1,5 +1,6 @@
 //! The names of tables, columns and primary keys.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::ground::error::{Error, Result};
@@ -35,9 +36,12 @@ impl Ident {
     pub(crate) fn is(&self, other: &str) -> bool {
         self.0.eq_ignore_ascii_case(other)
     }
+}
 
-    pub(crate) fn quoted(&self) -> String {
-        format!("`{}`", self.0)
+/// The name in back-ticks.
+impl fmt::Display for Ident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
     }
 }
 
@@ -49,8 +53,11 @@ pub(crate) struct KeyedTable {
 }
 
 impl KeyedTable {
-    pub(crate) fn quoted(&self) -> (String, String) {
-        (self.table.quoted(), self.key.quoted())
+    pub(crate) fn new(table: &str, key: &str) -> Result<KeyedTable> {
+        Ok(KeyedTable {
+            table: Ident::new(table)?,
+            key: Ident::new(key)?,
+        })
     }
 }
 

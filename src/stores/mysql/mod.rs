@@ -46,11 +46,11 @@ use call_error::CallError;
 pub(crate) use call_error::row_not_found;
 pub(crate) use keys::{Ident, KeyedTable};
 use lock_table::{Change, row_locked_reason};
-pub(crate) use optimistic::{Lookup, Update};
+pub(crate) use optimistic::VersionedTable;
 
 use pool::Pools;
 use refusals::refuses;
-pub(crate) use rows::{RowLockOptions, pause_end, sleep_until};
+pub(crate) use rows::{LockedRows, pause_end, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
@@ -83,10 +83,10 @@ impl MySql {
         let tables = schema::Tables::named(&settings.table)?;
         let command_timeout = settings.command_timeout;
         let pools = Pools::new(Address::parse(url, settings)?);
-        let area = format!("{}/{}", pools.address.node, tables.locks.quoted());
+        let area = format!("{}/{}", pools.address.node, tables.locks);
         Ok(MySql {
             pools,
-            statements: Statements::new(&tables.locks.quoted()),
+            statements: Statements::new(&tables.locks.to_string()),
             tables,
             known: Mutex::default(),
             facts: Facts {

@@ -9,95 +9,104 @@ use super::call_error::CallError;
 use super::keys::{Ident, KeyedTable};
 use super::rows::NOWAIT_PAUSE;
 use super::{MySql, ROW_WAIT, TABLE_WAIT, sleep_until};
-use crate::ground::error::Result;
+use crate::ground::error::{Error, Result};
 use crate::ground::time;
 
 /// The length of a time without decimals as text.
 const TIME_LENGTH: usize = "2026-01-01 00:00:00".len();
 
-/// A row to read, and the columns wanted.
-pub(crate) struct Lookup<'a> {
-    pub(crate) target: &'a KeyedTable,
-    pub(crate) key: &'a Value,
-    pub(crate) columns: &'a [Ident],
-    pub(crate) check: &'a Ident,
-    pub(crate) subject: &'a Arc<str>,
-}
-
-/// New values for a row that was read before.
-pub(crate) struct Update<'a> {
-    pub(crate) lookup: Lookup<'a>,
-    pub(crate) set: &'a [(&'a Ident, &'a Value)],
-    /// The row as it was read, with the check as its last column.
-    pub(crate) seen: &'a Row,
+/// A table whose rows are updated, and the columns that are read and written.
+#[derive(Debug)]
+pub(crate) struct VersionedTable {
+    pub(crate) target: KeyedTable,
+    pub(crate) columns: Vec<Ident>,
+    pub(crate) check: Ident,
     /// Whether the check is a time, not a number.
     pub(crate) is_time: bool,
 }
 
-impl Update<'_> {
-    /// Returns the check as it was read.
-    fn seen_check(&self) -> Value {
-        let last = self.seen.len().saturating_sub(1);
-        self.seen.as_ref(last).cloned().unwrap_or(Value::NULL)
-    }
-
-    /// Returns the decimals of a second that the check had when it was read, if it is a time.
-    fn decimals(&self) -> u8 {
-        let columns = self.seen.columns_ref();
-        columns.last().map_or(0, Column::decimals)
-    }
-}
-
 impl MySql {
     /// Reads the columns and, behind them, the check of a row; `None` if there is no such row.
-    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Row>> {
-        let key = self.key_of_row(lookup.target, lookup.key, lookup.subject)?;
-        let (table, key_column) = lookup.target.quoted();
-        let mut columns: Vec<String> = lookup.columns.iter().map(Ident::quoted).collect();
-        columns.push(lookup.check.quoted());
+    pub(crate) fn read_row(
+        &self,
+        table: &VersionedTable,
+        key: &Value,
+        subject: &Arc<str>,
+    ) -> Result<Option<Row>> {
+        let key = self.key_of_row(&table.target, key, subject)?;
+        let columns: String = table
+            .columns
+            .iter()
+            .map(|column| format!("{column}, "))
+            .collect();
         let statement = format!(
-            "SELECT {} FROM {table} WHERE {key_column} = ?",
-            columns.join(", ")
+            "SELECT {columns}{} FROM {} WHERE {} = ?",
+            table.check, table.target.table, table.target.key
         );
         let rows = self
             .query(&statement, Params::Positional(vec![key]), self.deadline())
-            .map_err(|error| self.error_of_users(lookup.subject, error))?;
+            .map_err(|error| self.error_of_users(subject, error))?;
         Ok(rows.into_iter().next())
     }
 
-    /// Writes a row if it is unchanged since it was read, and returns whether it was.
+    /// Writes a row if it is unchanged since it was `seen`, with the check as the last column; returns whether it was.
     ///
     /// If a transaction has the row locked, this waits until `deadline`, at most as long as any statement waits for a row.
-    pub(crate) fn write_row(&self, update: &Update<'_>, deadline: Option<Instant>) -> Result<bool> {
-        let Lookup {
-            target, subject, ..
-        } = update.lookup;
-        let column = update.lookup.check.as_str();
-        let key = self.key_of_row(target, update.lookup.key, subject)?;
+    pub(crate) fn write_row(
+        &self,
+        table: &VersionedTable,
+        key: &Value,
+        seen: &Row,
+        changes: &[(String, Value)],
+        deadline: Option<Instant>,
+        subject: &Arc<str>,
+    ) -> Result<bool> {
+        let VersionedTable {
+            target,
+            columns,
+            check,
+            is_time,
+        } = table;
+        let key = self.key_of_row(target, key, subject)?;
         self.checked(&target.table, subject, self.deadline(), |found| {
-            found.check_rises(column, update.is_time)
+            found.check_rises(check.as_str(), *is_time)
         })?;
-        let (table, key_column) = target.quoted();
-        let check = update.lookup.check.quoted();
-        let set = update.set.iter();
-        let set: String = set
-            .map(|(column, _)| format!("{} = ?, ", column.quoted()))
-            .collect();
-        let mut params: Vec<Value> = update.set.iter().map(|set| set.1.clone()).collect();
-        params.extend([key.clone(), update.seen_check()]);
+        let KeyedTable {
+            table,
+            key: key_column,
+        } = target;
+        let (mut set, mut params) = (String::new(), Vec::new());
+        for (name, value) in changes {
+            let column = columns.iter().find(|column| column.is(name));
+            let column = column.ok_or_else(|| Error::Unsupported {
+                lock: Arc::clone(subject),
+                reason: format!("Client::versioned did not name the column {name:?}"),
+            })?;
+            set += &format!("{column} = ?, ");
+            params.push(value.clone());
+        }
+        let last = seen.len().saturating_sub(1);
+        let seen_check = seen.as_ref(last).cloned().unwrap_or(Value::NULL);
+        // The decimals of a second that the check had when it was read, if it is a time.
+        let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
+        params.extend([key.clone(), seen_check]);
         // A time may be NULL before the first update. The check always changes, so the count of affected rows is right
         // whether it counts found or changed rows. If the column's precision was altered since the read, the step could be
         // rounded away: then the row counts as changed. The length of a time as text tells its precision.
-        let still = if update.is_time {
-            let decimals = usize::from(update.decimals());
-            let length = TIME_LENGTH + usize::from(decimals > 0) + decimals;
-            format!("({check} IS NULL OR CHAR_LENGTH({check}) = {length})")
+        let (next, still) = if *is_time {
+            // One unit of its own precision, since less would be rounded away.
+            let unit = 10u64.pow(6 - u32::from(decimals));
+            let now = format!("UTC_TIMESTAMP({decimals})");
+            let length = TIME_LENGTH + usize::from(decimals > 0) + usize::from(decimals);
+            (
+                format!("GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))"),
+                format!("({check} IS NULL OR CHAR_LENGTH({check}) = {length})"),
+            )
         } else {
-            format!("{check} IS NOT NULL")
+            (format!("{check} + 1"), format!("{check} IS NOT NULL"))
         };
         let statement = format!(
-            "UPDATE {table} SET {set}{} WHERE {key_column} = ? AND {check} <=> ? AND {still}",
-            next_check(update)
+            "UPDATE {table} SET {set}{check} = {next} WHERE {key_column} = ? AND {check} <=> ? AND {still}"
         );
         let look = format!("SELECT 1 FROM {table} WHERE {key_column} = ? FOR UPDATE NOWAIT");
         let key = Params::Positional(vec![key]);
@@ -130,28 +139,14 @@ impl MySql {
             Err(CallError::NoReply { reason, .. }) => {
                 Err(self.unknown(subject, None, "update", reason))
             }
-            Err(CallError::Server { code, text }) if is_full(code, &text, column) => {
-                let reason = format!(
-                    "its column `{column}` has no larger value ({text}): make its type wider"
-                );
-                Err(self.schema_error(subject, &target.table, &reason))
+            Err(CallError::Server { code, text }) if is_full(code, &text, check.as_str()) => {
+                let reason =
+                    format!("its column {check} has no larger value ({text}): make its type wider");
+                Err(self.schema_error(subject, table, &reason))
             }
             Err(error) => Err(self.error_of_users(subject, error)),
         }
     }
-}
-
-/// Returns the assignment that raises the check.
-fn next_check(update: &Update<'_>) -> String {
-    let check = update.lookup.check.quoted();
-    if !update.is_time {
-        return format!("{check} = {check} + 1");
-    }
-    let decimals = update.decimals().min(6);
-    // One unit of its own precision, since less would be rounded away.
-    let unit = 10u64.pow(6 - u32::from(decimals));
-    let now = format!("UTC_TIMESTAMP({decimals})");
-    format!("{check} = GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))")
 }
 
 /// Returns whether an error means that the check has reached its largest value. 1264 and 1690 are for numbers, 1292 and

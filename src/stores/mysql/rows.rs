@@ -30,37 +30,37 @@ pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest wait for a connection before the next check for an interrupt or a shutdown of the client.
 const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
-/// The settings of a row lock.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowLockOptions<'a> {
+/// Rows that are locked in one transaction, and its settings.
+#[derive(Debug, Clone)]
+pub(crate) struct LockedRows {
+    /// `None` for the named rows.
+    pub(crate) target: Option<KeyedTable>,
+    pub(crate) keys: Vec<Value>,
     pub(crate) isolation: &'static str,
     pub(crate) idle_limit: Option<Duration>,
-    /// The longest wait; `None` is no limit.
-    pub(crate) wait: Option<Duration>,
-    pub(crate) interrupt: Option<&'a Interrupt>,
 }
 
 impl MySql {
-    /// Locks the rows with these keys, in one order for all callers, so that two callers never deadlock.
+    /// Locks rows, in one order for all callers, so that two callers never deadlock.
     pub(crate) fn lock_rows(
         &self,
-        target: Option<&KeyedTable>,
-        keys: &[Value],
+        rows: &LockedRows,
+        wait: Option<Duration>,
+        interrupt: Option<&Interrupt>,
         subject: &Arc<str>,
-        options: RowLockOptions<'_>,
     ) -> Result<Session> {
         let parker = self.facts.notifier.parker();
-        if let Some(interrupt) = options.interrupt {
+        if let Some(interrupt) = interrupt {
             interrupt.attach(&parker);
         }
         sleep_until(&parker, time::now(), subject)?;
-        if keys.is_empty() {
+        if rows.keys.is_empty() {
             return Err(Error::Unsupported {
                 lock: Arc::clone(subject),
                 reason: "no key was given, so there is no row to lock".to_owned(),
             });
         }
-        let deadline = options.wait.map(|wait| {
+        let deadline = wait.map(|wait| {
             let deadline = time::now().checked_add(wait);
             deadline.ok_or_else(|| Error::InvalidWait {
                 lock: Arc::clone(subject),
@@ -68,8 +68,11 @@ impl MySql {
             })
         });
         let deadline = deadline.transpose()?;
-        let target = target.unwrap_or(&self.tables.rows);
-        let keys = keys.iter().map(|key| self.key_of_row(target, key, subject));
+        let target = rows.target.as_ref().unwrap_or(&self.tables.rows);
+        let keys = rows
+            .keys
+            .iter()
+            .map(|key| self.key_of_row(target, key, subject));
         let mut keys = keys.collect::<Result<Vec<_>>>()?;
         if *target == self.tables.rows {
             for key in &keys {
@@ -80,7 +83,7 @@ impl MySql {
             keys = self.sorted_keys(target, &keys, subject)?;
         }
         let slot = self.slot_for_rows(&parker, deadline, subject)?;
-        let (isolation, idle) = (Some(options.isolation), options.idle_limit);
+        let (isolation, idle) = (Some(rows.isolation), rows.idle_limit);
         let mut session = Session::begin(self, subject, isolation, idle, ROW_WAIT.as_secs(), slot)?;
         // The server times out before the socket does, so that there is an answer.
         session.statement_timeout = self.command_timeout.saturating_add(ROW_WAIT);
@@ -107,9 +110,7 @@ impl MySql {
         key: &Value,
         subject: &Arc<str>,
     ) -> Result<Value> {
-        if *target == self.tables.rows {
-            self.check_own(&target.table, subject, self.deadline())?;
-        }
+        self.check_own(&target.table, subject, self.deadline())?;
         let column = self.checked(&target.table, subject, self.deadline(), |found| {
             found.key_column(target.key.as_str()).cloned()
         })?;
@@ -150,7 +151,7 @@ impl MySql {
         keys: &[Value],
         subject: &Arc<str>,
     ) -> Result<Vec<Value>> {
-        let (table, key) = target.quoted();
+        let KeyedTable { table, key } = target;
         // One key at a time: for a list the server may decide to read the whole table.
         let select = format!("SELECT {key} FROM {table} WHERE {key} = ?");
         let mut found = Vec::with_capacity(keys.len());
@@ -179,7 +180,7 @@ impl MySql {
                 reason: "the name of a row is text or bytes, 255 bytes at most",
             });
         }
-        let (table, key) = target.quoted();
+        let KeyedTable { table, key } = target;
         let run = |statement: String| {
             self.query::<Row>(&statement, params! { "k" => name.clone() }, self.deadline())
         };
@@ -210,7 +211,7 @@ fn lock_all(
     keys: &[Value],
     deadline: Option<Instant>,
 ) -> Result<Option<(Error, bool)>> {
-    let (table, column) = target.quoted();
+    let KeyedTable { table, key: column } = target;
     for key in keys {
         // The server waits in whole seconds; then it joins the queue again.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);

@@ -144,7 +144,7 @@ impl Session {
         })
     }
 
-    fn lost(&self, reason: impl Into<Reason>) -> Error {
+    pub(crate) fn lost(&self, reason: impl Into<Reason>) -> Error {
         let (reason, source) = reason.into().into_parts();
         Error::Database(DatabaseError::TransactionLost {
             lock: Arc::clone(&self.subject),

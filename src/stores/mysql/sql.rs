@@ -50,7 +50,6 @@ pub(crate) struct Statements {
     pub(crate) purgeable: String,
     /// `:r` name, `:us` the least time free.
     pub(crate) purge: String,
-    pub(crate) create: String,
 }
 
 impl Statements {
@@ -136,19 +135,6 @@ impl Statements {
             ),
             purgeable: format!("SELECT resource FROM {table} WHERE {old} LIMIT :k"),
             purge: format!("DELETE FROM {table} WHERE resource = :r AND {old}"),
-            // Bytes, because no text collation of both products tells 'Job' from 'job '. No second index and no
-            // AUTO_INCREMENT, because each caused deadlocks in measurements. DATETIME, because a TIMESTAMP
-            // depends on the session's time zone and ends in 2038.
-            create: format!(
-                "CREATE TABLE IF NOT EXISTS {table} (\
-                 resource VARBINARY(255) NOT NULL, \
-                 owner VARBINARY(128) NULL, \
-                 holds INT UNSIGNED NOT NULL, \
-                 fence BIGINT UNSIGNED NOT NULL, \
-                 acquired_at DATETIME(6) NOT NULL, \
-                 expires_at DATETIME(6) NOT NULL, \
-                 PRIMARY KEY (resource)) ENGINE=InnoDB"
-            ),
         }
     }
 }

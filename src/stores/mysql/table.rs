@@ -7,7 +7,6 @@ use ::mysql::{Value, params};
 
 use super::MySql;
 use super::keys::Ident;
-use super::schema::Tables;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
@@ -24,38 +23,25 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
 /// The flaw of a table without columns.
 const MISSING: &str = "it does not exist, or this user has no right to it";
 
-type Described = (
-    String,
-    String,
-    u64,
-    bool,
-    Option<String>,
-    Option<String>,
-    u64,
-);
-
-/// A column as the server describes it.
-#[derive(Clone, Debug)]
+/// A column as the server describes it, and its table.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Column {
     name: String,
     pub(super) kind: String,
     /// The longest value in bytes, or the decimals of a second.
     pub(super) size: u64,
     pub(super) is_nullable: bool,
-}
-
-/// A table as the server describes it.
-#[derive(Debug)]
-pub(super) struct Table {
-    /// None if there is no such table.
-    columns: Vec<Column>,
-    /// Not given for a view.
+    /// The engine of the table; not given for a view.
     engine: Option<String>,
-    /// The name of the column that is the primary key, if the key is one whole column.
+    /// The name of the column that is the primary key of the table, if the key is one whole column.
     key: Option<String>,
-    /// The number of columns in all indexes.
+    /// The number of columns in all indexes of the table.
     pub(super) indexed: u64,
 }
+
+/// The columns of a table; none if there is no such table.
+#[derive(Debug)]
+pub(super) struct Table(Vec<Column>);
 
 impl MySql {
     /// Returns what `check` finds in a table. The table is described once per client, and again after a failed check.
@@ -71,48 +57,43 @@ impl MySql {
             return Ok(value);
         }
         let rows = self.query(DESCRIBE, params! { "t" => table.as_str() }, deadline);
-        let rows: Vec<Described> = rows.map_err(|error| self.error(subject, error))?;
-        let found = Arc::new(Table::of(rows));
+        let rows = rows.map_err(|error| self.error(subject, error))?;
+        let column = |(name, kind, size, is_nullable, engine, key, indexed)| Column {
+            name,
+            kind,
+            size,
+            is_nullable,
+            engine,
+            key,
+            indexed,
+        };
+        let found = Arc::new(Table(rows.into_iter().map(column).collect()));
         let value = check(&found).map_err(|reason| self.schema_error(subject, table, &reason))?;
         self.known.lock().insert(table.clone(), found);
         Ok(value)
     }
 
     pub(super) fn schema_error(&self, subject: &Arc<str>, table: &Ident, reason: &str) -> Error {
-        let advice = match self.tables.has(table) {
-            true if reason == MISSING => format!("; {}", self.tables.advice()),
-            true => format!("; {}", Tables::advice_for_wrong(table)),
-            false => String::new(),
+        let is_own = *table == self.tables.locks || *table == self.tables.rows.table;
+        let advice = match reason {
+            _ if !is_own => String::new(),
+            MISSING => format!("; {}", self.tables.advice()),
+            // `CREATE TABLE IF NOT EXISTS` leaves it as it is.
+            _ => format!(
+                "; alter {table}, or drop it while no lock is held and call Client::create_tables()"
+            ),
         };
         Error::Database(DatabaseError::Schema {
             lock: Arc::clone(subject),
             node: Arc::clone(self.node()),
-            reason: format!("table `{}`: {reason}{advice}", table.as_str()),
+            reason: format!("table {table}: {reason}{advice}"),
         })
     }
 }
 
 impl Table {
-    fn of(rows: Vec<Described>) -> Table {
-        let (.., engine, key, indexed) = rows.first().cloned().unwrap_or_default();
-        let columns = rows
-            .into_iter()
-            .map(|(name, kind, size, is_nullable, ..)| Column {
-                name,
-                kind,
-                size,
-                is_nullable,
-            });
-        Table {
-            columns: columns.collect(),
-            engine,
-            key,
-            indexed,
-        }
-    }
-
     pub(super) fn column(&self, name: &str) -> Result<&Column, String> {
-        let mut columns = self.columns.iter();
+        let mut columns = self.0.iter();
         columns
             .find(|column| column.name.eq_ignore_ascii_case(name))
             .ok_or_else(|| format!("it has no column `{name}`"))
@@ -121,16 +102,14 @@ impl Table {
     /// Returns the column that is the primary key of a table that can lock rows. A search by any other column would lock
     /// every row that it reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
-        if self.columns.is_empty() {
-            return Err(MISSING.to_owned());
-        }
-        let engine = self.engine.as_deref().unwrap_or("a view");
+        let table = self.0.first().ok_or(MISSING)?;
+        let engine = table.engine.as_deref().unwrap_or("a view");
         if !engine.eq_ignore_ascii_case("InnoDB") {
             return Err(format!(
                 "its engine is {engine}, which locks no rows: it has to be InnoDB"
             ));
         }
-        match &self.key {
+        match &table.key {
             Some(key) if key.eq_ignore_ascii_case(name) => self.column(name),
             _ => Err(format!(
                 "its primary key is not the column `{name}`, whole and alone, and rows are locked by the primary key only"
@@ -141,7 +120,7 @@ impl Table {
     /// Checks the column by which an update notices that another writer was faster.
     pub(super) fn check_rises(&self, name: &str, is_time: bool) -> Result<(), String> {
         let column = self.column(name)?;
-        let reason = if is_time && !column.is_date() {
+        let reason = if is_time && !matches!(&*column.kind, "datetime" | "timestamp") {
             "is the time of the last update, so it has to be a DATETIME or TIMESTAMP"
         } else if !is_time && (!column.is_integer() || column.is_nullable) {
             // NULL + 1 is NULL: no conflict would be noticed.
@@ -161,35 +140,33 @@ impl Column {
         )
     }
 
-    fn is_date(&self) -> bool {
-        matches!(&*self.kind, "datetime" | "timestamp")
-    }
-
     /// Returns a key in the form for which the server uses the index and finds no other row; `None` if there is none.
     ///
     /// A number would be compared with every row of a text column. Text becomes a number where the column is one: `7x` is 7,
     /// and `x` is 0. A floating point number finds no row for certain.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
-        let kind = &*self.kind;
-        let is_integer = self.is_integer() || matches!(kind, "year" | "bit");
-        let is_decimal = matches!(kind, "decimal" | "float" | "double");
-        let is_date = self.is_date() || kind == "date";
-        let is_time = kind == "time";
-        let is_text = !(is_integer || is_decimal || is_date || is_time);
-        let fits = match &key {
-            Value::NULL | Value::Float(_) | Value::Double(_) => false,
-            Value::Int(_) | Value::UInt(_) if is_text => {
+        let kind = match &*self.kind {
+            "year" | "bit" => "int",
+            "decimal" | "float" | "double" => "decimal",
+            "date" | "datetime" | "timestamp" => "date",
+            "time" => "time",
+            _ if self.is_integer() => "int",
+            _ => "text",
+        };
+        let fits = match (&key, kind) {
+            (Value::Int(_) | Value::UInt(_), "text") => {
                 return Some(Value::Bytes(key.as_sql(true).into_bytes()));
             }
-            Value::Int(_) | Value::UInt(_) => true,
-            Value::Bytes(text) if is_decimal => {
+            (Value::Bytes(text), "decimal") => {
                 let number = std::str::from_utf8(text).map(str::parse::<f64>);
                 is_made_of(text, b"-.") && matches!(number, Ok(Ok(_)))
             }
-            Value::Bytes(text) if is_date || is_time => is_made_of(text, b"-:. "),
-            Value::Bytes(_) => is_text,
-            Value::Date(..) => is_date,
-            Value::Time(..) => is_time,
+            (Value::Bytes(text), "date" | "time") => is_made_of(text, b"-:. "),
+            (Value::Int(_) | Value::UInt(_), _)
+            | (Value::Bytes(_), "text")
+            | (Value::Date(..), "date")
+            | (Value::Time(..), "time") => true,
+            _ => false,
         };
         fits.then_some(key)
     }

@@ -3,10 +3,8 @@ use super::*;
 /// The key by which a row of a column of this kind is found.
 fn key(kind: &str, key: impl Into<Value>) -> Option<Value> {
     let column = Column {
-        name: "id".to_owned(),
         kind: kind.to_owned(),
-        size: 0,
-        is_nullable: false,
+        ..Column::default()
     };
     column.key(key.into())
 }
