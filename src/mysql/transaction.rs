@@ -254,7 +254,7 @@ impl<'a> Pin<'a> {
                 "another transaction of this hold is open: use that one",
             ));
         }
-        store.note_pinned(&hold.name, &hold.visitor);
+        store.note_pinned(&hold.name);
         Ok(Pin {
             raw_lock,
             store,
@@ -285,8 +285,7 @@ impl Drop for Pin<'_> {
         if inner.is_forked() {
             return;
         }
-        self.store
-            .note_unpinned(&self.hold.name, &self.hold.visitor);
+        self.store.note_unpinned(&self.hold.name);
         self.hold.unpin(self.committed);
         for level in self.hold.take_put_off() {
             match self.raw_lock.release(self.hold, level) {

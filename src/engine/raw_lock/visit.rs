@@ -321,6 +321,9 @@ impl<'a> LockVisit<'a> {
                 lock: Arc::clone(&self.raw_lock.key.lock.name),
             });
         }
+        if hold.is_pinned() {
+            return Err(Error::in_its_transaction(&hold.name));
+        }
         let (claim, in_flight_id) = hold.reentry(self.raw_lock.lease, deadline);
         let attempt = self.raw_lock.inner.store.acquire(&claim, deadline);
         match attempt.inspect_err(|_| hold.not_done(in_flight_id))? {

@@ -33,32 +33,25 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn parse(url: &str, settings: Settings) -> Result<Address> {
         const FORM: &str = "it is mysql://user:password@host[:port]/database";
-        let invalid = |reason: String| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
+        let invalid = |reason: &str| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
         // The crate's own message may repeat a part of the URL that holds the password.
-        let opts = Opts::from_url(url).map_err(|error| {
-            use ::mysql::UrlError;
-            invalid(match error {
-                UrlError::ParseError(error) => error.to_string(),
-                UrlError::UnknownParameter(_)
-                | UrlError::InvalidValue(..)
-                | UrlError::FeatureRequired(..) => {
-                    "a parameter is unknown, or has an unusable value".to_owned()
-                }
-                _ => "it cannot be read".to_owned(),
-            })
+        let opts = Opts::from_url(url).map_err(|_| {
+            invalid(
+                "it cannot be read, or has a parameter that is unknown or has an unusable value",
+            )
         })?;
         if url.contains('#') {
-            let reason = "nothing may follow a # in it; in a password it is written %23";
-            return Err(invalid(reason.to_owned()));
+            return Err(invalid(
+                "nothing may follow a # in it; in a password it is written %23",
+            ));
         }
-        let path = url.split_once("://").map_or(url, |(_, path)| path);
-        let path = path.split('?').next().unwrap_or_default();
-        if path.trim_end_matches('/').matches('/').count() > 1 {
-            return Err(invalid("it names more than a database".to_owned()));
+        let place = url.split_once("://").map_or(url, |(_, place)| place);
+        let place = place.split('?').next().unwrap_or_default();
+        if place.trim_end_matches('/').matches('/').count() > 1 {
+            return Err(invalid("it names more than a database"));
         }
-        let Some(database) = opts.get_db_name().filter(|name| !name.is_empty()) else {
-            return Err(invalid("it names no database".to_owned()));
-        };
+        let database = opts.get_db_name().filter(|name| !name.is_empty());
+        let database = database.ok_or_else(|| invalid("it names no database"))?;
         let node = match opts.get_socket() {
             Some(socket) => format!("unix:{socket}/{database}"),
             None => format!(

@@ -112,7 +112,8 @@ impl Connection {
             ))
             .tcp_keepalive_time_ms(Some(5000))
             .read_timeout(Some(reading))
-            .write_timeout(Some(connecting));
+            .write_timeout(Some(connecting))
+            .init(vec![SESSION]);
         let failed = CallError::of_connecting;
         let conn = match address.opts.get_socket() {
             Some(_) => Conn::new(opts).map_err(failed)?,
@@ -158,10 +159,6 @@ impl Connection {
             opened: address.settings.traffic.opened(),
         };
         connection.set_timeouts(deadline);
-        connection
-            .conn()
-            .and_then(|conn| conn.query_drop(SESSION).map_err(CallError::of))
-            .map_err(CallError::before_sending)?;
         connection.read_time().map_err(CallError::before_sending)?;
         events::connected(&address.node);
         Ok(connection)

@@ -136,7 +136,6 @@ impl MySql {
         deadline: Instant,
         done: impl FnOnce(Granted) -> D,
     ) -> Result<Outcome<D, R>> {
-        self.check_not_pinned(claim)?;
         let mut copies = SentStatements::default();
         let call = |connection: &mut Connection| {
             self.change_row(connection, claim, change, deadline, &mut copies)
@@ -152,8 +151,7 @@ impl MySql {
             Ok(Err(cause)) => Ok(Outcome::Gone(cause)),
             // The outcome of the copy without an answer is unknown, whatever the error of the last one was.
             Err(error) if copies.first_unanswered.is_some() => {
-                let reason = error.into_reason();
-                let error = self.unknown(&claim.name, Some(&claim.visitor), operation, reason);
+                let error = self.unknown_of(claim, operation, error);
                 let not_after = copies.latest_effect();
                 Ok(match change {
                     Change::Owner(to) => Outcome::Unknown {
@@ -166,6 +164,11 @@ impl MySql {
             }
             Err(error) => Err(self.lock_error(&claim.name, error)),
         }
+    }
+
+    fn unknown_of(&self, claim: &Claim, operation: &'static str, error: CallError) -> Error {
+        let reason = error.into_reason();
+        self.unknown(&claim.name, Some(&claim.visitor), operation, reason)
     }
 
     /// Acquires the lock for a visitor that holds nothing yet.
@@ -212,24 +215,17 @@ impl MySql {
             Ok((0, _)) => {
                 // The answer was dropped on the way, so the lock may have been granted: release it.
                 self.resolve_one(&mut claim.in_doubt(0), deadline)?;
-                Err(Error::Unsupported {
-                    lock: Arc::clone(&claim.name),
-                    reason: format!(
-                        "{} does not hand on LAST_INSERT_ID: connect without a proxy, or with one that leaves answers as they are",
-                        self.node()
-                    ),
-                })
+                let reason = "the answer has no LAST_INSERT_ID: connect without a proxy, or with one that leaves answers as they are";
+                Err(self.error_of_users(&claim.name, CallError::Usage(reason.to_owned())))
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
             Ok((fence, sent)) => Ok(Outcome::Done(granted(sent, fence))),
             // Somebody has the row locked at this moment.
             Err(error) if error.is_busy() => refused(Duration::from_secs(1)),
-            Err(CallError::NoReply { reason, .. }) if copies.first_unanswered.is_some() => {
-                Ok(Outcome::unknown(
-                    claim.in_doubt(copies.latest_effect()),
-                    self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-                ))
-            }
+            Err(error) if copies.first_unanswered.is_some() => Ok(Outcome::unknown(
+                claim.in_doubt(copies.latest_effect()),
+                self.unknown_of(claim, "acquire", error),
+            )),
             // Only a read before the upsert may have got no answer.
             Err(error) => Err(self.error(&claim.name, error)),
         }
@@ -241,7 +237,6 @@ impl MySql {
         claim: &Claim,
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
-        self.check_not_pinned(claim)?;
         let mut is_in_doubt = false;
         let outcome = self.pools.with_retry(deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
@@ -265,12 +260,7 @@ impl MySql {
             Err(error) if is_in_doubt => Ok(Outcome::unknown(
                 // Any later answer resolves it: the request can only free the row.
                 claim.in_doubt(0),
-                self.unknown(
-                    &claim.name,
-                    Some(&claim.visitor),
-                    "release",
-                    error.into_reason(),
-                ),
+                self.unknown_of(claim, "release", error),
             )),
             Err(error) => Err(self.lock_error(&claim.name, error)),
         }

@@ -22,7 +22,7 @@ mod survey;
 mod table;
 pub(crate) mod values;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,8 +73,6 @@ pub(crate) struct MySql {
     /// The tables that were used and were right, the lock table included.
     known: Mutex<HashMap<Ident, Arc<table::Table>>>,
     facts: Facts,
-    /// The visitors whose rows a transaction of this process has pinned.
-    pinned: Mutex<HashSet<VisitorId>>,
     pub(crate) command_timeout: Duration,
 }
 
@@ -97,7 +95,6 @@ impl MySql {
                 ),
                 ..Facts::of(area, &Arc::default())
             },
-            pinned: Mutex::default(),
             command_timeout,
         })
     }
@@ -120,20 +117,6 @@ impl MySql {
     ) -> Result<Vec<T>, CallError> {
         self.pools.with_retry(deadline, |connection| {
             connection.query(statement, params.clone(), deadline)
-        })
-    }
-
-    /// Runs a statement that must not run twice, and returns the number of affected rows.
-    pub(crate) fn execute_once(
-        &self,
-        statement: &str,
-        params: Params,
-        deadline: Instant,
-    ) -> Result<u64, CallError> {
-        self.pools.once(deadline, |connection| {
-            connection
-                .execute(statement, params.clone(), deadline)
-                .map(|(_, touched)| touched)
         })
     }
 
@@ -181,9 +164,6 @@ impl MySql {
 impl MySql {
     /// Releases the row of a hold that may have been granted. Returns whether it cannot be any more.
     fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        if self.pinned.lock().contains(&in_doubt.visitor) {
-            return Ok(false);
-        }
         let outcome = self.pools.with_retry(deadline, |connection| {
             let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
             connection.execute(&self.statements.release, params, deadline)?;

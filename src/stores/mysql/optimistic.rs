@@ -139,19 +139,7 @@ impl MySql {
             Err(CallError::NoReply { reason, .. }) => {
                 Err(self.unknown(subject, None, "update", reason))
             }
-            Err(CallError::Server { code, text }) if is_full(code, &text, check.as_str()) => {
-                let reason =
-                    format!("its column {check} has no larger value ({text}): make its type wider");
-                Err(self.schema_error(subject, table, &reason))
-            }
             Err(error) => Err(self.error_of_users(subject, error)),
         }
     }
-}
-
-/// Returns whether an error means that the check has reached its largest value. 1264 and 1690 are for numbers, 1292 and
-/// 1441 for times.
-fn is_full(code: u16, text: &str, check: &str) -> bool {
-    let (text, check) = (text.to_ascii_lowercase(), check.to_ascii_lowercase());
-    matches!(code, 1264 | 1690 | 1292 | 1441) && text.contains(&check)
 }

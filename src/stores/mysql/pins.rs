@@ -9,7 +9,7 @@ use ::mysql::params;
 use super::MySql;
 use super::lock_table::{cause_of_loss, lease_of};
 use super::session::{Session, row_wait};
-use crate::ground::claim::{Claim, VisitorId};
+use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::store::Holder;
@@ -22,14 +22,6 @@ thread_local! {
 }
 
 impl MySql {
-    /// Fails if a transaction of this process has pinned the row: only its own connection may use the row.
-    pub(super) fn check_not_pinned(&self, claim: &Claim) -> Result<()> {
-        match self.pinned.lock().contains(&claim.visitor) {
-            true => Err(Error::in_its_transaction(&claim.name)),
-            false => Ok(()),
-        }
-    }
-
     /// Fails if a transaction of the calling thread has this row locked, through any client: the thread would wait for
     /// itself.
     pub(crate) fn check_not_pinned_here(&self, name: &Arc<str>) -> Result<()> {
@@ -70,16 +62,14 @@ impl MySql {
         Ok(cause_of_loss(found.as_ref()))
     }
 
-    /// Notes that a transaction of the calling thread has locked the row of this visitor.
-    pub(crate) fn note_pinned(&self, name: &Arc<str>, visitor: &VisitorId) {
-        self.pinned.lock().insert(visitor.clone());
+    /// Notes that a transaction of the calling thread has locked the row.
+    pub(crate) fn note_pinned(&self, name: &Arc<str>) {
         let pin = (self.facts.area.as_str().into(), Arc::clone(name));
         let _ = PINS.try_with(|pins| pins.borrow_mut().push(pin));
     }
 
     /// Removes the note of [`MySql::note_pinned`].
-    pub(crate) fn note_unpinned(&self, name: &Arc<str>, visitor: &VisitorId) {
-        self.pinned.lock().remove(visitor);
+    pub(crate) fn note_unpinned(&self, name: &Arc<str>) {
         let is_other = |pin: &(Arc<str>, Arc<str>)| *pin.0 != *self.facts.area || pin.1 != *name;
         let _ = PINS.try_with(|pins| pins.borrow_mut().retain(is_other));
     }

@@ -13,42 +13,25 @@ use crate::ground::loss::LossCause;
 use crate::store::{Granted, Renewal};
 
 impl MySql {
-    /// Renews holds, without a wait for locked rows.
+    /// Renews holds, without a wait for locked rows: a transaction may last long, and the other holds must be renewed
+    /// meanwhile. The watchdog tries again.
     pub(super) fn renew_all(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
-        if claims.is_empty() {
-            return Vec::new();
-        }
-        let mut outcomes: Vec<Option<Renewal>> = vec![None; claims.len()];
+        let mut outcomes = Vec::with_capacity(claims.len());
         let outcome = self.pools.renewing(deadline, |connection| {
-            // A row that a transaction has locked is tried twice, the second time after all others, without a wait:
-            // the transaction may last long, and the other holds must be renewed meanwhile. The watchdog tries again.
-            for is_last in [false, true] {
-                for (claim, outcome) in claims.iter().zip(&mut outcomes) {
-                    if outcome.is_some() {
-                        continue;
-                    }
-                    *outcome = match self.renew_one(connection, claim, deadline) {
-                        Ok(Ok(_)) => Some(Renewal::Renewed),
-                        Ok(Err(cause)) => Some(Renewal::Lost(cause)),
-                        Err(error) if error.is_busy() => {
-                            is_last.then(|| Renewal::Unknown(row_locked_reason(error)))
-                        }
-                        Err(error) if error.keeps_connection() => {
-                            Some(Renewal::Unknown(error.reason()))
-                        }
-                        Err(error) => return Err(error),
-                    };
-                }
+            for claim in claims.iter().skip(outcomes.len()) {
+                outcomes.push(match self.renew_one(connection, claim, deadline) {
+                    Ok(Ok(_)) => Renewal::Renewed,
+                    Ok(Err(cause)) => Renewal::Lost(cause),
+                    Err(error) if error.is_busy() => Renewal::Unknown(row_locked_reason(error)),
+                    Err(error) if error.keeps_connection() => Renewal::Unknown(error.reason()),
+                    Err(error) => return Err(error),
+                });
             }
             Ok(())
         });
-        let reason = match outcome {
-            Ok(()) => String::new(),
-            Err(error) => error.reason(),
-        };
-        let or_reason =
-            |outcome: Option<Renewal>| outcome.unwrap_or(Renewal::Unknown(reason.clone()));
-        outcomes.into_iter().map(or_reason).collect()
+        let reason = outcome.err().map(CallError::reason).unwrap_or_default();
+        outcomes.resize(claims.len(), Renewal::Unknown(reason));
+        outcomes
     }
 
     /// Renews one hold, without a wait for its row.

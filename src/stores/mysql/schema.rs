@@ -126,8 +126,11 @@ impl MySql {
         for name in names {
             // One at a time, by the primary key: a sweep over many rows would deadlock with acquisitions.
             let params = params! { "r" => name, "us" => free_for };
-            let touched = self.execute_once(&self.statements.purge, params, self.deadline());
-            purged += touched.map_err(|error| self.error(&subject, error))?;
+            let deadline = self.deadline();
+            let touched = self.pools.once(deadline, |connection| {
+                connection.execute(&self.statements.purge, params.clone(), deadline)
+            });
+            purged += touched.map_err(|error| self.error(&subject, error))?.1;
         }
         Ok(purged)
     }

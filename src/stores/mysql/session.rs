@@ -200,23 +200,18 @@ impl Session {
         self.statement_timeout = self.command_timeout;
         let deadline = self.deadline();
         let release = format!("RELEASE SAVEPOINT {MARKER}");
-        let gone =
-            self.call(
-                |connection, _| match connection.execute_text(&release, deadline) {
-                    Ok(()) => Ok(None),
-                    Err(error @ CallError::Server { .. }) => Ok(Some(error.reason())),
-                    Err(error) => Err(error),
-                },
-            )?;
-        if let Some(reason) = gone {
-            let before = "it had ended before the commit, and with it the locks";
-            return Err(self.lost(format!("{before} ({reason})")));
-        }
-        let committed = match self.connection() {
-            Some(connection) => connection.execute_text("COMMIT", deadline),
-            None => Err(CallError::NotSent("its connection was closed".into())),
-        };
-        match committed {
+        let ended = self.call(|connection, _| {
+            Ok(match connection.execute_text(&release, deadline) {
+                Ok(()) => connection.execute_text("COMMIT", deadline),
+                Err(error @ CallError::Server { .. }) => {
+                    let before = "it had ended before the commit, and with it the locks";
+                    let reason = format!("{before} ({})", error.reason());
+                    Err(CallError::NotSent(reason.into()))
+                }
+                Err(error) => return Err(error),
+            })
+        })?;
+        match ended {
             Ok(()) => {
                 self.end();
                 Ok(())

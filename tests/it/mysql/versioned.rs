@@ -341,7 +341,7 @@ fn a_version_that_is_full_is_told_and_loses_no_update() {
         let error = stock.try_update(&seen, &Changes::new().set("qty", 2));
         let error = error.unwrap_err();
         assert!(
-            matches!(error, Error::Database(DatabaseError::Schema { .. })),
+            matches!(error, Error::Database(DatabaseError::Sql { .. })),
             "{check:?}: {error}"
         );
         assert_eq!(qty(&database), 1, "{check:?}");
