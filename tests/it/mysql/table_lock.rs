@@ -363,6 +363,27 @@ fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
 }
 
 #[test]
+fn a_release_that_runs_behind_a_cut_connection_is_no_loss() {
+    let database = database();
+    let (client, proxy) = behind_a_proxy(&database, MariaDb::shared(), Client::builder());
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    // The server does not notice meanwhile that its client is gone.
+    database.run(
+        "CREATE TRIGGER slow BEFORE UPDATE ON redlatch FOR EACH ROW \
+         BEGIN IF NEW.owner IS NULL THEN DO SLEEP(0.7); END IF; END",
+    );
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(ms(200));
+            proxy.cut();
+        });
+        lock.unlock().unwrap();
+    });
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
 fn a_re_entry_without_an_answer_is_no_level() {
     let database = database();
     let client = client_with(&database, Client::builder().command_timeout(ms(600)));
