@@ -16,7 +16,7 @@ JVM_OPTIONS =
 
 help:
 	@echo "make test        runs the tests"
-	@echo "make command     tests the command redlatch, in cli/, and the bridge to the crate metrics"
+	@echo "make command     tests the command redlatch, in cli/,"
 	@echo "make demo        shows in four acts what the locks are good for"
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
@@ -38,7 +38,7 @@ test: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features $(TESTED)
 
 command: tools
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --package redlatch-cli --package redlatch-metrics
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --package redlatch-cli
 
 demo:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }

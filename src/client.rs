@@ -5,6 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Activity;
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::Kind;
 #[cfg(feature = "mysql")]
@@ -15,7 +16,6 @@ use crate::lock::Lock;
 use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
-use crate::stats::{Activity, Stats};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 use crate::stores::quorum::node::Node;
@@ -304,12 +304,7 @@ impl Client {
         &self.inner.id
     }
 
-    /// Returns the numbers of this client since it was made, without I/O; clones of it share them. None in a forked child.
-    pub fn stats(&self) -> Stats {
-        self.inner.stats()
-    }
-
-    /// Returns the oldest holds and waits of its threads, without I/O. None in a forked child.
+    /// Returns the oldest holds and waits of its threads and its connections, without I/O. None in a forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }

@@ -57,6 +57,7 @@ extern crate self as redlatch;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+mod activity;
 mod builder;
 mod checks;
 mod client;
@@ -76,13 +77,13 @@ mod permit_semaphore;
 mod read_write_lock;
 mod redlock;
 mod semaphore;
-mod stats;
 mod store;
 mod stores;
 mod survey;
 #[cfg(feature = "test-util")]
 pub mod testing;
 
+pub use activity::{ActiveHold, ActiveWait, Activity, ConnectionStats};
 pub use builder::Builder;
 pub use client::Client;
 pub use condition::Condition;
@@ -104,10 +105,6 @@ pub use permit_semaphore::PermitSemaphore;
 pub use read_write_lock::ReadWriteLock;
 pub use redlock::{Redlock, RedlockBuilder};
 pub use semaphore::{Permits, Semaphore};
-pub use stats::{
-    Acquisitions, ActiveHold, ActiveWait, Activity, ClassStats, ConnectionStats, Durations,
-    RenewalStats, RequestStats, Stats,
-};
 pub use store::{HealthWarning, Holder, LockInfo, LockKind, Severity};
 pub use survey::Locks;
 

@@ -6,6 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Activity;
 use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id};
 use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
@@ -18,7 +19,6 @@ use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::time;
 use crate::lock::Lock;
-use crate::stats::{Activity, Stats};
 use crate::store::Store;
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
@@ -106,13 +106,7 @@ impl Redlock {
         self.kind == Kind::Token
     }
 
-    /// Returns the numbers of this quorum since it was made, without I/O; see [`Client::stats`]. The clients of its nodes count
-    /// for themselves.
-    pub fn stats(&self) -> Stats {
-        self.inner.stats()
-    }
-
-    /// Returns the oldest holds and waits of its threads, without I/O. None in a forked child.
+    /// Returns the oldest holds and waits of its threads and its connections, without I/O. None in a forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }

@@ -30,7 +30,7 @@ pub(crate) use count::{CountOp, CountStep};
 pub(crate) use counted::Counted;
 pub use health_warning::{HealthWarning, Severity};
 pub(crate) use in_doubt::{InDoubt, resolve_each};
-pub(crate) use requests::{Operation, RequestEnd, Requests, RequestsRead};
+pub(crate) use requests::Requests;
 pub(crate) use subscription::{Delivery, Subscription};
 pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged, shown};
 pub use survey::{Holder, LockInfo, LockKind};

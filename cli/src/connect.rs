@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use redlatch::{Builder, Client, Redlock};
 
+use crate::doctor::live::Woken;
 use crate::errors::Failure;
 use files::secret_in;
 use map::Mapping;
@@ -317,6 +318,7 @@ impl Args {
             Some(prefix) => Client::builder().key_prefix_once(prefix),
             None => Client::builder().key_prefix(prefix),
         };
+        builder = builder.observer(Woken);
         if let Some(lease) = self.lease()? {
             builder = builder.watchdog_timeout(lease);
         }

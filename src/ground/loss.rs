@@ -35,39 +35,18 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// The words of [`LossCause::kind`].
-    pub(crate) const KINDS: [&'static str; 9] = [
-        "gone",
-        "held_by",
-        "unreachable",
-        "lease_ended",
-        "thread_ended",
-        "watchdog_died",
-        "forked",
-        "closed",
-        "unheard",
-    ];
-
     /// Returns a word for the cause that stays the same in later versions, such as `held_by`: the label of metrics.
     pub fn kind(&self) -> &'static str {
-        LossCause::KINDS
-            .get(self.place())
-            .copied()
-            .unwrap_or_default()
-    }
-
-    /// The place of its word.
-    pub(crate) fn place(&self) -> usize {
         match self {
-            LossCause::Gone => 0,
-            LossCause::HeldBy(_) => 1,
-            LossCause::Unreachable { .. } => 2,
-            LossCause::LeaseEnded => 3,
-            LossCause::ThreadEnded => 4,
-            LossCause::WatchdogDied => 5,
-            LossCause::Forked => 6,
-            LossCause::Closed => 7,
-            LossCause::Unheard => 8,
+            LossCause::Gone => "gone",
+            LossCause::HeldBy(_) => "held_by",
+            LossCause::Unreachable { .. } => "unreachable",
+            LossCause::LeaseEnded => "lease_ended",
+            LossCause::ThreadEnded => "thread_ended",
+            LossCause::WatchdogDied => "watchdog_died",
+            LossCause::Forked => "forked",
+            LossCause::Closed => "closed",
+            LossCause::Unheard => "unheard",
         }
     }
 

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::callback;
 use crate::ground::loss::Loss;
+use crate::ground::{callback, numbers};
 
 /// Hears what happens to the locks of a client, as it happens.
 ///
 /// [`Builder::observer`](crate::Builder::observer) sets one. It is called on the thread that an event is about, with no mutex
 /// of this library locked, and delays that thread: it is to be quick, and not to lock or unlock. A panic in it is contained.
-/// Numbers need no observer, see [`Stats`](crate::Stats).
+/// With the feature `metrics` numbers need no observer.
 ///
 /// # Examples
 ///
@@ -168,12 +168,19 @@ impl Observed {
 
     /// Tells of an event, with no mutex of this library locked.
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
-        if let Some(observer) = &self.0 {
-            // What the observer does wrong stays its own affair.
-            drop(catch_unwind(AssertUnwindSafe(|| {
-                callback::within(|| observer.event(&event()));
-            })));
+        if self.0.is_none() && !cfg!(feature = "metrics") {
+            return;
         }
+        // What the observer or a recorder does wrong stays its own affair.
+        drop(catch_unwind(AssertUnwindSafe(|| {
+            callback::within(|| {
+                let event = event();
+                if let Some(observer) = &self.0 {
+                    observer.event(&event);
+                }
+                numbers::record(&event);
+            });
+        })));
     }
 }
 

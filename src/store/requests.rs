@@ -1,12 +1,10 @@
 //! How many operations a store was asked for, how each ended, and how long they took.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::ground::error::{Error, Result};
-use crate::ground::histogram::{Durations, Histogram};
 use crate::ground::observer::{Event, Observed};
-use crate::ground::time;
+use crate::ground::{numbers, time};
 use crate::store::{Outcome, Renewal};
 
 /// One kind of operation of a [`Store`](crate::store::Store).
@@ -39,20 +37,6 @@ pub(crate) enum RequestEnd {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 11] = [
-        Operation::Acquire,
-        Operation::Release,
-        Operation::HandOff,
-        Operation::Write,
-        Operation::Renew,
-        Operation::Clear,
-        Operation::ForceUnlock,
-        Operation::Ask,
-        Operation::Count,
-        Operation::Condition,
-        Operation::Check,
-    ];
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Operation::Acquire => "acquire",
@@ -71,17 +55,6 @@ impl Operation {
 }
 
 impl RequestEnd {
-    pub(crate) const ALL: [RequestEnd; 8] = [
-        RequestEnd::Done,
-        RequestEnd::Refused,
-        RequestEnd::Gone,
-        RequestEnd::Unknown,
-        RequestEnd::Unreachable,
-        RequestEnd::Unavailable,
-        RequestEnd::Denied,
-        RequestEnd::Failed,
-    ];
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             RequestEnd::Done => "ok",
@@ -155,80 +128,41 @@ impl Answer for Renewal {
     }
 }
 
-/// The operations so far.
+/// Tells how the operations of one client end.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     observer: Observed,
-    by_operation: [OfOperation; Operation::ALL.len()],
-}
-
-#[derive(Debug, Default)]
-struct OfOperation {
-    ends: [AtomicU64; RequestEnd::ALL.len()],
-    took: Histogram,
 }
 
 impl Requests {
     /// Requests that this observer hears of.
     pub(crate) fn told_to(observer: Observed) -> Requests {
-        Requests {
-            observer,
-            ..Requests::default()
-        }
+        Requests { observer }
     }
 
-    /// Counts an operation that was begun then and has ended now.
+    /// Tells of an operation that was begun then and has ended now.
     pub(crate) fn note(&self, operation: Operation, began: Instant, end: RequestEnd) {
         self.note_all(operation, began, [end].into_iter());
     }
 
-    /// Counts one that concerned several holds, each with an end of its own.
+    /// Tells of one that concerned several holds, each with an end of its own.
     pub(crate) fn note_all(
         &self,
         operation: Operation,
         began: Instant,
         mut ends: impl Iterator<Item = RequestEnd>,
     ) {
-        let (Some(of), Some(first)) = (self.by_operation.get(operation as usize), ends.next())
-        else {
+        let Some(first) = ends.next() else {
             return;
         };
-        let took = time::since(began);
-        of.took.note(took);
-        of.count(first);
-        ends.for_each(|end| of.count(end));
+        let operation = operation.name();
         self.observer.tell(|| Event::Request {
-            operation: operation.name(),
+            operation,
             result: first.name(),
-            took,
+            took: time::since(began),
         });
-    }
-
-    pub(crate) fn read(&self) -> impl Iterator<Item = RequestsRead> + '_ {
-        let of = Operation::ALL.iter().zip(&self.by_operation);
-        of.map(|(operation, of)| RequestsRead {
-            operation: operation.name(),
-            ends: of
-                .ends
-                .each_ref()
-                .map(|count| count.load(Ordering::Relaxed)),
-            took: of.took.read(),
-        })
-    }
-}
-
-impl OfOperation {
-    fn count(&self, end: RequestEnd) {
-        if let Some(count) = self.ends.get(end as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
+        for end in std::iter::once(first).chain(ends) {
+            numbers::request(operation, end.name());
         }
     }
-}
-
-/// The operations of one kind.
-pub(crate) struct RequestsRead {
-    pub(crate) operation: &'static str,
-    /// By [`RequestEnd`].
-    pub(crate) ends: [u64; RequestEnd::ALL.len()],
-    pub(crate) took: Durations,
 }

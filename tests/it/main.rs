@@ -33,13 +33,13 @@ mod many_processes;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod observed;
 mod owned;
 mod permit_semaphore;
 mod read_write;
 mod redlock;
 mod semaphore;
 mod spin;
-mod stats;
 #[path = "../support/mod.rs"]
 mod support;
 mod support_tests;

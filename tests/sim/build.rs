@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=swapped");
     // What the library can be built with beside what the simulation needs.
     println!(
-        "cargo::rustc-check-cfg=cfg(feature, values(\"mysql\", \"tls\", \"tracing\", \"test-util\", \"in-memory\"))"
+        "cargo::rustc-check-cfg=cfg(feature, values(\"metrics\", \"mysql\", \"tls\", \"tracing\", \"test-util\", \"in-memory\"))"
     );
     match make() {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! `redlatch doctor`: the dangers to the locks of this server, and the promises that hold there.
 
-mod live;
+pub(crate) mod live;
 mod promises;
 
 use std::process::ExitCode;

@@ -2,13 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::engine::counters::ClassOf;
 use crate::ground::error::{Error, Result};
-use crate::ground::histogram::{Durations, Histogram};
-use crate::ground::loss::LossCause;
 
 /// A label has at most so many values, for each client.
 const MOST_CLASSES: usize = 64;
@@ -27,8 +23,7 @@ pub(crate) struct ClassId(u8);
 pub(crate) struct Classes {
     class_of: Option<ClassOf>,
     /// Filled from the first place on, and never changed. The rest has the place 0.
-    named: Box<[OnceLock<Class>]>,
-    rest: Class,
+    named: Box<[OnceLock<Box<str>>]>,
 }
 
 impl Classes {
@@ -36,7 +31,6 @@ impl Classes {
         Classes {
             class_of,
             named: (0..MOST_CLASSES).map(|_| OnceLock::new()).collect(),
-            rest: Class::default(),
         }
     }
 
@@ -52,22 +46,16 @@ impl Classes {
         let places = self.named.iter().zip(1..);
         let found = places.into_iter().find(|(place, _)| {
             // The first to come fills a place; all others find its class there.
-            let there = place.get_or_init(|| Class::named(class));
-            there.name == class
+            let there = place.get_or_init(|| class.into());
+            **there == *class
         });
         found.map_or_else(ClassId::default, |(_, id)| ClassId(id))
     }
 
-    pub(super) fn get(&self, id: ClassId) -> &Class {
+    pub(super) fn get(&self, id: ClassId) -> &str {
         let place = usize::from(id.0).checked_sub(1);
         let class = place.and_then(|place| self.named.get(place)?.get());
-        class.unwrap_or(&self.rest)
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = (ClassId, &Class)> {
-        let named = self.named.iter().zip(1..);
-        let named = named.map_while(|(place, id)| Some((ClassId(id), place.get()?)));
-        named.chain([(ClassId::default(), &self.rest)])
+        class.map_or(REST, |class| class)
     }
 }
 
@@ -97,16 +85,14 @@ pub(crate) enum Via {
 }
 
 impl Via {
-    pub(crate) const ALL: [(Via, &'static str); 5] = [
-        (Via::Free, "free"),
-        (Via::Woken, "woken"),
-        (Via::Polled, "polled"),
-        (Via::Handed, "handed"),
-        (Via::Reentered, "reentered"),
-    ];
-
     pub(crate) fn name(self) -> &'static str {
-        Via::ALL.get(self as usize).map_or("", |(_, name)| name)
+        match self {
+            Via::Free => "free",
+            Via::Woken => "woken",
+            Via::Polled => "polled",
+            Via::Handed => "handed",
+            Via::Reentered => "reentered",
+        }
     }
 }
 
@@ -130,133 +116,14 @@ impl WaitEnd {
         }
     }
 
-    pub(crate) const ALL: [(WaitEnd, &'static str); 4] = [
-        (WaitEnd::Acquired, "acquired"),
-        (WaitEnd::Refused, "refused"),
-        (WaitEnd::Interrupted, "interrupted"),
-        (WaitEnd::Failed, "failed"),
-    ];
-
     pub(crate) fn name(self) -> &'static str {
-        WaitEnd::ALL.get(self as usize).map_or("", |(_, name)| name)
-    }
-}
-
-/// The counters of the locks of one class.
-#[derive(Debug)]
-pub(crate) struct Class {
-    pub(crate) name: String,
-    /// By [`WaitEnd`].
-    waits: [Histogram; WaitEnd::ALL.len()],
-    /// By [`Via`].
-    acquisitions: [AtomicU64; Via::ALL.len()],
-    contended: AtomicU64,
-    begun: AtomicU64,
-    unlocked: Histogram,
-    lost: Histogram,
-    /// By the kind of their cause.
-    losses: [AtomicU64; LossCause::KINDS.len()],
-    long_waits: AtomicU64,
-    long_holds: AtomicU64,
-}
-
-impl Default for Class {
-    fn default() -> Class {
-        Class::named(REST)
-    }
-}
-
-impl Class {
-    fn named(name: &str) -> Class {
-        Class {
-            name: name.to_owned(),
-            waits: Default::default(),
-            acquisitions: Default::default(),
-            contended: AtomicU64::default(),
-            begun: AtomicU64::default(),
-            unlocked: Histogram::default(),
-            lost: Histogram::default(),
-            losses: Default::default(),
-            long_waits: AtomicU64::default(),
-            long_holds: AtomicU64::default(),
+        match self {
+            WaitEnd::Acquired => "acquired",
+            WaitEnd::Refused => "refused",
+            WaitEnd::Interrupted => "interrupted",
+            WaitEnd::Failed => "failed",
         }
     }
-
-    pub(crate) fn acquired(&self, via: Via) {
-        if let Some(count) = self.acquisitions.get(via as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn waited(&self, end: WaitEnd, took: Duration) {
-        if let Some(waits) = self.waits.get(end as usize) {
-            waits.note(took);
-        }
-    }
-
-    pub(crate) fn contended(&self) {
-        self.contended.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn hold_began(&self) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn hold_unlocked(&self, held: Duration) {
-        self.unlocked.note(held);
-    }
-
-    /// Counts the end of a hold by a loss.
-    pub(crate) fn hold_lost(&self, held: Duration) {
-        self.lost.note(held);
-    }
-
-    /// Counts a loss that is told.
-    pub(crate) fn lost(&self, cause: &LossCause) {
-        if let Some(count) = self.losses.get(cause.place()) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn long_wait(&self) {
-        self.long_waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn long_hold(&self) {
-        self.long_holds.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn read(&self) -> ClassRead {
-        let unlocked = self.unlocked.read();
-        let lost = self.lost.read();
-        let ended = unlocked.count() + lost.count();
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ClassRead {
-            waits: self.waits.each_ref().map(Histogram::read),
-            acquisitions: self.acquisitions.each_ref().map(read),
-            contended: read(&self.contended),
-            // One that began and ended between the two looks is none too many.
-            holds: read(&self.begun).saturating_sub(ended),
-            unlocked,
-            lost,
-            losses: self.losses.each_ref().map(read),
-            long_waits: read(&self.long_waits),
-            long_holds: read(&self.long_holds),
-        }
-    }
-}
-
-/// The counts of one class at one moment.
-pub(crate) struct ClassRead {
-    pub(crate) waits: [Durations; WaitEnd::ALL.len()],
-    pub(crate) acquisitions: [u64; Via::ALL.len()],
-    pub(crate) contended: u64,
-    pub(crate) holds: u64,
-    pub(crate) unlocked: Durations,
-    pub(crate) lost: Durations,
-    pub(crate) losses: [u64; LossCause::KINDS.len()],
-    pub(crate) long_waits: u64,
-    pub(crate) long_holds: u64,
 }
 
 #[cfg(test)]
@@ -293,10 +160,9 @@ mod tests {
             classes.of(&format!("c{number}:7"));
         }
         assert_eq!(classes.of("c0:2"), first);
-        assert_eq!(classes.get(first).name, "c0");
-        assert_eq!(classes.get(classes.of("c99999:1")).name, "other");
-        assert_eq!(classes.get(classes.of("other:1")).name, "other");
-        assert_eq!(classes.all().count(), MOST_CLASSES + 1);
+        assert_eq!(classes.get(first), "c0");
+        assert_eq!(classes.get(classes.of("c99999:1")), "other");
+        assert_eq!(classes.get(classes.of("other:1")), "other");
     }
 
     #[test]
@@ -317,35 +183,6 @@ mod tests {
             name.rsplit(':').next().unwrap_or(name)
         }
         let classes = Classes::new(Some(ClassOf(Arc::new(last))));
-        assert_eq!(classes.get(classes.of("a:orders")).name, "orders");
-    }
-
-    #[test]
-    fn what_began_and_has_not_ended_is_held() {
-        let class = Class::named("orders");
-        (0..5).for_each(|_| class.hold_began());
-        let held = [1, 2, 3].map(Duration::from_secs);
-        held.iter().for_each(|held| class.hold_unlocked(*held));
-        class.hold_lost(Duration::from_secs(7));
-        class.lost(&LossCause::Gone);
-        class.long_hold();
-        class.long_hold();
-        class.long_wait();
-        let read = class.read();
-        assert_eq!((read.unlocked.count(), read.lost.count()), (3, 1));
-        assert_eq!(read.unlocked.sum(), Duration::from_secs(6));
-        assert_eq!(read.holds, 1);
-        assert_eq!(read.losses.iter().sum::<u64>(), 1);
-        assert_eq!((read.long_holds, read.long_waits), (2, 1));
-    }
-
-    #[test]
-    fn each_way_and_each_end_has_the_word_of_its_place() {
-        for (place, (via, name)) in Via::ALL.into_iter().enumerate() {
-            assert_eq!((via as usize, via.name()), (place, name));
-        }
-        for (place, (end, name)) in WaitEnd::ALL.into_iter().enumerate() {
-            assert_eq!((end as usize, end.name()), (place, name));
-        }
+        assert_eq!(classes.get(classes.of("a:orders")), "orders");
     }
 }

@@ -11,13 +11,13 @@ mod waits;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::counters::class::{Class, ClassId, Classes, Via, WaitEnd};
+use crate::engine::counters::class::{ClassId, Classes, Via, WaitEnd};
 pub(crate) use crate::engine::counters::settings::{ClassOf, CountSettings};
 use crate::engine::counters::waits::Waits;
 pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
-use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::observer::Event;
+use crate::ground::{events, numbers};
 use crate::store::Requests;
 
 /// The counters of one client.
@@ -56,21 +56,15 @@ impl Counters {
         self.classes.of(name)
     }
 
-    pub(crate) fn class(&self, id: ClassId) -> &Class {
+    /// The name of a class.
+    pub(crate) fn class(&self, id: ClassId) -> &str {
         self.classes.get(id)
-    }
-
-    /// All classes that were asked for so far, and the one of the others.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (ClassId, &Class)> {
-        self.classes.all()
     }
 
     pub(crate) fn acquired(&self, class: ClassId, lock: &str, via: Via, waited: Duration) {
         let class = self.class(class);
-        class.waited(WaitEnd::Acquired, waited);
-        class.acquired(via);
         self.settings.observer.tell(|| Event::Acquired {
-            class: &class.name,
+            class,
             lock,
             waited,
             via: via.name(),
@@ -79,9 +73,8 @@ impl Counters {
 
     pub(crate) fn not_acquired(&self, class: ClassId, lock: &str, end: WaitEnd, waited: Duration) {
         let class = self.class(class);
-        class.waited(end, waited);
         self.settings.observer.tell(|| Event::NotAcquired {
-            class: &class.name,
+            class,
             lock,
             waited,
             outcome: end.name(),
@@ -90,22 +83,22 @@ impl Counters {
 
     pub(crate) fn contended(&self, class: ClassId, lock: &str) {
         let class = self.class(class);
-        class.contended();
-        self.settings.observer.tell(|| Event::Contended {
-            class: &class.name,
-            lock,
-        });
+        self.settings
+            .observer
+            .tell(|| Event::Contended { class, lock });
     }
 
-    /// Counts the end of a hold, with no mutex locked.
+    /// Tells that a hold has begun, with no mutex locked.
+    pub(crate) fn began(&self, class: ClassId) {
+        numbers::holds(self.class(class), 1.0);
+    }
+
+    /// Tells that it has ended, with no mutex locked.
     pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
         let class = self.class(class);
-        match is_lost {
-            true => class.hold_lost(held),
-            false => class.hold_unlocked(held),
-        }
+        numbers::holds(class, -1.0);
         self.settings.observer.tell(|| Event::Ended {
-            class: &class.name,
+            class,
             lock,
             held,
             end: end_name(is_lost),
@@ -114,11 +107,7 @@ impl Counters {
 
     pub(crate) fn lost(&self, class: ClassId, loss: &Loss) {
         let class = self.class(class);
-        class.lost(&loss.cause);
-        self.settings.observer.tell(|| Event::Lost {
-            class: &class.name,
-            loss,
-        });
+        self.settings.observer.tell(|| Event::Lost { class, loss });
     }
 
     /// Lists a wait until what this returns is dropped.
@@ -144,14 +133,13 @@ impl Counters {
     /// Tells of a wait that has lasted for long.
     pub(crate) fn long_wait(&self, wait: &ListedWait, holder: Option<&str>) {
         let class = self.class(wait.class);
-        class.long_wait();
         let same = |it: &&ListedWait| it.lock == wait.lock;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
         let waited = wait.lasts;
         let named = holder.unwrap_or("nobody that is known");
         events::long_wait(&wait.lock, &wait.thread, &waited.as_secs(), &named, &others);
         self.settings.observer.tell(|| Event::LongWait {
-            class: &class.name,
+            class,
             lock: &wait.lock,
             thread: wait.thread,
             waited,
@@ -163,10 +151,9 @@ impl Counters {
     /// Tells of a hold that has lasted for long.
     pub(crate) fn long_hold(&self, class: ClassId, lock: &str, thread: u64, held: Duration) {
         let class = self.class(class);
-        class.long_hold();
         events::long_hold(&lock, &thread, &held.as_secs());
         self.settings.observer.tell(|| Event::LongHold {
-            class: &class.name,
+            class,
             lock,
             thread,
             held,

@@ -25,7 +25,8 @@ impl Hold {
         let is_held = matches!(state.phase, Phase::Held);
         if let Some(class) = self.class.filter(|_| is_held) {
             state.began = Some(self.timeline.now());
-            self.client.counters().class(class).hold_began();
+            drop(state);
+            self.client.counters().began(class);
         }
         is_held
     }

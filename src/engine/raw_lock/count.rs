@@ -83,7 +83,7 @@ impl RawLock {
     pub(crate) fn wait_for_zero(&self, limit: WaitLimit<'_>) -> Result<bool> {
         self.ready()?;
         let RawLock { inner, key, .. } = self;
-        let class = &inner.counters.class(self.class).name;
+        let class = inner.counters.class(self.class);
         let _span = WaitSpan::enter(&key.lock.name, class, current_thread_id());
         let mut visit = CountVisit {
             raw_lock: self,

@@ -115,7 +115,7 @@ impl RawLock {
             // Before it queues behind others, who may wait for the other side.
             self.inside(&me)?;
         }
-        let class = &inner.counters.class(self.class).name;
+        let class = inner.counters.class(self.class);
         let span = WaitSpan::enter(&key.lock.name, class, me.id);
         let mut visit = LockVisit::new(self, me, !limit.is_single());
         let began = time::now();

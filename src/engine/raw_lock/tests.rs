@@ -1,7 +1,6 @@
 //! The visitor of a wait, by the rules of its kind; how long a lock rests for pollers, and how acquisitions count.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::thread;
 use std::time::Duration;
 
 use crate::engine::raw_lock::wait_visitor::WaitVisitor;
@@ -44,38 +43,6 @@ fn a_lock_that_is_polled_for_rests_for_longer_than_a_poller_pauses() {
     let (first, longest) = (Duration::from_millis(1), Duration::from_millis(40));
     let spins = spins.with_backoff(first, longest);
     assert_eq!(rest(&spins), Some(Duration::from_millis(40 + 20 + 10)));
-}
-
-#[test]
-fn each_acquisition_counts_by_the_way_it_came_about() {
-    let client = Client::in_memory();
-    let lock = client.lock("orders:1");
-    (0..3).for_each(|_| lock.lock().unwrap());
-    let other = thread::scope(|scope| scope.spawn(|| lock.try_lock()).join().unwrap());
-    assert!(!other.unwrap());
-    let stats = client.stats();
-    let orders = stats.class("orders").unwrap();
-    let counts = orders.acquisitions;
-    assert_eq!((counts.free, counts.reentered), (1, 2));
-    assert_eq!((orders.contended, orders.refused.count()), (1, 1));
-}
-
-#[cfg(feature = "test-util")]
-#[test]
-fn a_lock_that_is_handed_over_counts_so() {
-    let client = Client::in_memory();
-    let lock = client.lock("orders:1");
-    lock.lock().unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| lock.run(|_| ()).unwrap());
-        while crate::testing::queue_length(&lock) == 0 {
-            thread::yield_now();
-        }
-        lock.unlock().unwrap();
-    });
-    let orders = client.stats().class("orders").unwrap().clone();
-    assert_eq!(orders.acquisitions.handed, 1);
-    assert_eq!(orders.acquired.count(), 2);
 }
 
 #[test]

@@ -212,17 +212,6 @@ impl Watchdog {
         holds
     }
 
-    /// For how long the oldest hold has lasted that it looks after.
-    pub(crate) fn oldest_hold(&self) -> Option<Duration> {
-        let mut oldest = None;
-        self.shared.timer.each(|job| {
-            if let Job::Renew(hold) | Job::End(hold) = job {
-                oldest = oldest.max(hold.age());
-            }
-        });
-        oldest
-    }
-
     /// How many doubts are to be cleared up.
     pub(crate) fn doubts(&self) -> u64 {
         self.shared.clearing.open()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
+use crate::ground::numbers;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts, Traffic};
 use crate::stores::redis::Redis;
@@ -150,9 +151,8 @@ impl Redis {
             ..Facts::of(database.to_string(), notifier)
         };
         let announcements = Arc::clone(&facts.announcements);
-        let traffic = Arc::clone(&settings.traffic);
         let announce = move || {
-            traffic.master_changed();
+            numbers::master_changed();
             announcements.announce(Announcement::TakenOver);
         };
         topology.on_takeover(Box::new(announce));

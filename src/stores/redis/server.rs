@@ -31,7 +31,6 @@ impl Node {
         shards: Option<Shards>,
     ) -> Node {
         let notifier = Arc::clone(notifier);
-        let heard = (Arc::clone(&notifier), Arc::clone(&settings.traffic));
         let pool = |size| {
             let idle = (&settings.pool_settings, settings.check_idle_after);
             Pool::new(Arc::clone(&connector), size, idle, shards.is_some())
@@ -44,7 +43,7 @@ impl Node {
             subscriber: Subscriber::new(
                 Arc::clone(&connector),
                 settings.command_timeout,
-                heard,
+                Arc::clone(&notifier),
                 shards,
             ),
             notifier,

@@ -1,6 +1,7 @@
 //! The hand-off of a hold to the next in the queue: one request, and what may happen to it.
 
 use super::*;
+use crate::observed::noted;
 
 #[test]
 fn a_hand_over_is_one_request() {
@@ -214,7 +215,8 @@ fn leaves_a_hand_over(
     meanwhile: impl Fn(&Client) + Sync,
 ) {
     let server = RedisServer::start();
-    let client = Client::open(&server.url()).unwrap();
+    let (builder, notes) = noted();
+    let client = builder.open(&server.url()).unwrap();
     let lock = client.lock("orders");
     lock.lock().unwrap();
     thread::scope(|scope| {
@@ -245,11 +247,14 @@ fn leaves_a_hand_over(
     assert!(other.try_lock_for(SLACK).unwrap());
     other.unlock().unwrap();
     eventually(SLACK, "nothing is left", || server.int(&["DBSIZE"]) == 0);
-    let stats = client.stats();
-    let orders = stats.class("orders").unwrap();
-    let ended = orders.unlocked.count() + orders.lost.count();
-    assert_eq!((ended, orders.acquisitions.total()), (1, 1), "{stats}");
-    assert_eq!(orders.holds, 0);
+    let counts = [" acquired ", "orders unlocked", "orders lost"].map(|what| notes.count(what));
+    assert_eq!(
+        (counts[0], counts[1] + counts[2]),
+        (1, 1),
+        "{:#?}",
+        notes.said()
+    );
+    assert!(client.activity().holds.is_empty());
 }
 
 #[test]

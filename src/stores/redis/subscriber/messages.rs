@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::{Channel, Shared, State, pack_together};
-use crate::ground::time;
+use crate::ground::{numbers, time};
 use crate::stores::redis::keys;
 use crate::stores::redis::kinds::{KINDS, Layout};
 
@@ -26,7 +26,7 @@ impl Shared {
                 }
                 let words = parts.next().unwrap_or_default();
                 let woken = self.notifier.release(&channel, woken_by(&channel, &words));
-                self.traffic.heard(woken > 0);
+                numbers::message(if woken > 0 { "woke" } else { "nobody" });
             }
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {

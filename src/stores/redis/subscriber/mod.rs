@@ -22,7 +22,6 @@ use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 use crate::ground::turn_count::Messages;
-use crate::store::Traffic;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
@@ -61,7 +60,6 @@ struct Shared {
     command_timeout: Duration,
     pace: Pace,
     notifier: Arc<Notifier>,
-    traffic: Arc<Traffic>,
     /// `None` if messages are not sharded.
     shards: Option<Shards>,
     state: Mutex<State>,
@@ -109,17 +107,17 @@ impl Subscriber {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         command_timeout: Duration,
-        heard: (Arc<Notifier>, Arc<Traffic>),
+        notifier: Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Subscriber {
-        Subscriber::paced(connector, command_timeout, Pace::USUAL, heard, shards)
+        Subscriber::paced(connector, command_timeout, Pace::USUAL, notifier, shards)
     }
 
     fn paced(
         connector: Arc<dyn Connector>,
         command_timeout: Duration,
         pace: Pace,
-        (notifier, traffic): (Arc<Notifier>, Arc<Traffic>),
+        notifier: Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Subscriber {
         let shared = Arc::new(Shared {
@@ -127,7 +125,6 @@ impl Subscriber {
             command_timeout,
             pace,
             notifier,
-            traffic,
             shards,
             state: Mutex::default(),
             wanted: Condvar::default(),

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use crate::ground::backoff::Backoff;
-use crate::ground::events;
-use crate::ground::time;
+use crate::ground::{events, numbers, time};
 use crate::stores::redis::transport::{CallError, Connection};
 
 /// As long as something could not be sent, it is tried again this often, and after each message.
@@ -20,6 +19,7 @@ impl Shared {
                     let begun = time::now();
                     let reason = self.listen(&mut connection);
                     events::subscriber_disconnected(&self.connector.node(), &reason);
+                    numbers::subscriber_failed();
                     self.disconnect();
                     // Something on the way may end each connection that subscribes.
                     if time::since(begun) >= self.pace.lasting {
@@ -30,6 +30,7 @@ impl Shared {
                 }
                 Err(reason) => {
                     events::subscriber_cannot_connect(&self.connector.node(), &reason);
+                    numbers::subscriber_failed();
                     self.disconnect();
                     let state = self.state.lock();
                     if !state.is_closed {

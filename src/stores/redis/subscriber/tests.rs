@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::ground::notify::{Parker, Registration, Wake};
-use crate::store::ConnectionStats;
 use crate::stores::redis::tests::stub::{Route, StubServer};
 
 const FOR_LONG: Duration = Duration::from_secs(3600);
@@ -31,7 +30,6 @@ struct Scene {
     subscriber: Subscriber,
     _server: StubServer,
     notifier: Arc<Notifier>,
-    traffic: Arc<Traffic>,
     /// How often a slot was said to be elsewhere.
     moves: Arc<AtomicUsize>,
 }
@@ -39,7 +37,7 @@ struct Scene {
 impl Scene {
     fn with(server: StubServer, pace: Pace, is_sharded: bool) -> Scene {
         let moves = Arc::<AtomicUsize>::default();
-        let (notifier, traffic) = (Arc::<Notifier>::default(), Arc::<Traffic>::default());
+        let notifier = Arc::<Notifier>::default();
         let counted = Arc::clone(&moves);
         let shards = is_sharded.then(|| Shards {
             on_move: Box::new(move || {
@@ -47,13 +45,11 @@ impl Scene {
             }),
         });
         let connector: Arc<dyn Connector> = Route::to(&server);
-        let heard = (Arc::clone(&notifier), Arc::clone(&traffic));
         let timeout = Duration::from_secs(3);
         Scene {
-            subscriber: Subscriber::paced(connector, timeout, pace, heard, shards),
+            subscriber: Subscriber::paced(connector, timeout, pace, Arc::clone(&notifier), shards),
             _server: server,
             notifier,
-            traffic,
             moves,
         }
     }
@@ -94,10 +90,6 @@ impl Scene {
 
     fn moves(&self) -> usize {
         self.moves.load(Ordering::Relaxed)
-    }
-
-    fn stats(&self) -> ConnectionStats {
-        self.traffic.read(0, false)
     }
 }
 

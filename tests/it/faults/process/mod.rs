@@ -22,9 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fork::Fork;
 #[cfg(feature = "test-util")]
 use redlatch::testing;
-use redlatch::{
-    Client, Error, Guard, Interrupt, Lock, LossCause, Losses, Stats, current_thread_id,
-};
+use redlatch::{Client, Error, Guard, Interrupt, Lock, LossCause, Losses, current_thread_id};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::child::{arg, listen, say};

@@ -1,25 +1,32 @@
-//! The numbers of a lock that several threads want, once a second as a table, and at the end as a page for Prometheus.
+//! The numbers of a lock that several threads want, as a page for Prometheus.
 //!
-//!     cargo run --example stats
+//!     cargo run --example metrics --features metrics
 //!
 //! With `REDIS_URL` set its locks are on that Redis server.
 #![allow(clippy::print_stdout, reason = "it is there to be read")]
 
+use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Result};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use redlatch::Client;
 
-fn main() -> Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
+    // Any recorder of the crate `metrics` will do. It is installed before the client is made.
+    let bounds = [0.001, 0.01, 0.1, 1.0, 5.0, 30.0, 300.0];
+    let prometheus = PrometheusBuilder::new()
+        .set_buckets(&bounds)?
+        .install_recorder()?;
     let client = match std::env::var("REDIS_URL") {
         Ok(url) => Client::open(&url)?,
         Err(_) => Client::in_memory(),
     };
-    let end = Instant::now() + Duration::from_secs(3);
+    let end = Instant::now() + Duration::from_secs(1);
     thread::scope(|scope| {
         for reviewer in 0..4 {
             let client = &client;
-            scope.spawn(move || -> Result<()> {
+            scope.spawn(move || -> redlatch::Result<()> {
                 let mut task = reviewer;
                 while Instant::now() < end {
                     // Two names, one class: "task".
@@ -33,20 +40,8 @@ fn main() -> Result<()> {
                 Ok(())
             });
         }
-        while Instant::now() < end {
-            thread::sleep(Duration::from_secs(1));
-            println!("{}\n", client.stats());
-        }
     });
-    let stats = client.stats();
-    for line in stats.to_openmetrics().lines() {
-        if line.starts_with("redlatch_acquisitions_total") {
-            println!("{line}");
-        }
-    }
-    let tasks = stats
-        .class("task")
-        .map_or(0, |task| task.acquisitions.total());
-    println!("{tasks} tasks were reviewed");
+    // A handler of /metrics answers with this text.
+    println!("{}", prometheus.render());
     Ok(())
 }

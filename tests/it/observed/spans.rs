@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, with_default};
 use tracing::{Event, Metadata, Subscriber};
 
-use super::{eventually, open};
+use super::{eventually, noted, open};
 use crate::laws::until_queued;
 use crate::support::{RedisServer, ms};
 
@@ -194,7 +194,8 @@ fn the_spans_of_a_waiter_and_a_holder_name_each_other() {
 #[test]
 fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
     let server = RedisServer::start();
-    let (mine, theirs) = (open(&server), open(&server));
+    let (builder, notes) = noted();
+    let (mine, theirs) = (open(&server), builder.open(&server.url()).unwrap());
     let spans = Spans::default();
     let first = mine.lock("orders:1").guard().unwrap();
     let wake = || server.cmd(&["PUBLISH", "redisson_lock__channel:{orders:1}", "0"]);
@@ -209,12 +210,7 @@ fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
         let other = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'another:1', 1) \
                      return redis.call('PEXPIRE', KEYS[1], 60000)";
         assert_eq!(server.int(&["EVAL", other, "1", "orders:1"]), 1);
-        let refused = || {
-            let requests = theirs.stats().requests;
-            let acquire = requests.iter().find(|it| it.operation == "acquire");
-            let refused = acquire.unwrap().results.iter().find(|it| it.0 == "refused");
-            refused.unwrap().1
-        };
+        let refused = || notes.count("acquire refused");
         let before = refused();
         eventually("the other one refuses it", || {
             wake();

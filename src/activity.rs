@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::VisitorId;
+pub use crate::store::ConnectionStats;
 
 /// At most so many holds and so many waits are listed.
 const LISTED: usize = 100;
 
-/// The oldest holds and the oldest waits of a client, 100 of each at most, the oldest first.
+/// What a client is doing: its oldest holds and waits, 100 of each at most, the oldest first, and its connections.
 ///
 /// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it, without I/O.
 ///
@@ -31,6 +32,10 @@ pub struct Activity {
     pub holds: Vec<ActiveHold>,
     /// The calls that have waited longest behind others.
     pub waits: Vec<ActiveWait>,
+    /// How many requests without an answer may have left something that is yet to be released in the background.
+    pub doubts: u64,
+    /// The connections.
+    pub connections: ConnectionStats,
 }
 
 /// A hold of this client.
@@ -64,7 +69,7 @@ pub struct ActiveWait {
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
-        // As for the numbers.
+        // A thread of the parent may have had a mutex at the fork, which nobody opens here.
         if self.is_forked() {
             return Activity::default();
         }
@@ -92,6 +97,8 @@ impl ClientInner {
                     lasts: wait.lasts,
                 })
                 .collect(),
+            doubts: self.watchdog.doubts(),
+            connections: self.store.connections(),
         }
     }
 }

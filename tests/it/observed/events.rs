@@ -11,7 +11,7 @@ use crate::support::{RedisServer, ms};
 
 /// Notes what it hears, in words.
 #[derive(Default)]
-pub(super) struct Notes(Mutex<Vec<String>>);
+pub(crate) struct Notes(Mutex<Vec<String>>);
 
 impl Observer for Notes {
     fn event(&self, event: &Event<'_>) {
@@ -43,11 +43,11 @@ impl Observer for Notes {
 }
 
 impl Notes {
-    fn said(&self) -> Vec<String> {
+    pub(crate) fn said(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    pub(super) fn count(&self, text: &str) -> usize {
+    pub(crate) fn count(&self, text: &str) -> usize {
         self.said()
             .iter()
             .filter(|said| said.contains(text))
@@ -104,7 +104,7 @@ fn an_observer_that_panics_or_asks_harms_nothing() {
         fn event(&self, event: &Event<'_>) {
             if let Some(client) = self.0.get() {
                 // No mutex is locked: all that it asks is answered.
-                drop((client.stats(), client.activity()));
+                drop(client.activity());
             }
             if matches!(event, Event::Acquired { .. } | Event::Ended { .. }) {
                 panic!("the observer is at fault");
@@ -112,6 +112,7 @@ fn an_observer_that_panics_or_asks_harms_nothing() {
         }
     }
     let rude = Arc::new(Rude(OnceLock::new()));
+    let renewed = ms(1500);
     let client = Client::builder()
         .watchdog_timeout(ms(3000))
         .observer(Arc::clone(&rude))
@@ -120,8 +121,8 @@ fn an_observer_that_panics_or_asks_harms_nothing() {
     assert!(rude.0.set(client.clone()).is_ok());
     let lock = client.lock("orders:1");
     let guard = lock.guard().unwrap();
-    eventually("it is renewed", || client.stats().renewals.renewed > 0);
-    assert!(guard.is_valid());
+    thread::sleep(renewed);
+    assert!(guard.remaining_validity() > ms(1500), "it was renewed");
     guard.unlock().unwrap();
     lock.lock().unwrap();
     client
@@ -130,9 +131,6 @@ fn an_observer_that_panics_or_asks_harms_nothing() {
         .lock("orders:1")
         .force_unlock()
         .unwrap();
-    eventually("it is told", || {
-        !client.stats().classes[0].losses.is_empty()
-    });
     assert!(lock.unlock().is_err());
     assert!(!lock.is_locked().unwrap());
 }
@@ -166,12 +164,8 @@ fn a_long_wait_and_a_long_hold_are_told_at_each_doubling() {
     held.unlock().unwrap();
     fixed.unlock().unwrap();
     assert_eq!(notes.count("orders:3 long"), 0);
-    let stats = client.stats();
-    let orders = stats.class("orders").unwrap();
-    assert_eq!(orders.long_waits as usize, notes.count("long wait"));
-    assert_eq!(orders.long_holds as usize, notes.count("long hold"));
     // Half a second, one, two, … of a few at most.
-    assert!(orders.long_holds <= 6, "{}", orders.long_holds);
+    assert!(notes.count("long hold") <= 6, "{:#?}", notes.said());
 }
 
 #[test]
