@@ -46,10 +46,10 @@ fn a_sentinel_has_a_master_and_no_database() {
 }
 
 #[test]
-fn a_cluster_has_no_databases() {
-    let open = |url| refusal(Redis::cluster(&urls(&[url]), &settings()));
-    assert_eq!(open("redis://a"), "");
-    assert!(open("redis://a/1").contains("no databases"));
+fn a_cluster_has_one_database() {
+    let open = |given: &[&str]| refusal(Redis::cluster(&urls(given), &settings()));
+    assert_eq!(open(&["redis://a/1", "redis://b/1"]), "");
+    assert!(open(&["redis://a/1", "redis://b"]).contains("several databases"));
 }
 
 #[test]
