@@ -189,29 +189,13 @@ impl Builder {
         self
     }
 
-    /// Sets the function that maps the addresses that sentinels and cluster nodes announce to those that are reachable from
-    /// here, as behind NAT, in containers or through forwarded ports.
+    /// Sets the function that maps each announced host and port to those to connect to, as behind NAT or forwarded ports.
     ///
-    /// It gets the announced host and port before each connection to such an address, also after a redirection and a
-    /// failover, and returns the host and port to connect to. The URLs of the settings are not mapped. With TLS the certificate
-    /// has to be valid for the returned host. The server there has to be the announced one (`CLUSTER MYID`, or `run_id` in
-    /// `INFO server`, as far as the user may ask); another one is [`Error::Unreachable`]. The function runs on a thread of its
-    /// own: if it blocks, the calls that need it end in their time, and if it panics, or returns no host or port 0, they are
-    /// [`Error::InvalidConfig`]. Only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use redlatch::Client;
-    ///
-    /// let client = Client::builder()
-    ///     .map_address(|host, port| match host {
-    ///         "10.0.0.1" => ("127.0.0.1".to_owned(), port + 10_000),
-    ///         _ => (host.to_owned(), port),
-    ///     })
-    ///     .cluster(["redis://127.0.0.1:16379"])?;
-    /// # Ok::<(), redlatch::Error>(())
-    /// ```
+    /// It applies to what sentinels and cluster nodes announce, also in redirections and failovers, and not to URLs. With TLS
+    /// the certificate has to be valid for the returned host. If another server than the announced one answers there, or the
+    /// function blocks, calls that need it are [`Error::Unreachable`]; if it panics, or returns no host or port 0,
+    /// [`Error::InvalidConfig`]. It runs on a thread of its own. Only for [`sentinel`](Builder::sentinel) and
+    /// [`cluster`](Builder::cluster). Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,

@@ -5,59 +5,55 @@ use std::hash::Hash;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
+/// How long a caller waits before it uses an older value; at most a quarter of its time.
+const PROMPT: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
 pub(crate) struct Background<K, V> {
-    calls: Mutex<HashMap<K, Call<V>>>,
+    calls: Mutex<HashMap<K, Calls<V>>>,
     returned: Condvar,
 }
 
 /// The calls for one key.
-struct Call<V> {
+#[derive(Default)]
+struct Calls<V> {
     /// When the running one began.
     began: Option<Instant>,
     /// How many have returned.
     count: u64,
-    /// What the last one returned.
-    result: Option<Result<V, Arc<io::Error>>>,
-}
-
-impl<K, V> Default for Background<K, V> {
-    fn default() -> Background<K, V> {
-        Background {
-            calls: Mutex::default(),
-            returned: Condvar::default(),
-        }
-    }
+    /// The last value that one returned.
+    value: Option<V>,
+    /// Why the last one failed, if it did.
+    failure: Option<(io::ErrorKind, String)>,
 }
 
 impl<K, V> Background<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,
-    V: Clone + Send + 'static,
+    V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number that its result will have, and when it began.
+    /// Starts `call` unless a call for `key` is running. Returns the number that its result will have, and until when to wait
+    /// for it where an older value is known.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,
+        deadline: Instant,
         call: impl FnOnce() -> io::Result<V> + Send + 'static,
     ) -> (u64, Instant) {
-        let mut calls = self.calls.lock();
-        let of_key = calls.entry(key.clone()).or_insert(Call {
-            began: None,
-            count: 0,
-            result: None,
-        });
-        let number = of_key.count + 1;
-        if let Some(began) = of_key.began {
-            return (number, began);
+        let mut all = self.calls.lock();
+        let calls = all.entry(key.clone()).or_default();
+        let (number, now) = (calls.count + 1, time::now());
+        let prompt = PROMPT.min(deadline.saturating_duration_since(now) / 4);
+        if let Some(began) = calls.began {
+            return (number, began + prompt);
         }
-        let began = time::now();
-        of_key.began = Some(began);
-        drop(calls);
+        calls.began = Some(now);
+        drop(all);
         let (shared, of) = (Arc::clone(self), key.clone());
         let run = move || {
             let panicked = |_| Err(io::Error::other("it panicked"));
@@ -69,36 +65,42 @@ where
         if let Err(error) = sync::spawn("redlatch-background", run) {
             self.note(key, Err(error));
         }
-        (number, began)
+        (number, now + prompt)
     }
 
     fn note(&self, key: &K, result: io::Result<V>) {
-        if let Some(call) = self.calls.lock().get_mut(key) {
-            call.began = None;
-            call.count += 1;
-            call.result = Some(result.map_err(Arc::new));
+        let mut all = self.calls.lock();
+        let calls = all.entry(key.clone()).or_default();
+        calls.began = None;
+        calls.count += 1;
+        calls.failure = None;
+        match result {
+            Ok(value) => calls.value = Some(value),
+            Err(error) => calls.failure = Some((error.kind(), error.to_string())),
         }
         self.returned.notify_all();
     }
 
     /// Waits for result `number`, and returns the latest one; `None` at `deadline`.
     pub(crate) fn wait(&self, key: &K, number: u64, deadline: Instant) -> Option<io::Result<V>> {
-        let mut calls = self.calls.lock();
+        let mut all = self.calls.lock();
         loop {
-            let call = calls.get(key)?;
-            if call.count >= number {
-                return Some(match call.result.as_ref()? {
-                    Ok(value) => Ok(value.clone()),
-                    Err(error) => Err(match error.raw_os_error() {
-                        Some(code) => io::Error::from_raw_os_error(code),
-                        None => io::Error::new(error.kind(), error.to_string()),
-                    }),
-                });
+            let calls = all.get(key)?;
+            if calls.count >= number {
+                return match calls.failure.clone() {
+                    Some((kind, words)) => Some(Err(io::Error::new(kind, words))),
+                    None => calls.value.clone().map(Ok),
+                };
             }
             if time::now() >= deadline {
                 return None;
             }
-            calls = self.returned.wait(calls, Some(deadline));
+            all = self.returned.wait(all, Some(deadline));
         }
+    }
+
+    /// The last value for this key.
+    pub(crate) fn known(&self, key: &K) -> Option<V> {
+        self.calls.lock().get(key)?.value.clone()
     }
 }

@@ -1,13 +1,13 @@
 //! One connection to one database.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::{FromRow, Queryable};
-use ::mysql::{Conn, DriverError, Error as Cause, OptsBuilder, Params, Row};
+use ::mysql::{Conn, Error as Cause, OptsBuilder, Params, Row};
 use rustix::net::RecvFlags;
 use socket2::SockRef;
 
@@ -90,6 +90,23 @@ impl Connection {
         deadline: Instant,
         longest_answer: Duration,
     ) -> Result<Connection, CallError> {
+        let failed = CallError::of_connecting;
+        let mut opts = OptsBuilder::from_opts(address.opts.clone());
+        if address.opts.get_socket().is_none() {
+            let (host, port) = (
+                address.opts.get_ip_or_hostname(),
+                address.opts.get_tcp_port(),
+            );
+            let by = deadline.min(time::now() + address.settings.connect_timeout);
+            // The crate resolves without a time-out, and tries the first address alone.
+            let first = |addresses: &[SocketAddr], _| {
+                let first = addresses.first().map(SocketAddr::to_string);
+                first.ok_or_else(|| io::ErrorKind::NotFound.into())
+            };
+            let first = names::connect(&host, port, by, first);
+            let first = first.map_err(|error| failed(Cause::IoError(error)))?;
+            opts = opts.ip_or_hostname(first.rsplit_once(':').map(|(ip, _)| ip));
+        }
         let now = time::now();
         let left = deadline.saturating_duration_since(now);
         if left.is_zero() {
@@ -104,49 +121,18 @@ impl Connection {
         } else {
             connecting.max(longest_answer)
         };
-        let opts = OptsBuilder::from_opts(address.opts.clone())
+        let opts = OptsBuilder::from_opts(opts)
             // A URL of 127.0.0.1 means TCP, not whatever socket the server names.
             .prefer_socket(false)
             .max_allowed_packet(Some(
                 address.opts.get_max_allowed_packet().unwrap_or(MAX_PACKET),
             ))
+            .tcp_connect_timeout(Some(connecting))
             .tcp_keepalive_time_ms(Some(5000))
             .read_timeout(Some(reading))
             .write_timeout(Some(connecting))
             .init(vec![SESSION]);
-        let failed = CallError::of_connecting;
-        let conn = match address.opts.get_socket() {
-            Some(_) => Conn::new(opts).map_err(failed)?,
-            None => {
-                let (host, port) = (
-                    address.opts.get_ip_or_hostname(),
-                    address.opts.get_tcp_port(),
-                );
-                let at = |address: SocketAddr, share| {
-                    let host = match address.ip() {
-                        IpAddr::V4(ip) => ip.to_string(),
-                        IpAddr::V6(ip) => format!("[{ip}]"),
-                    };
-                    let opts = opts.clone().ip_or_hostname(Some(host));
-                    match Conn::new(opts.tcp_connect_timeout(Some(share))) {
-                        Err(Cause::DriverError(DriverError::ConnectTimeout)) => {
-                            Err(io::ErrorKind::TimedOut.into())
-                        }
-                        Err(Cause::DriverError(DriverError::CouldNotConnect(Some(why)))) => {
-                            Err(io::Error::new(why.2, why.1))
-                        }
-                        // The other addresses lead to the same answer.
-                        answered => Ok(answered),
-                    }
-                };
-                names::connect(&host, port, now + connecting, at)
-                    .unwrap_or_else(|error| {
-                        let why = (format!("{host}:{port}"), error.to_string(), error.kind());
-                        Err(DriverError::CouldNotConnect(Some(why)).into())
-                    })
-                    .map_err(failed)?
-            }
-        };
+        let conn = Conn::new(opts).map_err(failed)?;
         let socket = second_handle(&conn);
         let mut connection = Connection {
             conn: Some(conn),

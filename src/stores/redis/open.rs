@@ -184,15 +184,12 @@ impl Redis {
 
 /// The database that all of these name.
 fn only_database(addresses: &[Address], setting: &'static str) -> Result<i64> {
-    let mut databases = addresses.iter().map(Address::database);
-    let first = databases.next().unwrap_or_default();
-    match databases.all(|it| it == first) {
-        true => Ok(first),
-        false => {
-            let reason = "they name several databases; locks are in one";
-            Err(Error::config(setting, reason))
-        }
+    let first = addresses.first().map_or(0, Address::database);
+    if addresses.iter().any(|it| it.database() != first) {
+        let reason = "they name several databases; locks are in one";
+        return Err(Error::config(setting, reason));
     }
+    Ok(first)
 }
 
 fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
@@ -210,9 +207,10 @@ fn addresses(
 ) -> Result<(Address, Vec<Address>)> {
     let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
     for url in urls {
-        let address = address(url, settings, access)?;
+        let mut address = address(url, settings, access)?;
         if !addresses.iter().any(|it| it.node == address.node) {
-            addresses.push(address.mapped_by(settings.mapper.as_ref()));
+            address.mapper = settings.mapper.clone();
+            addresses.push(address);
         }
     }
     let invalid = |reason: &str| Err(Error::config(setting, reason));

@@ -14,9 +14,7 @@ use crate::store::{ConnectionStats, HealthWarning, Traffic};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;
-use crate::stores::redis::transport::{
-    Address, CallError, Connection, Hook, MISPLACED, plain, share,
-};
+use crate::stores::redis::transport::{Address, CallError, Connection, Hook, share};
 
 pub(crate) enum Topology {
     One(Arc<Node>),
@@ -183,27 +181,25 @@ impl Topology {
     }
 }
 
-/// Connects to each of these servers, which were announced, and returns the findings about those that cannot be reached.
+/// So many replicas that cannot be reached are named: where all of many are silent, a check connects to no more of them.
+const MOST_NAMED: usize = 6;
+
+/// Connects to these servers, which were announced, and returns the findings about those that cannot be reached.
 fn unreachable_replicas(replicas: &[Address], deadline: Instant) -> Vec<HealthWarning> {
     let unreachable = |(tried, replica): (usize, &Address)| {
         let by = share(deadline, replicas.len() - tried);
         let fault = Connection::connect(replica, by).err()?;
         // One that refuses in words was reached.
-        let is_reached =
-            matches!(fault, CallError::Server(_)) && !fault.reason().contains(MISPLACED);
-        (!is_reached).then(|| {
+        (!matches!(fault, CallError::Server(_))).then(|| {
             HealthWarning::note(
                 &replica.node,
                 "reachable",
-                format!("this replica cannot be reached: {}", plain(fault.reason())),
+                format!("this replica cannot be reached: {}", fault.reason()),
                 "map its address (Builder::map_address, --map), or let it announce one that can be reached from here: after a \
                  failover to it no lock could be had",
             )
         })
     };
-    replicas
-        .iter()
-        .enumerate()
-        .filter_map(unreachable)
-        .collect()
+    let all = replicas.iter().enumerate();
+    all.filter_map(unreachable).take(MOST_NAMED).collect()
 }

@@ -34,8 +34,9 @@ pub(crate) struct Address {
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
     /// Who announced it, if it is not from the settings.
-    pub(super) announced: Option<Announced>,
-    pub(super) mapper: Option<Mapper>,
+    pub(crate) announced: Option<Announced>,
+    /// The program's function for announced addresses.
+    pub(crate) mapper: Option<Mapper>,
     /// What the server has to prove, because the program mapped its address.
     pub(super) is_proven_by: Option<Proof>,
     /// The other end of TLS; without it the connection is plain text.

@@ -1,7 +1,7 @@
 //! A plain socket to one server, whose calls have time-outs.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 #[cfg(feature = "in-memory")]
@@ -30,10 +30,7 @@ impl Socket {
     pub(super) fn connect(address: &ConnectionAddr, deadline: Instant) -> io::Result<Socket> {
         match address {
             ConnectionAddr::Tcp(host, port) => {
-                names::connect(host, *port, deadline, |address, share| {
-                    TcpStream::connect_timeout(&address, share).and_then(tuned)
-                })
-                .map(Socket::Tcp)
+                names::connect(host, *port, deadline, connect_to_one_of).map(Socket::Tcp)
             }
             ConnectionAddr::Unix(path) => {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
@@ -139,6 +136,24 @@ impl Socket {
             Socket::InMemory(stream, _) => stream.as_fd(),
         }
     }
+}
+
+/// Connects to the first of the addresses of one name that answers.
+fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (tried, address) in addresses.iter().enumerate() {
+        // A dead address must leave time for those behind it.
+        let left = deadline.saturating_duration_since(time::now());
+        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        if share.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(address, share).and_then(tuned) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
 }
 
 /// Sets what bounds the life of a connection whose other end is gone without a word.

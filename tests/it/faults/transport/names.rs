@@ -139,12 +139,15 @@ fn while_the_resolver_hangs_the_last_addresses_are_used() {
 }
 
 fn holder() {
-    let client = quick().watchdog_timeout(LEASE).open(&arg("URL")).unwrap();
+    let client = quick()
+        .watchdog_timeout(LEASE * 2)
+        .open(&arg("URL"))
+        .unwrap();
     let lock = client.lock("orders");
     let guard = lock.guard().unwrap();
     say("holds");
     while listen().is_some_and(|word| word == "go on") {
-        thread::sleep(LEASE * 2);
+        thread::sleep(LEASE * 3);
         let other = client.lock("invoices");
         ends_within(TIMEOUT, || other.lock().unwrap());
         other.unlock().unwrap();

@@ -205,7 +205,7 @@ impl Cluster {
     /// The servers that were announced beside the masters.
     pub(crate) fn replicas(&self) -> Vec<Address> {
         let map = self.map.lock();
-        let is_other = |it: &&Address| it.is_announced() && !map.shards.contains_key(&it.node);
+        let is_other = |it: &&Address| it.announced.is_some() && !map.shards.contains_key(&it.node);
         let all = map.sources.iter().map(|seed| &seed.address);
         all.filter(is_other).cloned().collect()
     }

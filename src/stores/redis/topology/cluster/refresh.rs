@@ -31,11 +31,11 @@ impl Cluster {
         announced: Announced,
     ) -> Arc<Shard> {
         let name = name_of(host, port);
-        // Where addresses are mapped, a node that was reset there is another node.
-        let is_same = |shard: &&Arc<Shard>| {
-            !self.template.is_mapped()
-                || announced.proof.is_none()
-                || announced.proof.as_ref() == shard.address.proof()
+        let proof = announced.proof.as_ref();
+        // A node that was reset there is another node.
+        let is_same = |it: &&Arc<Shard>| {
+            let known = it.address.announced.as_ref();
+            proof.is_none() || known.and_then(|it| it.proof.as_ref()) == proof
         };
         if let Some(shard) = map.shards.get(&*name).filter(is_same) {
             return Arc::clone(shard);
@@ -69,11 +69,13 @@ impl Cluster {
     /// How to talk to the node at this address: as to the seed there, if there is one.
     fn address(&self, host: &str, port: u16, announced: Announced) -> Address {
         let name = name_of(host, port);
-        match self.seeds.iter().find(|seed| *seed.node == *name) {
-            Some(seed) if seed.is_mapped() => seed.clone().announced(announced),
-            Some(seed) => seed.clone(),
-            None => self.template.elsewhere(host, port).announced(announced),
+        let seed = self.seeds.iter().find(|seed| *seed.node == *name);
+        let elsewhere = || self.template.elsewhere(host, port);
+        let mut address = seed.cloned().unwrap_or_else(elsewhere);
+        if seed.is_none() || address.mapper.is_some() {
+            address.announced = Some(announced);
         }
+        address
     }
 
     /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.

@@ -18,8 +18,8 @@ pub(super) struct SlotsReply {
     /// The first slot, the last one and the master of it.
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
-    /// The ids of the nodes.
-    pub(super) ids: HashMap<(String, u16), Arc<str>>,
+    /// How the nodes are recognised.
+    pub(super) proofs: HashMap<(String, u16), Proof>,
     /// The node that told this.
     pub(super) by: Arc<str>,
 }
@@ -27,14 +27,9 @@ pub(super) struct SlotsReply {
 impl SlotsReply {
     /// What is known of the node that is announced to be at this host and port.
     pub(super) fn announced(&self, at: &(String, u16)) -> Announced {
-        let proof = self.ids.get(at).map(|id| Proof {
-            command: "CLUSTER MYID",
-            field: "",
-            id: Arc::clone(id),
-        });
         Announced {
             by: Arc::clone(&self.by),
-            proof,
+            proof: self.proofs.get(at).cloned(),
         }
     }
 }
@@ -70,6 +65,9 @@ pub(super) fn ask_one(
     };
     let mut told = slots_in(&slots, seed.host().unwrap_or("localhost"));
     told.by = Arc::clone(&seed.node);
+    if seed.mapper.is_none() {
+        told.proofs.clear();
+    }
     if told.ranges.is_empty() {
         return Err(CallError::NotSent("it knows of no slots".into()));
     }
@@ -86,10 +84,10 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
     let mut told = SlotsReply {
         ranges: Vec::new(),
         replicas: Vec::new(),
-        ids: HashMap::new(),
+        proofs: HashMap::new(),
         by: "".into(),
     };
-    let mut ids = HashMap::new();
+    let mut proofs = HashMap::new();
     let mut place = |node: &Value| match node {
         Value::Array(parts) => match parts.as_slice() {
             [host, Value::Int(port), rest @ ..] => {
@@ -99,7 +97,8 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
                     host => host.to_owned(),
                 };
                 let at = (host, u16::try_from(*port).ok()?);
-                ids.extend(rest.first().map(|id| (at.clone(), text_of(id).into())));
+                let proof = rest.first().map(|id| Proof::NodeId(text_of(id).into()));
+                proofs.extend(proof.map(|proof| (at.clone(), proof)));
                 Some(at)
             }
             _ => None,
@@ -121,6 +120,6 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
         }
         told.replicas.extend(replicas.iter().filter_map(&mut place));
     }
-    told.ids = ids;
+    told.proofs = proofs;
     told
 }

@@ -29,7 +29,7 @@ struct Idle {
 }
 
 /// The master that a sentinel names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Named {
     pub(super) host: String,
     pub(super) port: u16,
@@ -101,24 +101,28 @@ impl Sentinel {
         }))
     }
 
-    /// Asks for the addresses of the replicas of this master.
+    /// Asks for the addresses of the replicas of this master, which are talked to like `master`.
     pub(super) fn replicas(
         &self,
         name: &str,
+        master: &Address,
         deadline: Instant,
-    ) -> Result<Vec<(String, u16)>, CallError> {
+    ) -> Result<Vec<Address>, CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
         let mut question = redis::cmd("SENTINEL");
         question.arg("REPLICAS").arg(name);
         let reply = connection.call(&question.get_packed_command(), deadline)?;
-        let Value::Array(replicas) = reply else {
-            return Ok(Vec::new());
-        };
-        let place = |replica: &Value| {
+        let address = |replica: &Value| {
             let port = field_of(replica, "port")?.parse().ok()?;
-            Some((field_of(replica, "ip")?, port))
+            let mut address = master.elsewhere(&field_of(replica, "ip")?, port);
+            let (by, proof) = (self.name(), None);
+            address.announced = Some(Announced { by, proof });
+            Some(address)
         };
-        Ok(replicas.iter().filter_map(place).collect())
+        Ok(match reply {
+            Value::Array(replicas) => replicas.iter().filter_map(address).collect(),
+            _ => Vec::new(),
+        })
     }
 
     /// Asks for the master of this name, and reads its address and its details.
@@ -194,11 +198,7 @@ pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
     // A sentinel does not know it yet for a server that it has just made the master.
     let run_id = field("runid").filter(|id| !id.is_empty());
-    let proof = run_id.map(|id| Proof {
-        command: "INFO server",
-        field: "run_id:",
-        id: id.into(),
-    });
+    let proof = run_id.map(|id| Proof::RunId(id.into()));
     Some(Named {
         host: text_of(host),
         port: text_of(port).parse().ok()?,

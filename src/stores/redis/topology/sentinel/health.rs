@@ -10,7 +10,7 @@ use crate::store::HealthWarning;
 use crate::stores::redis::topology::sentinel::Shared;
 use crate::stores::redis::topology::sentinel::answer::{Named, field_of, named_in};
 use crate::stores::redis::topology::unreachable_replicas;
-use crate::stores::redis::transport::{Announced, CallError, share};
+use crate::stores::redis::transport::{CallError, share};
 
 const CODE: &str = "sentinel-quorum";
 
@@ -54,15 +54,10 @@ impl Shared {
             let by = share(deadline, sentinels.len() - asked + 1);
             let node = Arc::clone(&sentinel.address.node);
             answers.push((node, sentinel.ask_for(&self.name, by, watched_in)));
-            if replicas.is_empty()
-                && let Ok(announced) = sentinel.replicas(&self.name, by)
-            {
-                let by = sentinel.name();
-                replicas.extend(announced.into_iter().map(|(host, port)| {
-                    let (by, proof) = (Arc::clone(&by), None);
-                    let address = self.credentials.elsewhere(&host, port);
-                    address.announced(Announced { by, proof })
-                }));
+            if replicas.is_empty() {
+                // Its silence is told already.
+                let announced = sentinel.replicas(&self.name, &self.credentials, by);
+                replicas = announced.unwrap_or_default();
             }
         }
         let mut found = findings(&self.name, &self.known_master.node(), &answers);

@@ -325,8 +325,8 @@ impl Shared {
         began: u64,
         deadline: Instant,
     ) -> Result<Connection, Miss> {
-        let address = self.credentials.elsewhere(&named.host, named.port);
-        let address = address.announced(named.announced.clone());
+        let mut address = self.credentials.elsewhere(&named.host, named.port);
+        address.announced = Some(named.announced.clone());
         let silent = |fault: CallError| Miss {
             standing: match fault {
                 CallError::NotSent(_) => Standing::Silent,

@@ -220,22 +220,25 @@ impl Connection {
 impl Connection {
     /// Refuses another server than the announced one.
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
-        let Some(Proof { command, field, id }) = &address.is_proven_by else {
-            return Ok(());
+        let (mut question, part, field, id) = match &address.is_proven_by {
+            None => return Ok(()),
+            Some(Proof::NodeId(id)) => (redis::cmd("CLUSTER"), "MYID", "", id),
+            Some(Proof::RunId(id)) => (redis::cmd("INFO"), "server", "run_id:", id),
         };
-        let mut question = redis::Cmd::new();
-        question.arg(command.split(' ').collect::<Vec<_>>());
-        match self.call(&question.get_packed_command(), deadline) {
-            Ok(reply) => match text_of(&reply) {
-                text if text.contains(field) && !text.contains(&**id) => Err(CallError::NotSent(
-                    format!("another server answers there than {id}; correct the map").into(),
-                )),
-                _ => Ok(()),
-            },
+        question.arg(part);
+        let is_it = match self.call(&question.get_packed_command(), deadline) {
+            Ok(reply) => {
+                let text = text_of(&reply);
+                !text.contains(field) || text.contains(&**id)
+            }
             // Not every user may ask.
-            Err(CallError::Server(_)) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+            Err(CallError::Server(text)) => text.starts_with("NOPERM") || text.contains("unknown"),
+            Err(fault) => return Err(fault),
+        };
+        let other = || format!("another server answers there than {id}; correct the map");
+        is_it
+            .then_some(())
+            .ok_or_else(|| CallError::NotSent(other().into()))
     }
 }
 

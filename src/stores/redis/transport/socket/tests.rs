@@ -1,15 +1,9 @@
 //! Sockets of both kinds.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
 use super::*;
-
-fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
-    names::first_of(addresses, deadline, |address, share| {
-        TcpStream::connect_timeout(&address, share)
-    })
-}
 
 /// An address that refuses: nobody listens there without being root.
 fn refusing() -> SocketAddr {
