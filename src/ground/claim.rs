@@ -1,6 +1,7 @@
 //! The kinds of locks and their rules, visitors and their claims. Plain data that stores, watchdog and log lines share.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -336,11 +337,18 @@ pub(crate) const ID_LENGTH: usize = 32;
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
 /// One lock: two kinds of the same name are two.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockId {
     pub(crate) kind: Kind,
     /// The name of the lock, prefix included.
     pub(crate) name: Arc<str>,
+}
+
+impl Hash for LockId {
+    /// By its name alone: few kinds share one, and each lock and unlock hashes some.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 /// The wish of one visitor, or what it has in the store.

@@ -166,9 +166,14 @@ impl Observed {
         Observed(Some(observer))
     }
 
+    /// Whether anybody hears of events.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.0.is_some() || cfg!(feature = "metrics")
+    }
+
     /// Tells of an event, with no mutex of this library locked.
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
-        if self.0.is_none() && !cfg!(feature = "metrics") {
+        if !self.is_heard() {
             return;
         }
         // What the observer or a recorder does wrong stays its own affair.

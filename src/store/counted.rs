@@ -8,7 +8,6 @@ use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
-use crate::ground::time;
 use crate::store::requests::{Answer, Operation, Plain, Requests};
 use crate::store::{
     ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Facts, Granted, Guarded, HealthWarning,
@@ -28,7 +27,7 @@ impl Counted {
     }
 
     fn counting<T: Answer>(&self, operation: Operation, ask: impl FnOnce() -> T) -> T {
-        let began = time::now();
+        let began = self.requests.began();
         let answer = ask();
         self.requests.note(operation, began, answer.end());
         answer
@@ -39,7 +38,7 @@ impl Counted {
         operation: Operation,
         ask: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let began = time::now();
+        let began = self.requests.began();
         let answer = ask();
         self.requests.note(operation, began, Plain(&answer).end());
         answer
@@ -78,7 +77,7 @@ impl Store for Counted {
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
-        let began = time::now();
+        let began = self.requests.began();
         let outcomes = self.store.renew(claims, deadline);
         let ends = outcomes.iter().map(Answer::end);
         self.requests.note_all(Operation::Renew, began, ends);
@@ -90,7 +89,7 @@ impl Store for Counted {
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        let began = time::now();
+        let began = self.requests.began();
         let outcomes = self.store.resolve(in_doubts, deadline);
         let ends = outcomes.iter().map(|outcome| Plain(outcome).end());
         self.requests.note_all(Operation::Clear, began, ends);

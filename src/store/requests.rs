@@ -140,8 +140,13 @@ impl Requests {
         Requests { observer }
     }
 
+    /// The time at which an operation begins, if anybody hears of it.
+    pub(crate) fn began(&self) -> Option<Instant> {
+        self.observer.is_heard().then(time::now)
+    }
+
     /// Tells of an operation that was begun then and has ended now.
-    pub(crate) fn note(&self, operation: Operation, began: Instant, end: RequestEnd) {
+    pub(crate) fn note(&self, operation: Operation, began: Option<Instant>, end: RequestEnd) {
         self.note_all(operation, began, [end].into_iter());
     }
 
@@ -149,10 +154,10 @@ impl Requests {
     pub(crate) fn note_all(
         &self,
         operation: Operation,
-        began: Instant,
+        began: Option<Instant>,
         mut ends: impl Iterator<Item = RequestEnd>,
     ) {
-        let Some(first) = ends.next() else {
+        let (Some(began), Some(first)) = (began, ends.next()) else {
             return;
         };
         let operation = operation.name();

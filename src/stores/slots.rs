@@ -102,13 +102,13 @@ impl<C: Send + 'static> Slots<C> {
         Ok(made)
     }
 
-    /// Borrows a slot, the one used last rather than another, waiting for it so long.
-    pub(crate) fn get(&self, patience: Duration) -> Result<Slot<C>, NoSlot> {
+    /// Borrows a slot, the one used last rather than another, waiting for it as long as `patience` says, if it has to.
+    pub(crate) fn get(&self, patience: impl FnOnce() -> Duration) -> Result<Slot<C>, NoSlot> {
         let pool = self.pool()?;
         if let Some(slot) = pool.try_get() {
             return Ok(slot);
         }
-        let mut slot = pool.get_timeout(patience);
+        let mut slot = pool.get_timeout(patience());
         // One that is being made is there in no time, unless the machine is busy. Those that others have are not waited for.
         let mut looks = 0;
         while slot.is_err() && looks < LOOKS && pool.state().connections < self.size {
@@ -120,7 +120,7 @@ impl<C: Send + 'static> Slots<C> {
 
     /// Borrows a slot if one is free.
     pub(crate) fn try_get(&self) -> Result<Slot<C>, NoSlot> {
-        self.get(Duration::ZERO)
+        self.get(|| Duration::ZERO)
     }
 
     /// Borrows a slot that nobody has and that is such.

@@ -136,7 +136,7 @@ impl Pools {
 }
 
 fn borrow(slots: &Slots<Connection>, patience: Duration) -> Result<Slot<Connection>, CallError> {
-    slots.get(patience).map_err(|none| match none {
+    slots.get(|| patience).map_err(|none| match none {
         NoSlot::Busy(size) => CallError::Exhausted(size),
         NoSlot::NoThread(error) => CallError::NotSent(Reason::of_io(error.to_string(), error)),
     })

@@ -75,15 +75,16 @@ impl Node {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
-        let last_try = last_try(deadline);
+        let mut until = None;
         loop {
             match self.pool.with(deadline, &mut talk) {
                 Err(fault)
                     if fault.is_passing()
                         && (self.pool.connector().can_fail_over() || fault.is_of_a_server())
-                        && backoff
-                            .get_or_insert_default()
-                            .pause(last_try, &self.notifier) => {}
+                        && backoff.get_or_insert_default().pause(
+                            *until.get_or_insert_with(|| last_try(deadline)),
+                            &self.notifier,
+                        ) => {}
                 outcome => return outcome,
             }
         }

@@ -45,8 +45,8 @@ impl<C: Send + 'static> Slots<C> {
         Slots { size, pool }
     }
 
-    pub(crate) fn get(&self, patience: Duration) -> Result<Slot<C>, NoSlot> {
-        let until = time::now() + patience;
+    pub(crate) fn get(&self, patience: impl FnOnce() -> Duration) -> Result<Slot<C>, NoSlot> {
+        let until = time::now() + patience();
         let pool = Arc::clone(&*self.pool.lock());
         let mut state = pool.state.lock();
         loop {
@@ -66,7 +66,7 @@ impl<C: Send + 'static> Slots<C> {
     }
 
     pub(crate) fn try_get(&self) -> Result<Slot<C>, NoSlot> {
-        self.get(Duration::ZERO)
+        self.get(|| Duration::ZERO)
     }
 
     pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {

@@ -181,7 +181,8 @@ impl Connection {
         let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
         let mut rest = &*sealed;
         while !rest.is_empty() {
-            let left = deadline.saturating_duration_since(time::now());
+            self.last_used = time::now();
+            let left = deadline.saturating_duration_since(self.last_used);
             if left.is_zero() {
                 return Err(CallError::NotSent("sending timed out".into()));
             }
@@ -206,7 +207,6 @@ impl Connection {
                 }
             }
         }
-        self.last_used = time::now();
         Ok(())
     }
 

@@ -141,7 +141,7 @@ impl Pool {
     }
 
     fn slot(&self, deadline: Instant) -> Result<Slot<Box<Connection>>, CallError> {
-        let slot = self.slots.get(patience(deadline));
+        let slot = self.slots.get(|| patience(deadline));
         slot.map_err(|none| match none {
             NoSlot::Busy(size) => CallError::Exhausted(size),
             NoSlot::NoThread(error) => CallError::not_sent(error),
