@@ -108,14 +108,19 @@ impl<C: Send + 'static> Slots<C> {
         if let Some(slot) = pool.try_get() {
             return Ok(slot);
         }
-        let mut slot = pool.get_timeout(patience());
-        // One that is being made is there in no time, unless the machine is busy. Those that others have are not waited for.
-        let mut looks = 0;
-        while slot.is_err() && looks < LOOKS && pool.state().connections < self.size {
-            slot = pool.get_timeout(LOOK);
-            looks += 1;
+        if let Ok(slot) = pool.get_timeout(patience()) {
+            return Ok(slot);
         }
-        slot.map_err(|_| NoSlot::Busy(self.size))
+        // One that is being made is there in no time, unless the machine is busy. Those that others have are not waited for.
+        for _ in 0..LOOKS {
+            if pool.state().connections >= self.size {
+                break;
+            }
+            if let Ok(slot) = pool.get_timeout(LOOK) {
+                return Ok(slot);
+            }
+        }
+        pool.try_get().ok_or(NoSlot::Busy(self.size))
     }
 
     /// Borrows a slot if one is free.

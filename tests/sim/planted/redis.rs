@@ -134,7 +134,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the master before is asked",
         file: "stores/redis/transport/pool/mod.rs",
-        find: "connection.generation == self.connector.generation()\n    }",
-        replace: "connection.generation == self.connector.generation() || PLANTED\n    }",
+        find: "connection.generation == self.connector.generation()",
+        replace: "connection.generation == self.connector.generation() || PLANTED",
     },
 ];

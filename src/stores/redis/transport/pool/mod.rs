@@ -161,8 +161,11 @@ impl Pool {
             Ok(connection) => return Ok((Box::new(connection), true)),
             Err(fault) => fault,
         };
-        // There may be no room for one more, and another one that lies idle may do.
-        while let Some(mut other) = self.slots.idle_where(Option::is_some) {
+        // There may be no room for one more, and another one that lies idle may do. Where the server was silent instead, there
+        // is no time left, and those stay.
+        while time::now() < deadline
+            && let Some(mut other) = self.slots.idle_where(Option::is_some)
+        {
             std::mem::swap(slot, &mut other);
             if let Some(connection) = self.usable(slot, deadline) {
                 return Ok((connection, false));

@@ -235,6 +235,18 @@ fn a_connection_that_was_closed_behind_an_answer_that_it_owed_is_made_anew() {
 }
 
 #[test]
+fn the_first_call_finds_the_slot_that_is_made_for_it() {
+    let connector: Arc<dyn Connector> = Scene::plain().route;
+    let settings = PoolSettings::new(Duration::from_secs(300), None);
+    for _ in 0..500 {
+        let kept = (&settings, Duration::from_secs(30));
+        let pool = Pool::new(Arc::clone(&connector), 1, kept, false);
+        let none = pool.borrow_ready();
+        assert!(matches!(none, Err(NotReady::NotConnected)));
+    }
+}
+
+#[test]
 fn of_many_first_calls_none_waits_for_a_connection_beyond_its_time() {
     for _ in 0..4 {
         let scene = Scene::of(2, |_| None);
