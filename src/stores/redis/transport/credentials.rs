@@ -20,7 +20,7 @@ pub(crate) struct Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
+        f.debug_struct("Credentials")
             .field("user", &self.user)
             .finish_non_exhaustive()
     }
