@@ -208,3 +208,15 @@ fn a_name_is_refused_by_the_rule_of_its_kind() {
     assert!(flaw(Kind::Latch, "{a}", "{a}").is_some());
     assert!(flaw(Kind::Latch, "a", "a").is_none());
 }
+
+#[test]
+fn the_first_key_of_each_script_is_the_lock() {
+    // By it alone some proxies choose the server.
+    let of_kinds = KINDS
+        .into_iter()
+        .flat_map(|kind| Layout::of(kind).scripts());
+    for script in of_kinds.chain([&*GUARDED, &*RIGHTS, &CONDITION.look, &CONDITION.signal]) {
+        let name = script.text.lines().next().unwrap();
+        assert_eq!(script.keys.first(), Some(&Key::Name), "{name}");
+    }
+}

@@ -37,6 +37,8 @@ struct Look {
     cluster: Option<Result<String, CallError>>,
     settings: Settings,
     rights: Rights,
+    /// The effects of commands that nobody there knows.
+    unknown: Vec<&'static str>,
     /// The certificates that end within days, with how many are left.
     ending: Vec<(&'static str, u64)>,
 }
@@ -109,6 +111,17 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             Some(Err(fault)) => found.push(unreachable(&node, fault)),
         }
         found.extend(of_rights(&node, &look.rights));
+        if !look.unknown.is_empty() {
+            found.push(HealthWarning::note(
+                &node,
+                "connection",
+                format!(
+                    "commands are refused, maybe by a proxy: {}",
+                    look.unknown.join("; ")
+                ),
+                "locks work without them; let them pass if you can (docs/services.md)",
+            ));
+        }
         for (whose, days) in look.ending {
             let message = format!("the certificate of {whose} ends in {days} days");
             let advice = "replace it before; when it has ended, no new connection can be made";
@@ -259,6 +272,20 @@ fn too_slow(node: &Arc<str>, fault: &CallError) -> HealthWarning {
     )
 }
 
+/// Commands without which locks work, and what is lost.
+const UNNEEDED: [(&str, &[&str], &str); 2] = [
+    (
+        "TIME",
+        &[],
+        "TIME (the first request on each connection is sent twice)",
+    ),
+    (
+        "CLIENT",
+        &["GETNAME"],
+        "CLIENT (nobody can tell the process of a holder)",
+    ),
+];
+
 /// Looks at a node over its connection, and tells whether it has answered to anything.
 fn look(
     lock: &Arc<str>,
@@ -296,8 +323,20 @@ fn look(
             Err(_) => {}
         }
     }
+    let mut unknown = Vec::new();
+    for (command, words, effect) in UNNEEDED {
+        let mut packed = redis::cmd(command);
+        packed.arg(words);
+        let answer = ask(&packed)?;
+        let is_right = |text: &str| text.starts_with("NOPERM");
+        if matches!(answer, Err(CallError::Server(text)) if !is_right(&text) && lacks(&text, &command.to_ascii_lowercase()))
+        {
+            unknown.push(effect);
+        }
+    }
     Ok(Look {
         info,
+        unknown,
         cluster,
         settings,
         ending: connection.ending_certificates(),

@@ -7,7 +7,7 @@ use crate::ground::claim::Kind;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::keys::CHANNEL;
-use crate::stores::redis::kinds::RIGHTS_WITHOUT_KEY;
+use crate::stores::redis::kinds::{RIGHTS, RIGHTS_WITHOUT_KEY};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, lacks_evalsha};
 
@@ -58,13 +58,16 @@ pub(super) fn tried(
     }
     // Which node has the slot of its key does not matter: rights are looked at first.
     let rights = Call::new(Kind::default(), |_| &RIGHTS_WITHOUT_KEY, lock, None);
-    let tried = match node
-        .pool
-        .eval(connection, &rights, Limit::default(), deadline)
-    {
-        Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
-        tried => tried.map(|(reply, _)| reply),
-    };
+    let mut try_by =
+        |call: &Call<'_>| match node.pool.eval(connection, call, Limit::default(), deadline) {
+            Err(fault) if !matches!(fault, CallError::Server(_)) => Err(fault),
+            tried => Ok(tried.map(|(reply, _)| reply)),
+        };
+    let mut tried = try_by(&rights)?;
+    // Some proxies and services run no script without a key.
+    if matches!(&tried, Err(CallError::Server(text)) if is_for_want_of_a_key(text)) {
+        tried = try_by(&Call::new(Kind::default(), |_| &RIGHTS, lock, None))?;
+    }
     let fault = tried.as_ref().err().cloned();
     let mut missing = missing_in(tried, lock, CHANNEL);
     let eval = match &fault {
@@ -90,6 +93,14 @@ pub(super) fn tried(
         untried,
         untried_outside: outside.err(),
     })
+}
+
+/// Whether a script that names no key was refused for that.
+fn is_for_want_of_a_key(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["undeclared", "invalid request", "number of arg", "numkeys"]
+        .iter()
+        .any(|sign| text.contains(sign))
 }
 
 /// The hash of no script.

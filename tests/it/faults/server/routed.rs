@@ -2,28 +2,39 @@
 
 use std::net::{SocketAddr, TcpStream};
 
+use redlatch::MultiLock;
+
 use super::*;
 use crate::support::{Frames, free_listener};
 
 /// Starts the proxy, whose threads end with their connections. Names that end with an odd digit are on the second server.
-fn route(servers: [SocketAddr; 2]) -> SocketAddr {
+/// What `refuses` says of the words of a request is its answer.
+fn route(servers: [SocketAddr; 2], refuses: fn(&[String]) -> Option<String>) -> SocketAddr {
     let listener: TcpListener = free_listener();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            thread::spawn(move || pass(&client, servers));
+            thread::spawn(move || pass(&client, servers, refuses));
         }
     });
     addr
 }
 
 /// Passes requests on one by one, until the client hangs up.
-fn pass(client: &TcpStream, servers: [SocketAddr; 2]) {
+fn pass(client: &TcpStream, servers: [SocketAddr; 2], refuses: fn(&[String]) -> Option<String>) {
     let servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
     let mut replies = servers.each_ref().map(Frames::of);
     let mut requests = Frames::of(client);
     while let Some(request) = requests.next(|_| ()) {
-        let at = target(&words(&request));
+        let words = words(&request);
+        if let Some(refusal) = refuses(&words) {
+            let mut client = client;
+            if write!(client, "-{refusal}\r\n").is_err() {
+                return;
+            }
+            continue;
+        }
+        let at = target(&words);
         if (&servers[at]).write_all(&request).is_err() {
             return;
         }
@@ -49,7 +60,7 @@ fn words(request: &[u8]) -> Vec<String> {
 
 fn target(words: &[String]) -> usize {
     let is_script = words[0].starts_with("EVAL") && words[2] != "0";
-    let key = words.get(3).filter(|_| is_script);
+    let key = words.get(if is_script { 3 } else { 1 });
     let digit = key.and_then(|key| key.chars().rev().find(char::is_ascii_digit));
     digit.and_then(|digit| digit.to_digit(10)).unwrap_or(0) as usize % 2
 }
@@ -58,7 +69,7 @@ fn target(words: &[String]) -> usize {
 fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     let lease = LEASE * 2;
     let servers = [RedisServer::start(), RedisServer::start()];
-    let addr = route(servers.each_ref().map(RedisServer::addr));
+    let addr = route(servers.each_ref().map(RedisServer::addr), |_| None);
     let client = quick()
         .watchdog_timeout(lease)
         .open(&format!("redis://{addr}"))
@@ -81,4 +92,78 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     thread::sleep(lease);
     let more = servers[1].eval_count() - before;
     assert!(more >= 4 * 2, "{more} renewals of four holds");
+}
+
+/// What proxies such as Envoy and twemproxy pass on: commands and scripts with a key.
+fn of_no_key(words: &[String]) -> Option<String> {
+    const KNOWN: [&str; 14] = [
+        "EVAL", "PING", "GET", "SET", "TYPE", "HLEN", "HKEYS", "HGETALL", "HGET", "PTTL", "EXISTS",
+        "STRLEN", "SCAN", "ECHO",
+    ];
+    let command = words[0].to_ascii_uppercase();
+    if command == "EVAL" && words[2] == "0" {
+        return Some("ERR wrong number of arguments for 'eval' command".to_owned());
+    }
+    let is_known = KNOWN.contains(&&*command);
+    (!is_known).then(|| format!("ERR unknown command '{command}', with args beginning with: "))
+}
+
+#[test]
+fn locks_work_where_a_proxy_passes_only_requests_with_a_key() {
+    let lease = LEASE * 2;
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let addr = route(servers.each_ref().map(RedisServer::addr), of_no_key);
+    let open = || {
+        let builder = quick().watchdog_timeout(lease);
+        builder.open(&format!("redis://{addr}")).unwrap()
+    };
+    let (client, other) = (open(), open());
+    for lock in [
+        client.lock("n0"),
+        client.lock("n1"),
+        client.fenced_lock("f1"),
+        client.fair_lock("q1"),
+        client.read_write_lock("r1").write(),
+    ] {
+        all_works(&lock, &|| {});
+    }
+    let [semaphore, free] = [&client, &other].map(|client| client.semaphore("s1"));
+    assert!(semaphore.try_set(3).unwrap());
+    let permits = semaphore.try_acquire(3).unwrap();
+    assert!(permits.is_some());
+    // They are kept beside locks of both servers, alone and together.
+    let token = client.token_lock("t1").guard().unwrap();
+    let names: Vec<String> = (2..12).map(|n| format!("n{n}")).collect();
+    let parts: Vec<_> = names.iter().map(|name| client.lock(name)).collect();
+    let together = MultiLock::of(&parts).unwrap();
+    let guard = together.guard().unwrap();
+    let single = client.lock("n1").guard().unwrap();
+    thread::sleep(lease * 2);
+    assert!(guard.is_valid() && single.is_valid() && token.is_valid());
+    assert!(!other.lock("n7").try_lock().unwrap());
+    assert_eq!(free.available().unwrap(), 0);
+    assert_eq!(other.lock("n1").describe().unwrap().holders.len(), 1);
+    // Nobody hears of the unlock, and a waiter looks for itself.
+    let got = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let lock = other.lock("n1");
+            assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
+            let now = Instant::now();
+            lock.unlock().unwrap();
+            now
+        });
+        thread::sleep(ms(200));
+        let freed = Instant::now();
+        single.unlock().unwrap();
+        waiting.join().unwrap().duration_since(freed)
+    });
+    assert!(got < ms(1100) + SLACK, "{got:?}");
+    guard.unlock().unwrap();
+    drop(permits);
+    let found = client.check().unwrap();
+    let said = format!("{found:?}");
+    for word in ["+subscribe", "INFO", "TIME", "CLIENT", "by their hash"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!said.contains("could not be tried"), "{said}");
 }

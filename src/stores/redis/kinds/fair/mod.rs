@@ -18,7 +18,11 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
         release: owned(include_str!("release.lua"), WITH_QUEUE),
         resolve: Script::new(withdraw, WITH_ABSENT, withdrawn),
         force_release: Script::new(force_release, WITH_QUEUE, &[Channel]).expiring(),
-        waiters: Some(Script::new(include_str!("waiters.lua"), &[QUEUE], &[])),
+        waiters: Some(Script::new(
+            include_str!("waiters.lua"),
+            &[Key::Name, QUEUE],
+            &[],
+        )),
         ..Layout::plain()
     }
 });

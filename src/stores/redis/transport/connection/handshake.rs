@@ -161,7 +161,7 @@ impl Connection {
             }
             return Err(fault);
         }
-        let mut last = Value::Nil;
+        let (mut last, mut has_time) = (Value::Nil, true);
         for (at, (_, is_needed)) in commands.iter().enumerate() {
             let reply = self
                 .receive(deadline)
@@ -185,14 +185,20 @@ impl Connection {
                 Ok(hello) if is_in_cluster(&hello) => {
                     return Err(CallError::misplaced(CLUSTER_NODE));
                 }
-                Err(CallError::Server(text)) if lacks(&text, "time") => {
-                    // The only server without TIME, unless somebody has renamed it.
-                    let role = self.call(&redis::cmd("ROLE").get_packed_command(), deadline);
-                    let role = role.map_or_else(|_| String::new(), |role| brief(&role));
-                    return Err(match role.contains("sentinel") {
-                        true => CallError::misplaced(SENTINEL),
-                        false => CallError::Server(text),
-                    });
+                Err(CallError::Server(text))
+                    if lacks(&text, "time") && !text.starts_with("NOPERM") =>
+                {
+                    // A sentinel has none, and a proxy may not know it.
+                    match self.call(&redis::cmd("ROLE").get_packed_command(), deadline) {
+                        Ok(role) if brief(&role).contains("sentinel") => {
+                            return Err(CallError::misplaced(SENTINEL));
+                        }
+                        Ok(_) | Err(CallError::Server(_)) => {}
+                        Err(fault) => return Err(fault),
+                    }
+                    // Until an answer of a script tells the time, the first request counts as late, and is sent again.
+                    has_time = false;
+                    Value::Nil
                 }
                 Err(CallError::Server(text)) if lacks_database(&text) => {
                     let number = settings.db();
@@ -207,10 +213,11 @@ impl Connection {
         if address.is_sentinel {
             return Ok(Ok(()));
         }
-        let Some(now) = time_of(&last) else {
-            return Ok(Err(format!("answered TIME with {}", brief(&last))));
-        };
-        self.note_time(now, sent);
+        match time_of(&last) {
+            Some(now) => self.note_time(now, sent),
+            None if has_time => return Ok(Err(format!("answered TIME with {}", brief(&last)))),
+            None => {}
+        }
         self.prove(address, deadline)?;
         address.is_mode_known.store(true, Ordering::Relaxed);
         Ok(Ok(()))

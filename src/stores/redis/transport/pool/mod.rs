@@ -282,7 +282,14 @@ pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let is_named = ["'", "`"]
         .iter()
         .any(|sign| text.contains(&[sign, command, sign].concat()));
-    is_named && (text.contains("unknown command") || text.starts_with("noperm"))
+    // Proxies and services have words of their own.
+    const SIGNS: [&str; 4] = [
+        "unknown command",
+        "unsupported",
+        "not supported",
+        "disabled",
+    ];
+    is_named && (text.starts_with("noperm") || SIGNS.iter().any(|sign| text.contains(sign)))
 }
 
 #[cfg(test)]
