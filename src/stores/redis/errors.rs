@@ -14,7 +14,7 @@ use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{
-    CLUSTER_NODE, CallError, MISPLACED, REFUSED_GIVEN, STRANGER, plain,
+    CLUSTER_NODE, CallError, MISPLACED, REFUSED_GIVEN, STRANGER, lacks_eval, plain,
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
@@ -78,6 +78,15 @@ impl Redis {
                 }
             }
             CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
+            // Nobody can give a right to it.
+            CallError::Server(text) if runs_no_scripts(&text) => {
+                let reason = format!(
+                    "{node} runs no scripts ({}), and locks need EVAL; Client::token_lock also works with DELIFEQ (Valkey 9.0 and \
+                     later), or with SET and DELEX with IFEQ (Redis 8.4 and later)",
+                    plain(&text)
+                );
+                Error::Unsupported { lock, reason }
+            }
             CallError::Server(text) => {
                 let mut reason = plain(&text);
                 if text.starts_with("READONLY") && !self.topology.can_fail_over() {
@@ -121,7 +130,11 @@ impl Redis {
         deadline: Instant,
     ) -> Error {
         let text = match &fault {
-            CallError::Server(text) if matches!(class_of(text), Class::Permission) => text,
+            CallError::Server(text)
+                if matches!(class_of(text), Class::Permission) && !runs_no_scripts(text) =>
+            {
+                text
+            }
             _ => {
                 let layout = Layout::of(Kind::default());
                 return self.error_at(node, layout, lock, fault, deadline);
@@ -212,6 +225,11 @@ impl Redis {
             wanted,
         }
     }
+}
+
+/// Whether the server has no EVAL, which no right can change.
+fn runs_no_scripts(text: &str) -> bool {
+    lacks_eval(text) && !text.starts_with("NOPERM")
 }
 
 /// The kind of trouble that an error reply means.

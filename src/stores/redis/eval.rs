@@ -7,8 +7,9 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::stores::redis::calls::{Call, Limit};
+use crate::stores::redis::kinds::{Answers, Dialect, numbered};
 use crate::stores::redis::transport::{
-    CallError, Connection, LATENESS, Pool, lacks_evalsha, lacks_script,
+    CallError, Connection, LATENESS, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script,
 };
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
@@ -42,7 +43,7 @@ impl Pool {
             packed.extend(wanted.question(deadline));
         }
         connection.ask(&packed, deadline)?;
-        if by_text {
+        if by_text && !Answers::are_of(number) {
             connection.mark_loaded(call.script);
         }
         Ok(Ticket {
@@ -77,6 +78,10 @@ impl Pool {
             if lacks_script(text) {
                 connection.has_forgotten_scripts();
             }
+            // Another server may be there now.
+            if Answers::are_of(ticket.number) && (lacks(text, "delifeq") || lacks(text, "delex")) {
+                self.note_dialect(None);
+            }
         }
         match (reply, ticket.by_text) {
             (Ok(reply), _) => Ok((reply, replica_ack)),
@@ -94,16 +99,74 @@ impl Pool {
         limit: Limit<'_>,
         deadline: Instant,
     ) -> Result<Reply, CallError> {
-        let number = connection.number();
+        let number = self.number(connection, call);
         let ticket = self.send(connection, call, limit, (number, false), deadline)?;
-        match self.receive(connection, &ticket, deadline) {
+        let outcome = match self.receive(connection, &ticket, deadline) {
             Err(CallError::Server(text)) if lacks_script(&text) && !ticket.by_text => {
                 connection.has_only_refused()?;
                 let ticket = self.send(connection, call, limit, (number, true), deadline)?;
                 self.receive(connection, &ticket, deadline)
             }
             outcome => outcome,
+        };
+        match outcome {
+            Err(CallError::Server(text))
+                if lacks_eval(&text)
+                    && self.uses_text()
+                    && call.script.instead.is_some()
+                    && call.handle.is_none() =>
+            {
+                if !self.find_dialect(connection, call.lock, deadline)? {
+                    return Err(CallError::Server(text));
+                }
+                let number = self.number(connection, call);
+                let ticket = self.send(connection, call, limit, (number, false), deadline)?;
+                self.receive(connection, &ticket, deadline)
+            }
+            outcome => outcome,
         }
+    }
+
+    /// The number for a call, by which it is packed as commands if the server runs no scripts. A vote depends on more than
+    /// they can look at.
+    pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
+        let number = connection.number();
+        match (self.dialect(), call.script.instead) {
+            (Some(dialect), Some(instead)) if call.handle.is_none() => {
+                numbered(number, dialect, instead)
+            }
+            _ => number,
+        }
+    }
+
+    /// Looks whether the server has commands that can stand for the scripts of token locks. Nobody has the token that it
+    /// asks with.
+    pub(crate) fn find_dialect(
+        &self,
+        connection: &mut Connection,
+        key: &str,
+        deadline: Instant,
+    ) -> Result<bool, CallError> {
+        let token = format!("{:032x}", fastrand::u128(..));
+        let mut knows = |words: &[&str]| {
+            let packed = redis::Cmd::new().arg(words).get_packed_command();
+            let command = words.first().map(|it| it.to_ascii_lowercase());
+            match connection.call(&packed, deadline) {
+                Err(CallError::Server(text)) => Ok(!lacks(&text, &command.unwrap_or_default())),
+                Err(fault) => Err(fault.of_a_search()),
+                Ok(_) => Ok(true),
+            }
+        };
+        let mut found = None;
+        if knows(&["ECHO", &token])? {
+            for dialect in Dialect::ALL {
+                if found.is_none() && knows(&dialect.freeing(key, &token))? {
+                    found = Some(dialect);
+                }
+            }
+        }
+        self.note_dialect(found);
+        Ok(found.is_some())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::stores::redis::keys::Key;
+use crate::stores::redis::kinds::Instead;
 
 mod pieces;
 
@@ -15,6 +16,8 @@ pub(super) struct Script {
     pub(super) args: &'static [Arg],
     /// Whether the server time after which it is refused is an argument, and its answer tells the time.
     pub(super) expires: bool,
+    /// What commands do in its place where a server runs no scripts.
+    pub(super) instead: Option<Instead>,
     sharded: OnceLock<Box<Script>>,
 }
 
@@ -79,6 +82,7 @@ impl Script {
             keys,
             args,
             expires: false,
+            instead: None,
             sharded: OnceLock::new(),
         }
     }
@@ -87,6 +91,14 @@ impl Script {
     pub(super) fn expiring(self) -> Script {
         Script {
             expires: true,
+            ..self
+        }
+    }
+
+    /// The same as a script that commands can stand for.
+    pub(super) fn or(self, instead: Instead) -> Script {
+        Script {
+            instead: Some(instead),
             ..self
         }
     }
@@ -103,6 +115,7 @@ impl Script {
             let text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
             Box::new(Script {
                 expires: self.expires,
+                instead: self.instead,
                 ..Script::new(&text, self.keys, self.args)
             })
         })

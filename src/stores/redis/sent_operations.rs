@@ -169,7 +169,8 @@ impl RedisNode {
             voting,
         };
         // Nobody may be there any more to send it again if the server does not know it.
-        let how = (connection.number(), !connection.has_script(call.script));
+        let number = self.server.pool.number(connection, &call);
+        let how = (number, !connection.has_script(call.script));
         let (call, deadline) = (self.completed(call), copies.deadline);
         self.server
             .pool

@@ -11,7 +11,7 @@ use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Identity;
 use crate::stores::redis::calls::condition::ConditionCall;
 use crate::stores::redis::keys::{COUNTER, Key};
-use crate::stores::redis::kinds::{Layout, PLACES};
+use crate::stores::redis::kinds::{Layout, PLACES, pack_commands};
 use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
 use crate::stores::redis::wait_replicas::Replication;
@@ -30,7 +30,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) inside: Option<&'c VisitorId>,
     /// How the visitor stands among others that wait.
     pub(super) queueing: Option<&'c Queueing>,
-    pub(super) lease: Duration,
+    pub(in crate::stores::redis) lease: Duration,
     pub(super) known: u32,
     pub(super) wanted: u32,
     /// The smallest fencing token that may be drawn.
@@ -188,6 +188,11 @@ impl<'c> Call<'c> {
         }
     }
 
+    /// The tokens that stand for its visitor and its successor.
+    pub(in crate::stores::redis) fn tokens(&self) -> [&'c str; 2] {
+        [self.visitor, self.successor].map(|it| it.map_or("", VisitorId::as_str))
+    }
+
     fn add(&self, arg: Arg, packed: &mut Packed<'_>) {
         let field = |visitor: Option<&'c VisitorId>| visitor.map_or("", VisitorId::as_str);
         match arg {
@@ -278,6 +283,11 @@ pub(in crate::stores::redis) fn pack(
     number: i64,
     into: &mut Vec<u8>,
 ) {
+    if let [call] = calls
+        && pack_commands(call, number, into)
+    {
+        return;
+    }
     let (mut keys, mut args) = (0, 0);
     for call in calls {
         keys += call.keys().count();

@@ -126,7 +126,7 @@ impl Redis {
                     let resolve = Resolve(&**in_doubt);
                     let call = self.completed(resolve.call());
                     let call = call.for_shards(node.pool.is_sharded());
-                    let number = connection.number();
+                    let number = node.pool.number(connection, &call);
                     numbers.push(number);
                     call.pack(by_text, Limit::default(), number, &mut packed);
                 }

@@ -23,6 +23,7 @@ mod token;
 mod wakes;
 
 pub(super) use condition::{CONDITION, PLACES};
+pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
 use wakes::{wakes_all, wakes_as_many, wakes_every_one, wakes_one};
 

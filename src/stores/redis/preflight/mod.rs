@@ -111,17 +111,11 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             Some(Err(fault)) => found.push(unreachable(&node, fault)),
         }
         found.extend(of_rights(&node, &look.rights));
-        if !look.unknown.is_empty() {
-            found.push(HealthWarning::note(
-                &node,
-                "connection",
-                format!(
-                    "commands are refused, maybe by a proxy: {}",
-                    look.unknown.join("; ")
-                ),
-                "locks work without them; let them pass if you can (docs/services.md)",
-            ));
-        }
+        found.extend(look.unknown.iter().map(|effect| {
+            let message = format!("refused, maybe by a proxy: {effect}");
+            let advice = "locks work without it; let it pass if you can (docs/services.md)";
+            HealthWarning::note(&node, "connection", message, advice)
+        }));
         for (whose, days) in look.ending {
             let message = format!("the certificate of {whose} ends in {days} days");
             let advice = "replace it before; when it has ended, no new connection can be made";
@@ -158,7 +152,12 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
         found.push(HealthWarning::danger(
             node,
             "state",
-            "scripting is off: the server knows no EVAL, so no lock can be had",
+            match rights.has_commands {
+                true => {
+                    "scripting is off: the server knows no EVAL, so only token locks can be had"
+                }
+                false => "scripting is off: the server knows no EVAL, so no lock can be had",
+            },
             "let EVAL have its name (rename-command), or keep locks on a server that runs scripts",
         ));
     }
@@ -273,15 +272,15 @@ fn too_slow(node: &Arc<str>, fault: &CallError) -> HealthWarning {
 }
 
 /// Commands without which locks work, and what is lost.
-const UNNEEDED: [(&str, &[&str], &str); 2] = [
+const UNNEEDED: [(&[&str], &str, &str); 2] = [
     (
-        "TIME",
-        &[],
+        &["TIME"],
+        "time",
         "TIME (the first request on each connection is sent twice)",
     ),
     (
-        "CLIENT",
-        &["GETNAME"],
+        &["CLIENT", "GETNAME"],
+        "client",
         "CLIENT (nobody can tell the process of a holder)",
     ),
 ];
@@ -324,14 +323,14 @@ fn look(
         }
     }
     let mut unknown = Vec::new();
-    for (command, words, effect) in UNNEEDED {
-        let mut packed = redis::cmd(command);
-        packed.arg(words);
-        let answer = ask(&packed)?;
-        let is_right = |text: &str| text.starts_with("NOPERM");
-        if matches!(answer, Err(CallError::Server(text)) if !is_right(&text) && lacks(&text, &command.to_ascii_lowercase()))
-        {
-            unknown.push(effect);
+    for (words, command, effect) in UNNEEDED {
+        match ask(redis::Cmd::new().arg(words))? {
+            Err(CallError::Server(text))
+                if lacks(&text, command) && !text.starts_with("NOPERM") =>
+            {
+                unknown.push(effect);
+            }
+            _ => {}
         }
     }
     Ok(Look {

@@ -17,6 +17,8 @@ pub(super) struct Rights {
     pub(super) missing: Vec<String>,
     /// Whether the server knows no `EVAL`, which was renamed or disabled.
     pub(super) scripting_is_off: bool,
+    /// Whether commands can stand for those of token locks then.
+    pub(super) has_commands: bool,
     /// Whether scripts cannot be called by their hash, which is a matter of speed.
     pub(super) sends_texts: bool,
     /// Why the rights inside scripts could not be tried.
@@ -65,10 +67,15 @@ pub(super) fn tried(
         };
     let mut tried = try_by(&rights)?;
     // Some proxies and services run no script without a key.
-    if matches!(&tried, Err(CallError::Server(text)) if is_for_want_of_a_key(text)) {
+    if matches!(&tried, Err(CallError::Server(text)) if !text.contains("permission") && !lacks_eval(text))
+    {
         tried = try_by(&Call::new(Kind::default(), |_| &RIGHTS, lock, None))?;
     }
     let fault = tried.as_ref().err().cloned();
+    if fault.is_none() {
+        // It runs scripts, maybe since a while.
+        node.pool.note_dialect(None);
+    }
     let mut missing = missing_in(tried, lock, CHANNEL);
     let eval = match &fault {
         Some(CallError::Server(text)) if lacks_eval(text) => Some(text.clone()),
@@ -85,22 +92,17 @@ pub(super) fn tried(
             .filter(|it| is_right(it))
             .map(|_| "+eval".to_owned()),
     );
+    let scripting_is_off = eval.is_some_and(|it| !is_right(&it));
+    let has_commands = scripting_is_off && node.pool.find_dialect(connection, lock, deadline)?;
     let outside = add_missing_outside_scripts(lock, node, &mut missing, deadline);
     Ok(Rights {
         missing,
-        scripting_is_off: eval.is_some_and(|it| !is_right(&it)),
+        scripting_is_off,
+        has_commands,
         sends_texts: node.pool.uses_text(),
         untried,
         untried_outside: outside.err(),
     })
-}
-
-/// Whether a script that names no key was refused for that.
-fn is_for_want_of_a_key(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    ["undeclared", "invalid request", "number of arg", "numkeys"]
-        .iter()
-        .any(|sign| text.contains(sign))
 }
 
 /// The hash of no script.

@@ -242,13 +242,15 @@ impl<'a> Renewals<'a> {
             let claims = indices.iter().filter_map(|index| self.claims.get(*index));
             let calls = claims.map(|claim| Call::of(claim, |layout| &layout.renew));
             let calls: Vec<Call<'_>> = calls.collect();
-            let Some(Call { script, .. }) = calls.first() else {
+            let Some(first @ Call { script, .. }) = calls.first() else {
                 continue;
             };
             // The first call on a connection has the text, so that it is never refused for want of it.
             let by_text = uses_text || !connection.has_script(script);
-            connection.mark_loaded(script);
-            let number = connection.number();
+            let number = batch.server.pool.number(connection, first);
+            if batch.server.pool.dialect().is_none() {
+                connection.mark_loaded(script);
+            }
             pack(script, &calls, by_text, limit, number, &mut packed);
             expected.push_back(Expected::Part {
                 part,

@@ -50,6 +50,21 @@ impl CallError {
         }
     }
 
+    /// What an error means that is of a proxy, and not of the server behind it. The words are those of Envoy.
+    pub(crate) fn of_a_proxy(self) -> CallError {
+        match self {
+            // The server has not answered, or has closed the connection.
+            CallError::Server(text) if text.starts_with("upstream ") => CallError::NoReply {
+                reason: format!("a proxy says: {text}").into(),
+                timed_out: false,
+            },
+            CallError::Server(text) if text.starts_with("no upstream host") => {
+                CallError::NotSent(format!("a proxy says: {text}").into())
+            }
+            fault => fault,
+        }
+    }
+
     /// The fault of a script that was sent with its text. That the server does not know it is no answer to that, but the
     /// copy of one before it.
     pub(crate) fn of_a_text(self) -> CallError {

@@ -24,7 +24,9 @@ use crate::ground::time;
 pub(crate) use address::{Address, asks_for_tls, name_of};
 pub(crate) use announced::{Announced, Mapper, Proof};
 pub(crate) use call_error::{CallError, MISPLACED};
-pub(crate) use connection::{CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking};
+pub(crate) use connection::{
+    CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking, time_of,
+};
 pub(crate) use connector::{Connector, Hook};
 pub(crate) use credentials::{Credentials, CredentialsProvider};
 pub(crate) use decoder::STRANGER;

@@ -10,6 +10,7 @@ mod foreign_keys;
 mod idle;
 mod moved;
 mod no_room;
+mod no_scripts;
 mod rights;
 mod routed;
 mod secrets;

@@ -7,34 +7,40 @@ use redlatch::MultiLock;
 use super::*;
 use crate::support::{Frames, free_listener};
 
+pub(super) type Passes = fn(&[String]) -> Result<Vec<String>, String>;
+
 /// Starts the proxy, whose threads end with their connections. Names that end with an odd digit are on the second server.
-/// What `refuses` says of the words of a request is its answer.
-fn route(servers: [SocketAddr; 2], refuses: fn(&[String]) -> Option<String>) -> SocketAddr {
+/// `passes` gives the words that are sent on in place of those of a request, or the words that refuse it.
+pub(super) fn route(servers: [SocketAddr; 2], passes: Passes) -> SocketAddr {
     let listener: TcpListener = free_listener();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            thread::spawn(move || pass(&client, servers, refuses));
+            thread::spawn(move || pass(&client, servers, passes));
         }
     });
     addr
 }
 
 /// Passes requests on one by one, until the client hangs up.
-fn pass(client: &TcpStream, servers: [SocketAddr; 2], refuses: fn(&[String]) -> Option<String>) {
+fn pass(client: &TcpStream, servers: [SocketAddr; 2], passes: Passes) {
     let servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
     let mut replies = servers.each_ref().map(Frames::of);
     let mut requests = Frames::of(client);
     while let Some(request) = requests.next(|_| ()) {
         let words = words(&request);
-        if let Some(refusal) = refuses(&words) {
-            let mut client = client;
-            if write!(client, "-{refusal}\r\n").is_err() {
-                return;
+        let words = match passes(&words) {
+            Ok(words) => words,
+            Err(refusal) => {
+                let mut client = client;
+                if write!(client, "-{refusal}\r\n").is_err() {
+                    return;
+                }
+                continue;
             }
-            continue;
-        }
+        };
         let at = target(&words);
+        let request = redis::Cmd::new().arg(&words).get_packed_command();
         if (&servers[at]).write_all(&request).is_err() {
             return;
         }
@@ -69,7 +75,9 @@ fn target(words: &[String]) -> usize {
 fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     let lease = LEASE * 2;
     let servers = [RedisServer::start(), RedisServer::start()];
-    let addr = route(servers.each_ref().map(RedisServer::addr), |_| None);
+    let addr = route(servers.each_ref().map(RedisServer::addr), |words| {
+        Ok(words.to_vec())
+    });
     let client = quick()
         .watchdog_timeout(lease)
         .open(&format!("redis://{addr}"))
@@ -94,18 +102,26 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     assert!(more >= 4 * 2, "{more} renewals of four holds");
 }
 
+/// The words by which a command is refused that nobody knows.
+pub(super) fn unknown(command: &str) -> String {
+    format!("ERR unknown command '{command}', with args beginning with: ")
+}
+
 /// What proxies such as Envoy and twemproxy pass on: commands and scripts with a key.
-fn of_no_key(words: &[String]) -> Option<String> {
+fn of_no_key(words: &[String]) -> Result<Vec<String>, String> {
     const KNOWN: [&str; 14] = [
         "EVAL", "PING", "GET", "SET", "TYPE", "HLEN", "HKEYS", "HGETALL", "HGET", "PTTL", "EXISTS",
         "STRLEN", "SCAN", "ECHO",
     ];
     let command = words[0].to_ascii_uppercase();
     if command == "EVAL" && words[2] == "0" {
-        return Some("ERR wrong number of arguments for 'eval' command".to_owned());
+        return Err("ERR wrong number of arguments for 'eval' command".to_owned());
     }
     let is_known = KNOWN.contains(&&*command);
-    (!is_known).then(|| format!("ERR unknown command '{command}', with args beginning with: "))
+    match is_known {
+        true => Ok(words.to_vec()),
+        false => Err(unknown(&command)),
+    }
 }
 
 #[test]
@@ -166,4 +182,41 @@ fn locks_work_where_a_proxy_passes_only_requests_with_a_key() {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(!said.contains("could not be tried"), "{said}");
+}
+
+static UPSTREAM_FAILURES: AtomicUsize = AtomicUsize::new(0);
+
+/// Refuses a few scripts in the words of a proxy that does not know whether the server has run them.
+fn failing(words: &[String]) -> Result<Vec<String>, String> {
+    let is_script = words[0].starts_with("EVAL");
+    let left = UPSTREAM_FAILURES.load(Ordering::SeqCst);
+    if is_script && left > 0 {
+        UPSTREAM_FAILURES.store(left - 1, Ordering::SeqCst);
+        return Err("upstream failure".to_owned());
+    }
+    Ok(words.to_vec())
+}
+
+#[test]
+fn what_a_proxy_does_not_know_is_not_known() {
+    let server = RedisServer::start();
+    let addr = route([server.addr(), server.addr()], failing);
+    let client = quick()
+        .watchdog_timeout(LEASE)
+        .open(&format!("redis://{addr}"))
+        .unwrap();
+    let guard = client.lock("n1").guard().unwrap();
+    // A renewal that failed so is tried again, and so is an unlock.
+    for _ in 0..4 {
+        UPSTREAM_FAILURES.store(1, Ordering::SeqCst);
+        thread::sleep(LEASE / 4);
+    }
+    assert!(guard.is_valid());
+    UPSTREAM_FAILURES.store(1, Ordering::SeqCst);
+    guard.unlock().unwrap();
+    is_empty(&server);
+    UPSTREAM_FAILURES.store(100, Ordering::SeqCst);
+    let error = fails(client.lock("n2").try_lock(), Class::Unknown);
+    assert!(error.to_string().contains("upstream failure"), "{error}");
+    UPSTREAM_FAILURES.store(0, Ordering::SeqCst);
 }

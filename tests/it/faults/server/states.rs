@@ -38,25 +38,6 @@ fn a_server_without_evalsha_is_no_worse() {
     is_empty(&server);
 }
 
-#[test]
-fn a_server_without_scripts_is_refused_with_the_reason() {
-    let server = RedisServer::with(&[
-        "--rename-command",
-        "EVALSHA",
-        "",
-        "--rename-command",
-        "EVAL",
-        "",
-    ]);
-    let lock = client(&server).lock("orders");
-    let error = ends_within(TIMEOUT, || fails(lock.lock(), Class::Permission));
-    assert!(
-        error.to_string().to_lowercase().contains("eval"),
-        "what is missing is said: {error}"
-    );
-    is_empty(&server);
-}
-
 /// Runs a script that does not end by itself, until [`Busy::end`].
 struct Busy<'a> {
     server: &'a RedisServer,

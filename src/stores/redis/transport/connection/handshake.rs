@@ -14,6 +14,7 @@ use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
 use crate::store::ConnectEnd;
+use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::announced::Proof;
@@ -91,6 +92,7 @@ impl Connection {
             is_spent: false,
             was_refused: false,
             replies_due: VecDeque::new(),
+            parts: Answers::default(),
             opened: address.traffic.opened(),
         };
         let shaken = connection.shake_hands(address, &login, deadline);
@@ -305,7 +307,7 @@ fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
 }
 
 /// The ms since 1970 in a reply to TIME.
-pub(super) fn time_of(value: &Value) -> Option<i64> {
+pub(crate) fn time_of(value: &Value) -> Option<i64> {
     let Value::Array(parts) = value else {
         return None;
     };

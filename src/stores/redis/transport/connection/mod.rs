@@ -4,6 +4,7 @@
 //! drips in byte by byte takes as long as it likes, and it cannot be split, so that one thread writes while another one
 //! reads, as the subscriber needs. The encoding of commands and the parser of replies are that crate's.
 
+mod answers;
 mod handshake;
 mod identity;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::ground::error::Reason;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
+use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::{Decoder, must_set};
@@ -31,7 +33,7 @@ use crate::stores::redis::transport::pool::lacks_script;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
-pub(crate) use handshake::{CLUSTER_NODE, REFUSED_GIVEN};
+pub(crate) use handshake::{CLUSTER_NODE, REFUSED_GIVEN, time_of};
 pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
 
@@ -83,6 +85,8 @@ pub(crate) struct Connection {
     was_refused: bool,
     /// The answers that nobody has waited for, which come before all that is asked from now on.
     replies_due: VecDeque<ReplyDue>,
+    /// What has come of the answer to commands in place of a script.
+    parts: Answers,
     /// It is counted as long as it lives.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
@@ -140,28 +144,6 @@ impl Connection {
         self.next_number
     }
 
-    /// Reads the answer to the script that was called with this number. A reply without it was not asked for.
-    ///
-    /// An error has no number, so it is taken for the answer. It grants nothing.
-    pub(crate) fn answer(&mut self, number: i64, deadline: Instant) -> Result<Value, CallError> {
-        loop {
-            match self.receive(deadline)? {
-                Value::Int(both) if both >> SMALL_BITS == number => {
-                    return Ok(Value::Int(both & LARGEST_SMALL));
-                }
-                Value::Array(parts) => {
-                    if let Ok([Value::Int(answered), answer]) = <[Value; 2]>::try_from(parts)
-                        && answered == number
-                    {
-                        return Ok(answer);
-                    }
-                }
-                _ => {}
-            }
-            self.is_spent = true;
-        }
-    }
-
     /// Whether the server answers.
     pub(crate) fn answers(&mut self, deadline: Instant) -> bool {
         let ping = redis::cmd("PING").get_packed_command();
@@ -214,7 +196,7 @@ impl Connection {
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
         let reply = self.decoder.receive(&mut self.stream, deadline);
         self.was_refused = matches!(reply, Err(CallError::Server(_)));
-        reply
+        reply.map_err(CallError::of_a_proxy)
     }
 
     /// Leaves the answer to what was sent to whoever uses the connection next, who notes in `answered` that it has come. If

@@ -1,11 +1,12 @@
 //! The connections of one client to one node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
 use crate::stores::patience;
+use crate::stores::redis::kinds::Dialect;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
@@ -20,6 +21,8 @@ pub(crate) struct Pool {
     connector: Arc<dyn Connector>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
+    /// The commands that stand for the scripts of token locks, because this node runs none.
+    dialect: AtomicU8,
     /// Whether unlock messages are sharded here.
     is_sharded: bool,
 }
@@ -51,6 +54,7 @@ impl Pool {
             check_idle_after,
             connector,
             evalsha_is_off: AtomicBool::new(false),
+            dialect: AtomicU8::new(0),
             is_sharded,
         }
     }
@@ -66,6 +70,16 @@ impl Pool {
 
     pub(crate) fn uses_text(&self) -> bool {
         self.evalsha_is_off.load(Ordering::Relaxed)
+    }
+
+    /// The commands that stand for scripts here, if it runs none.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        Dialect::of(self.dialect.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn note_dialect(&self, dialect: Option<Dialect>) {
+        let code = dialect.map_or(0, |dialect| dialect as u8);
+        self.dialect.store(code, Ordering::Relaxed);
     }
 
     pub(crate) fn connector(&self) -> &dyn Connector {
@@ -267,12 +281,18 @@ pub(crate) fn lacks_script(text: &str) -> bool {
 
 /// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
 pub(crate) fn lacks_evalsha(text: &str) -> bool {
-    lacks(text, "evalsha")
+    lacks(text, "evalsha") || has_no_scripts(text)
 }
 
 /// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
 pub(crate) fn lacks_eval(text: &str) -> bool {
-    lacks(text, "eval")
+    lacks(text, "eval") || has_no_scripts(text)
+}
+
+/// Whether the server says in words of its own, such as those of Garnet, that it runs no scripts.
+fn has_no_scripts(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("scripting") && (text.contains("disabled") || text.contains("not supported"))
 }
 
 /// Whether the server has no such command, in lower case, or does not let this user have it.

@@ -270,3 +270,23 @@ fn of_many_first_calls_none_waits_for_a_connection_beyond_its_time() {
         });
     }
 }
+
+#[test]
+fn products_say_in_words_of_their_own_what_they_lack() {
+    for text in [
+        "ERR unknown command 'EVAL', with args beginning with: ",
+        "ERR unknown command `eval`, with args beginning with: ",
+        "unsupported command 'eval'",
+        "NOPERM User app has no permissions to run the 'eval' command",
+        "ERR This instance has Lua scripting support disabled",
+    ] {
+        assert!(lacks_eval(text), "{text}");
+    }
+    for text in [
+        "ERR unknown command 'TIME', with args beginning with: ",
+        "ERR wrong number of arguments for 'eval' command",
+        "NOSCRIPT No matching script. Please use EVAL.",
+    ] {
+        assert!(!lacks_eval(text), "{text}");
+    }
+}

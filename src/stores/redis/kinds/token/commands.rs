@@ -1,0 +1,200 @@
+//! Token locks on a server that runs no scripts: commands in place of each script, with answers that read as its.
+//!
+//! The server never refuses them for being late: one that was delayed on its way may take a free lock for one lease, with a
+//! token that nobody holds. Behind them stands an `ECHO`, which tells their answers from others.
+
+use redis::Value;
+
+use crate::stores::redis::calls::Call;
+use crate::stores::redis::packed::Packed;
+use crate::stores::redis::replies::text_of;
+use crate::stores::redis::transport::{CallError, time_of};
+
+/// What the commands stand for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Instead {
+    Acquire = 1,
+    Release,
+    Renew,
+    Transfer,
+    Withdraw,
+    ForceRelease,
+    Inspect,
+}
+
+/// The command of a server that frees a key with a given text in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Valkey 9.0 and later.
+    DelIfEq = 1,
+    /// Redis 8.4 and later.
+    DelEx = 2,
+}
+
+/// How many commands stand before the `ECHO`.
+const COUNT: usize = 2;
+
+/// What the number of a request says of commands stands above these bits.
+const NUMBER_BITS: u32 = 32;
+
+impl Dialect {
+    pub(crate) const ALL: [Dialect; 2] = [Dialect::DelIfEq, Dialect::DelEx];
+
+    pub(crate) fn of(code: u8) -> Option<Dialect> {
+        Dialect::ALL.into_iter().find(|it| *it as u8 == code)
+    }
+
+    /// The command that frees `key` if `token` is there.
+    pub(crate) fn freeing<'a>(self, key: &'a str, token: &'a str) -> Vec<&'a str> {
+        match self {
+            Dialect::DelIfEq => vec!["DELIFEQ", key, token],
+            Dialect::DelEx => vec!["DELEX", key, "IFEQ", token],
+        }
+    }
+}
+
+/// The number of a request by commands, made of that of a request.
+pub(crate) fn numbered(number: i64, dialect: Dialect, step: Instead) -> i64 {
+    number | (dialect as i64 | (step as i64) << 2) << NUMBER_BITS
+}
+
+/// What a request with this number asks by commands, if it does.
+fn asked(number: i64) -> Option<(Dialect, Instead)> {
+    use Instead::*;
+    const STEPS: [Instead; 7] = [
+        Acquire,
+        Release,
+        Renew,
+        Transfer,
+        Withdraw,
+        ForceRelease,
+        Inspect,
+    ];
+    let (code, wanted) = (number >> NUMBER_BITS & 3, number >> (NUMBER_BITS + 2));
+    let dialect = u8::try_from(code).ok().and_then(Dialect::of)?;
+    let step = STEPS.into_iter().find(|step| *step as i64 == wanted)?;
+    Some((dialect, step))
+}
+
+/// Packs the commands in place of the script of `call`. Returns whether its number asks for that.
+pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
+    let Some((dialect, step)) = asked(number) else {
+        return false;
+    };
+    let [visitor, successor] = call.tokens();
+    let (key, lease) = (&**call.lock, call.lease.as_millis().to_string());
+    let given = |token| vec!["SET", key, token, "GET", "PX", &lease, "IFEQ", visitor];
+    let (freeing, left) = (dialect.freeing(key, visitor), vec!["PTTL", key]);
+    let commands = match step {
+        Instead::Acquire => vec![vec!["SET", key, visitor, "GET", "PX", &lease, "NX"], left],
+        Instead::Release => vec![freeing, vec!["GET", key]],
+        Instead::Renew => vec![given(visitor), left],
+        Instead::Transfer => vec![given(successor), left],
+        Instead::Withdraw => vec![freeing, vec!["TIME"]],
+        Instead::ForceRelease => vec![vec!["GETDEL", key], left],
+        Instead::Inspect => vec![vec!["GET", key], left],
+    };
+    let echo = [&number.to_string(), " ", visitor, " ", successor].concat();
+    for words in commands.iter().chain([&vec!["ECHO", &echo]]) {
+        let mut packed = Packed::begin(into, words.len());
+        words.iter().for_each(|word| packed.text(&[word]));
+    }
+    true
+}
+
+/// The answers that have come to one request by commands.
+#[derive(Default)]
+pub(crate) struct Answers(Vec<Result<Value, String>>);
+
+impl Answers {
+    /// Whether a request with this number has such answers.
+    pub(crate) fn are_of(number: i64) -> bool {
+        asked(number).is_some()
+    }
+
+    /// Adds the next answer. After the last one it returns what the script would have answered, and whether others came before,
+    /// which nobody has asked for.
+    pub(crate) fn add(
+        &mut self,
+        number: i64,
+        answer: Result<Value, String>,
+    ) -> Option<(Result<Value, CallError>, bool)> {
+        let (_, step) = asked(number)?;
+        let said = answer.as_ref().map(text_of).unwrap_or_default();
+        let mut words = said.split(' ');
+        let is_echo = words.next() == Some(&*number.to_string());
+        if !is_echo && (answer.is_ok() || self.0.len() < COUNT) {
+            self.0.push(answer);
+            return None;
+        }
+        let tokens = [words.next(), words.next()].map(Option::unwrap_or_default);
+        let mut answers = std::mem::take(&mut self.0);
+        let rest = answers.split_off(answers.len().saturating_sub(COUNT));
+        let mut rest = rest.into_iter();
+        let mut next = || rest.next().unwrap_or(Ok(Value::Nil));
+        let read = match (next(), next()) {
+            // Whose answer it is cannot be told.
+            (Ok(_), _) if !is_echo => Err(CallError::NoReply {
+                reason: "the number of the request was refused".into(),
+                timed_out: false,
+            }),
+            (first, second) => read(step, tokens, first, second).map_err(CallError::Server),
+        };
+        Some((read, !is_echo || !answers.is_empty()))
+    }
+}
+
+/// The answer of the script for `step`, from those to one or two commands.
+fn read(
+    step: Instead,
+    [visitor, successor]: [&str; 2],
+    first: Result<Value, String>,
+    second: Result<Value, String>,
+) -> Result<Value, String> {
+    use Value::{Int, Nil};
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let told = |answer: Value| (answer != Nil).then(|| text_of(&answer));
+    let found = match (step, first) {
+        // The scripts tell of such a key as of a holder.
+        (Instead::Release | Instead::Renew | Instead::Transfer, Err(error))
+            if error.starts_with("WRONGTYPE") =>
+        {
+            Some("a key of another type".to_owned())
+        }
+        (_, first) => told(first?),
+    };
+    let (is_own, is_there) = (found.as_deref() == Some(visitor), found.is_some());
+    let found = found.unwrap_or_default();
+    let left = match &second {
+        Ok(Int(left)) => *left,
+        _ => -1,
+    };
+    Ok(Value::Array(match step {
+        // It tells no time.
+        Instead::Acquire if is_own || !is_there => return Ok(Int(-1)),
+        Instead::Acquire => vec![Int(0), Int(0), Int(left), text(&found)],
+        Instead::Release if found == "1" => return Ok(Int(0)),
+        Instead::Release if found == "0" => {
+            vec![Int(0), text(&told(second?).unwrap_or_default())]
+        }
+        Instead::Release => vec![Int(0), text(&found)],
+        Instead::Renew if is_own => vec![Nil, Int(1)],
+        Instead::Renew if is_there => vec![Nil, Int(1), Int(1), text(&found)],
+        Instead::Renew => vec![Nil, Int(1), Int(1), Int(0)],
+        Instead::Transfer if is_own || is_there && found == successor => {
+            vec![Int(1), Int(0), Int(-1)]
+        }
+        Instead::Transfer => vec![Int(2), Int(0), text(&found)],
+        Instead::Withdraw => {
+            return Ok(Int(time_of(&second?).ok_or("TIME was not answered")?));
+        }
+        Instead::ForceRelease => vec![Int(is_there.into()), Int(0)],
+        Instead::Inspect => {
+            let count = if is_own { "1" } else { "" };
+            vec![Int(is_there.into()), text(count), Int(left)]
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests;
