@@ -16,6 +16,7 @@ impl Packed<'_> {
     }
 
     /// Adds a part that these pieces make.
+    #[inline]
     pub(super) fn text(&mut self, pieces: &[&str]) {
         self.bytes(pieces.iter().map(|piece| piece.as_bytes()));
     }
@@ -30,12 +31,14 @@ impl Packed<'_> {
         self.bytes([part].into_iter());
     }
 
+    #[inline]
     fn bytes<'b>(&mut self, pieces: impl Iterator<Item = &'b [u8]> + Clone) {
         self.head(b'$', pieces.clone().map(<[u8]>::len).sum());
         pieces.for_each(|piece| self.0.extend_from_slice(piece));
         self.0.extend_from_slice(b"\r\n");
     }
 
+    #[inline]
     fn head(&mut self, kind: u8, length: usize) {
         self.0.push(kind);
         self.0.extend_from_slice(&digits(length as u64));
