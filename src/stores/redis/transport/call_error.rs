@@ -19,7 +19,7 @@ pub(crate) enum CallError {
     /// The server answered with an error.
     Server(String),
     /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS makes it"))]
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS makes it"))]
     Untrusted(Reason),
     /// The server may not be asked for it, for this reason. Nothing of the request was sent.
     Unfit(String),
