@@ -46,21 +46,6 @@ impl Vault {
     }
 }
 
-fn set_password(server: &RedisServer, password: &str) {
-    let password = format!(">{password}");
-    server.cmd(&[
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        "resetpass",
-        &password,
-        "~*",
-        "&*",
-        "+@all",
-    ]);
-}
-
 /// Ends all connections but those of the test.
 fn kill_clients(server: &RedisServer) {
     server.cmd(&["CLIENT", "KILL", "USER", "app"]);
@@ -79,7 +64,7 @@ fn patient() -> Builder {
 fn a_changed_password_ends_no_hold_and_no_wait() {
     let server = RedisServer::start();
     let (old, new) = (format!("{CANARY}-old"), format!("{CANARY}-new"));
-    set_password(&server, &old);
+    server.set_password("app", &old);
     let vault = Vault::with(&old);
     let builder = vault.to(patient().watchdog_timeout(LEASE));
     no_secret(&builder);
@@ -92,7 +77,7 @@ fn a_changed_password_ends_no_hold_and_no_wait() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| client.lock("orders").guard().map(|_| Instant::now()));
         somebody_waits(&server, "orders");
-        set_password(&server, &new);
+        server.set_password("app", &new);
         kill_clients(&server);
         // Both are refused for a while.
         thread::sleep(LEASE / 4);
@@ -111,7 +96,7 @@ fn a_changed_password_ends_no_hold_and_no_wait() {
 #[test]
 fn a_refused_password_is_asked_for_once_more() {
     let server = RedisServer::start();
-    set_password(&server, "new");
+    server.set_password("app", "new");
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let client = quick().credentials_with(move || {
@@ -129,7 +114,7 @@ fn a_refused_password_is_asked_for_once_more() {
 #[test]
 fn a_wrong_password_that_may_change_is_an_outage() {
     let server = RedisServer::start();
-    set_password(&server, "right");
+    server.set_password("app", "right");
     let vault = Vault::with(CANARY);
     let client = vault.to(quick()).open(&server.url()).unwrap();
     let lock = client.lock("orders");
@@ -149,7 +134,7 @@ fn a_wrong_password_that_may_change_is_an_outage() {
 #[test]
 fn a_provider_that_fails_or_hangs_harms_no_hold() {
     let server = RedisServer::start();
-    set_password(&server, "right");
+    server.set_password("app", "right");
     let mood = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&mood);
     let running = Arc::new(AtomicUsize::new(0));

@@ -194,6 +194,23 @@ impl RedisServer {
         connect(self.port).expect("the server accepts an administrator")
     }
 
+    /// Gives a user with all rights this password, and no other.
+    #[track_caller]
+    pub fn set_password(&self, user: &str, password: &str) {
+        let password = format!(">{password}");
+        self.cmd(&[
+            "ACL",
+            "SETUSER",
+            user,
+            "on",
+            "resetpass",
+            &password,
+            "~*",
+            "&*",
+            "+@all",
+        ]);
+    }
+
     /// Sends a command on the tests' own connection and returns the answer.
     #[track_caller]
     pub fn cmd(&self, words: &[&str]) -> Value {

@@ -6,21 +6,6 @@ use crate::support::topology_fixtures::certificates::Pair;
 
 const CANARY: &str = "canary-9d1e";
 
-fn set_password(server: &RedisServer, password: &str) {
-    let password = format!(">{password}");
-    server.cmd(&[
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        "resetpass",
-        &password,
-        "~*",
-        "&*",
-        "+@all",
-    ]);
-}
-
 fn cut(server: &RedisServer) {
     for kind in ["normal", "pubsub"] {
         server.cmd(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
@@ -50,7 +35,7 @@ fn outlives(args: &[&str], change: impl FnOnce()) {
 #[test]
 fn a_command_outlives_a_change_of_the_password() {
     let server = RedisServer::start();
-    set_password(&server, &format!("{CANARY}-old"));
+    server.set_password("app", &format!("{CANARY}-old"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");
     let write = |password: &str| fs::write(&file, format!("{CANARY}-{password}\n")).unwrap();
@@ -58,7 +43,7 @@ fn a_command_outlives_a_change_of_the_password() {
     let url = format!("redis://app@127.0.0.1:{}", server.port());
     let args = ["--url", &url, "--password-file", file.to_str().unwrap()];
     outlives(&args, || {
-        set_password(&server, &format!("{CANARY}-new"));
+        server.set_password("app", &format!("{CANARY}-new"));
         cut(&server);
         thread::sleep(ms(500));
         write("new");
