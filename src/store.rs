@@ -23,7 +23,6 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::reply::Reply;
-use crate::ground::turn_count::Turns;
 pub(crate) use announcements::{Announcement, Announcements};
 pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
@@ -319,8 +318,6 @@ impl Granted {
 pub(crate) struct Released {
     /// Whether somebody in another process has heard that the lock is free.
     pub(crate) others_wait: bool,
-    /// The turns of the others, where the store can count them.
-    pub(crate) turns: Option<Turns>,
     /// The part of the hold that may be left in some part of the store. Of levels: the effect that an earlier copy of
     /// the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,

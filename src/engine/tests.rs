@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::wait_queue::{QueueNode, Turn, WaitQueues, Yield};
+use crate::engine::wait_queue::{QueueNode, Turn, WaitQueues};
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::notify::{Notifier, Wake};
 use crate::ground::time;
@@ -136,8 +136,7 @@ fn a_lock_without_a_queue_is_left_to_others_too() {
     assert!(!wait_queues.is_busy(&lock));
     // They have a few milliseconds, in which this thread may not get to look.
     let is_left = || {
-        let yields = Yield::new(SECOND, None);
-        wait_queues.freed(&lock, Some(yields), None);
+        wait_queues.freed(&lock, Some(SECOND), None);
         wait_queues.is_busy(&lock)
     };
     assert!((0..10_000).any(|_| is_left()));
@@ -233,7 +232,7 @@ fn a_lock_that_is_left_to_others_is_asked_for_once_one_of_them_has_it() {
             let (queues, notifier, lock) = queues();
             let node = queues.join(&lock, &notifier.parker(), 0);
             let is_left = || matches!(node.view().turn, Turn::Yield(_));
-            queues.freed(&lock, Some(Yield::new(SECOND, None)), None);
+            queues.freed(&lock, Some(SECOND), None);
             let was_left = is_left();
             told(&queues, &node);
             was_left && is_left()
@@ -253,8 +252,6 @@ fn one_who_comes_waits_for_a_holder_here_who_had_to_wait() {
     let (queues, notifier, lock) = queues();
     let after = |has_the_lock, is_shared| {
         let node = queues.join(&lock, &notifier.parker(), 0);
-        // A hand-off was thought of, so that a run goes on.
-        drop(queues.choose(&lock, None));
         node.leave(has_the_lock, is_shared);
         let is_busy = queues.is_busy(&lock);
         let next = queues.join(&lock, &notifier.parker(), 0);
@@ -276,7 +273,7 @@ fn a_lock_that_is_left_to_others_is_left_to_nobody_once_it_is_freed_without_them
     let (queues, _, lock) = queues();
     let is_left = |then: &dyn Fn()| {
         (0..10_000).any(|_| {
-            queues.freed(&lock, Some(Yield::new(SECOND, None)), None);
+            queues.freed(&lock, Some(SECOND), None);
             then();
             queues.is_busy(&lock)
         })

@@ -23,4 +23,3 @@ pub(crate) mod random;
 pub(crate) mod reply;
 pub(crate) mod sync;
 pub(crate) mod time;
-pub(crate) mod turn_count;

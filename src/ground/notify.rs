@@ -43,8 +43,6 @@ struct Parked {
     heard: u64,
     /// The sources of which several make a permit. Word from any other one does.
     quorums: SmallVec<[Quorum; 1]>,
-    /// So many messages are not to wake it.
-    lets_by: u64,
     interrupted: bool,
     closed: bool,
 }
@@ -89,16 +87,12 @@ impl Parker {
         state.quorums.push(Quorum { sources, needed });
     }
 
-    /// Notes word from a source, which may be let by and makes this permit. Returns whether it was news.
-    fn hear(&self, source: u32, may_be_let_by: bool, permit: Wake) -> bool {
+    /// Notes word from a source, which makes this permit. Returns whether it was news.
+    fn hear(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
         if state.permit.is_some() || state.heard & bit != 0 {
             return false;
-        }
-        if may_be_let_by && state.lets_by > 0 {
-            state.lets_by -= 1;
-            return true;
         }
         state.heard |= bit;
         let mut quorums = state.quorums.iter();
@@ -131,11 +125,6 @@ impl Parker {
     fn wake(&self, state: MutexGuard<'_, Parked>) {
         drop(state);
         self.changed.notify_one();
-    }
-
-    /// Lets so many messages by from now on. Returns how many it still would have.
-    fn let_by(&self, messages: u64) -> u64 {
-        std::mem::replace(&mut self.state.lock().lets_by, messages)
     }
 
     fn take_permit(&self) -> Option<Wake> {
@@ -241,8 +230,7 @@ impl Notifier {
     fn hand_out(&self, channel: &str, most: usize, permit: Wake) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
-        let is_one_turn = most < usize::MAX;
-        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, is_one_turn, permit));
+        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, permit));
         woken.take(most).count()
     }
 
@@ -288,20 +276,6 @@ impl Registration {
         let wake = self.parker.park(deadline);
         if matches!(wake, Wake::Permit | Wake::Look) {
             self.owes = Some(wake);
-        }
-        wake
-    }
-
-    /// Sleeps as [`Parker::park`] does, past so many messages.
-    pub(crate) fn park_past(&mut self, messages: u64, deadline: Option<Instant>) -> Wake {
-        if messages == 0 {
-            return self.park(deadline);
-        }
-        self.parker.let_by(messages);
-        let wake = self.park(deadline);
-        // Like a permit: if this waiter leaves, the next one is to hear of it.
-        if self.parker.let_by(0) < messages {
-            self.owes.get_or_insert(Wake::Permit);
         }
         wake
     }

@@ -25,8 +25,6 @@ mod ground {
     }
     #[path = "sync.rs"]
     pub(crate) mod sync;
-    #[path = "../../src/ground/turn_count.rs"]
-    pub(crate) mod turn_count;
     pub(crate) mod time {
         use std::time::{Duration, Instant};
 
@@ -496,7 +494,10 @@ fn two_that_come_again() {
 #[test]
 fn nobody_waits_for_a_lock_that_was_set_free_meanwhile() {
     explore(two_that_come_again);
-    finds("a lock is set free beside its queue", two_that_come_again);
+    finds(
+        "a lock that was set free is taken for held here",
+        two_that_come_again,
+    );
 }
 
 #[test]

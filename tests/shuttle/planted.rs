@@ -21,18 +21,10 @@ pub(crate) const BUGS: &[Bug] = &[
         find: "if let Some(permit) = unspent {",
         replace: "if let Some(permit) = unspent.filter(|_| !PLANTED) {",
     },
-    // Whether there is a queue is asked before its mutex is locked, so that one may begin in between.
     Bug {
-        name: "a lock is set free beside its queue",
+        name: "a lock that was set free is taken for held here",
         file: "engine/wait_queue/mod.rs",
-        find: r"
-        let mut first = None;
-        // Over both looks",
-        replace: r"
-        if PLANTED && !self.wait_queues.lock().contains_key(lock) {
-            return self.resting.freed(lock, yields);
-        }
-        let mut first = None;
-        // Over both looks",
+        find: "queue.is_held_locally = false;\n        queue.run.freed(",
+        replace: "queue.is_held_locally &= PLANTED;\n        queue.run.freed(",
     },
 ];

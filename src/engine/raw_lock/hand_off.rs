@@ -24,7 +24,7 @@ impl RawLock {
         let successor = self
             .inner
             .wait_queues
-            .choose(&self.key.lock, self.rest_for_pollers())?;
+            .choose(&self.key.lock, self.poll_pause())?;
         let HandOffOffer {
             thread,
             liveness,

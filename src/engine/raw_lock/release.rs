@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::engine::hold::{Hold, InFlightId, LevelId, ReleasePlan};
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::RawLock;
-use crate::engine::wait_queue::Yield;
 use crate::ground::backoff::Backoff;
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
@@ -145,7 +144,7 @@ impl RawLock {
 
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
-        let (mut yields, mut pause) = (None, None);
+        let (mut head_start, mut pause) = (None, None);
         let store = &self.inner.store;
         let released = match &self.polling {
             Some(_) => store.release_quietly(claim, deadline),
@@ -154,20 +153,18 @@ impl RawLock {
         let outcome = match released {
             Ok(Outcome::Done(Released {
                 others_wait,
-                turns,
                 leftover,
             })) => {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.settle(leftover);
                 }
                 // Two round trips: that long another process takes to hear of it and to ask.
-                let rest = || {
+                head_start = others_wait.then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
                     took * 2
-                };
-                yields = others_wait.then(|| Yield::new(rest(), turns));
-                pause = self.rest_for_pollers();
+                });
+                pause = self.poll_pause();
                 Ok(None)
             }
             Ok(Outcome::Gone(cause)) => {
@@ -188,12 +185,12 @@ impl RawLock {
             }
         };
         let wait_queues = &self.inner.wait_queues;
-        wait_queues.freed(&self.key.lock, yields, pause);
+        wait_queues.freed(&self.key.lock, head_start, pause);
         outcome
     }
 
     /// How long the lock has to be free for those who poll, if waiters do: longer than one of them pauses, and asks.
-    pub(super) fn rest_for_pollers(&self) -> Option<Duration> {
+    pub(super) fn poll_pause(&self) -> Option<Duration> {
         let is_polled = (self.inner.store.facts().is_polled)(self.key.lock.kind);
         let longest = match &self.polling {
             Some(polling) => polling.longest,

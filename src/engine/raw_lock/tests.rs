@@ -36,7 +36,7 @@ fn a_wait_has_one_visitor_where_a_refused_one_leaves_a_place_and_nothing_is_clea
 #[test]
 fn a_lock_that_is_polled_for_rests_for_longer_than_a_poller_pauses() {
     let client = Client::in_memory();
-    let rest = |lock: &Lock| lock.raw_lock().rest_for_pollers();
+    let rest = |lock: &Lock| lock.raw_lock().poll_pause();
     assert_eq!(rest(&client.lock("orders:1")), None);
     let spins = client.spin_lock("orders:1");
     assert_eq!(rest(&spins), Some(Duration::from_millis(128 + 64 + 10)));

@@ -172,8 +172,7 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Join { is_refused } => self.join(is_refused),
                 Next::Listen => self.listen(),
                 Next::Sleep(until) => {
-                    let lets_by = seen.queue.map_or(0, |queue| queue.lets_by);
-                    let wake = self.sleeper.sleep(until, lets_by)?;
+                    let wake = self.sleeper.sleep(until)?;
                     self.woken_by = match wake {
                         Wake::Permit => Via::Woken,
                         _ => Via::Polled,

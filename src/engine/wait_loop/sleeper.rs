@@ -89,13 +89,12 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Sleeps until it is woken, or until `deadline`. So many messages do not wake it. An interrupt and the client's end are
-    /// errors.
-    pub(super) fn sleep(&mut self, deadline: Instant, lets_by: u64) -> Result<Wake> {
+    /// Sleeps until it is woken, or until `deadline`. An interrupt and the client's end are errors.
+    pub(super) fn sleep(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = match &mut self.subscription {
             Some(subscription) => {
                 let registration = &mut subscription.registration;
-                registration.park_past(lets_by, Some(deadline))
+                registration.park(Some(deadline))
             }
             None => self.parker().park(Some(deadline)),
         };

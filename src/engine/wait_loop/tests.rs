@@ -43,8 +43,6 @@ enum Told {
     TimedOut,
     /// It is woken so often, refused each time, and sleeps.
     WokenInVain(u32),
-    /// It is woken so often, and the lock is still left to others.
-    YieldsOften(u32),
 }
 
 #[derive(Debug)]
@@ -196,9 +194,6 @@ fn rows() -> Vec<Row> {
         ("a lock that was freed for others is left to them", Forever, vec![
             (0, Yielding(5), Listens), (0, Hears(Live, 0), Sleeps(5..=5)), (3, Woken, Sleeps(5..=5)),
             (5, First(0), Attempts(755..=755))]),
-        ("messages that end the turns of others are no burst", Forever, vec![
-            (0, Yielding(90), Listens), (0, Hears(Live, 0), Sleeps(90..=90)), (50, YieldsOften(BURST), Sleeps(90..=90)),
-            (51, First(50), Attempts(801..=801))]),
         ("a waiter behind fresh refusals gives up without asking", For(500), vec![
             (0, Behind(0), Sleeps(500..=500)), (500, TimedOut, Does::Refused)]),
         ("a waiter that hears nothing fresh asks at its deadline", For(1250), vec![
@@ -290,12 +285,6 @@ impl Bench<'_> {
             Hears(delivery, jitter) => self.messages = Some((delivery, millis(jitter))),
             Woken => self.waiting.slept(true),
             TimedOut => self.waiting.slept(false),
-            YieldsOften(times) => {
-                for _ in 0..times {
-                    self.waiting.slept(true);
-                    self.next(at);
-                }
-            }
             WokenInVain(times) => {
                 for time in 0..times {
                     self.waiting.slept(true);

@@ -257,7 +257,7 @@ impl<'a> Waiting<'a> {
     /// A message is only a hint: how long to wait before asking.
     fn rests_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
-        // It only counts the turns of others.
+        // The lock is left to others, whatever they tell.
         if matches!(seen.queue.map(|queue| queue.turn), Some(Turn::Yield(_))) {
             return None;
         }
@@ -302,7 +302,7 @@ impl<'a> Waiting<'a> {
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }
-        // The turns of others end with messages.
+        // It listens meanwhile.
         if matches!(queue.turn, Turn::Yield(_)) && seen.messages.is_none() {
             return Some(Next::Listen);
         }

@@ -4,8 +4,6 @@
 //! goes to the end; a re-entry and a try without a wait barge.
 
 mod followers;
-mod process_turns;
-mod resting;
 mod run;
 mod successor;
 #[cfg(feature = "test-util")]
@@ -21,24 +19,22 @@ use crate::ground::claim::LockId;
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-pub(crate) use process_turns::Yield;
-use resting::{Memory, Resting};
 use run::Run;
 pub(crate) use successor::Successor;
 #[cfg(all(feature = "test-util", not(redlatch_shuttle)))]
 pub(crate) use unqueued::Unqueued;
 pub(crate) use view::{Turn, View};
 
+/// So long a thread of this client is relied on to have the lock: a waiter asks as often at the latest.
+const HELD_FOR: Duration = Duration::from_secs(1);
+
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
+    /// A queue stays while nobody waits if the next waiter has to know of it.
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
-    /// The state that goes on with the next waiter, of locks without a queue.
-    resting: Resting,
-    /// The number of waiters in all queues: read without a mutex to see that there is nothing to do.
-    waiting: AtomicUsize,
-    /// The same, and the number of locks of which something is kept: one that is never 0 in between, whoever joins or leaves.
-    known: AtomicUsize,
+    /// The number of queues: read without a mutex to see that there is nothing to do.
+    number: AtomicUsize,
     /// The threads that wait, and stand in no queue here.
     #[cfg(feature = "test-util")]
     unqueued: unqueued::Threads,
@@ -53,8 +49,6 @@ struct WaitQueue<O, G> {
     /// Whether a thread of this client holds the lock, as far as known: then asking the store is of no use.
     is_held_locally: bool,
     run: Run,
-    /// The lock was freed for other processes; the head leaves turns to them.
-    yields: Option<Yield>,
     /// When the store gave a usable answer last, if it did.
     last_usable: Option<Instant>,
     /// The last answer was of no use.
@@ -92,11 +86,24 @@ impl<O, G> Default for WaitQueues<O, G> {
     fn default() -> Self {
         WaitQueues {
             wait_queues: Mutex::new(HashMap::new()),
-            resting: Resting::default(),
-            waiting: AtomicUsize::new(0),
-            known: AtomicUsize::new(0),
+            number: AtomicUsize::new(0),
             #[cfg(feature = "test-util")]
             unqueued: unqueued::Threads::default(),
+        }
+    }
+}
+
+impl<O, G> Default for WaitQueue<O, G> {
+    fn default() -> Self {
+        WaitQueue {
+            nodes: VecDeque::new(),
+            joined: 0,
+            told: 0,
+            is_held_locally: false,
+            run: Run::default(),
+            last_usable: None,
+            is_in_doubt: false,
+            is_undone: false,
         }
     }
 }
@@ -105,14 +112,29 @@ impl<O, G> WaitQueues<O, G> {
     /// Whether a thread is queued for `lock`, or one who comes has to: this client leaves the lock to other processes, or has
     /// it itself while others want it.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
-            || self.resting.makes_wait(lock)
+        self.number.load(Ordering::SeqCst) > 0
+            && self
+                .wait_queues
+                .lock()
+                .get(lock)
+                .is_some_and(WaitQueue::is_busy)
     }
 
-    /// Notes for how many there is a queue or a memory, before the mutex of the queues is unlocked under which that changed.
-    fn note_known(&self) {
-        let known = self.waiting.load(Ordering::SeqCst) + self.resting.number();
-        self.known.store(known, Ordering::SeqCst);
+    /// The queue of `lock`, a new one if there is none that is of use.
+    fn queue_of<'a>(
+        &self,
+        wait_queues: &'a mut HashMap<LockId, WaitQueue<O, G>>,
+        lock: &LockId,
+    ) -> &'a mut WaitQueue<O, G> {
+        // Amortised: it is swept when it has doubled.
+        if wait_queues.len() == wait_queues.capacity() {
+            wait_queues.retain(|_, queue| queue.is_busy());
+        }
+        let queue = wait_queues.remove(lock).filter(WaitQueue::is_busy);
+        self.number.store(wait_queues.len() + 1, Ordering::SeqCst);
+        wait_queues
+            .entry(lock.clone())
+            .or_insert(queue.unwrap_or_default())
     }
 
     /// Puts a waiter at the end of the queue.
@@ -123,25 +145,7 @@ impl<O, G> WaitQueues<O, G> {
         offer: O,
     ) -> QueueNode<O, G> {
         let mut wait_queues = self.wait_queues.lock();
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let queue = wait_queues.entry(lock.clone()).or_insert_with(|| {
-            let Memory {
-                yields,
-                run,
-                held_since,
-            } = self.resting.take(lock);
-            WaitQueue {
-                nodes: VecDeque::new(),
-                joined: 0,
-                told: 0,
-                is_held_locally: held_since.is_some(),
-                run,
-                yields,
-                last_usable: held_since,
-                is_in_doubt: false,
-                is_undone: false,
-            }
-        });
+        let queue = self.queue_of(&mut wait_queues, lock);
         queue.joined += 1;
         let waiter = Arc::new(Waiter {
             offer,
@@ -150,7 +154,6 @@ impl<O, G> WaitQueues<O, G> {
             state: Mutex::new(State::Waiting),
         });
         queue.nodes.push_back(Arc::clone(&waiter));
-        self.note_known();
         QueueNode {
             wait_queues: Arc::clone(self),
             lock: lock.clone(),
@@ -160,22 +163,22 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// `None` if nobody waits, or if it is time to set the lock free for others, of whom those who poll need it to be free
-    /// for the time `rest`.
+    /// `None` if nobody waits, or if it is time to set the lock free for others, of whom those who poll make pauses of
+    /// `poll_pause`.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
-        rest: Option<Duration>,
+        poll_pause: Option<Duration>,
     ) -> Option<Successor<O, G>> {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
+        if self.number.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut wait_queues = self.wait_queues.lock();
         let queue = wait_queues.get_mut(lock)?;
-        if queue.run.is_enough(rest) {
+        let waiter = Arc::clone(queue.nodes.front()?);
+        if queue.run.is_over(poll_pause) {
             return None;
         }
-        let waiter = Arc::clone(queue.nodes.front()?);
         let mut state = waiter.state.lock();
         if !matches!(*state, State::Waiting) {
             return None;
@@ -190,23 +193,28 @@ impl<O, G> WaitQueues<O, G> {
     }
 
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
-    /// ask for it, after `yields` if others have heard that it is free: they get their turns. After a long run it leaves
-    /// the time `rest` to those who poll.
-    pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>, rest: Option<Duration>) {
-        if yields.is_none() && self.known.load(Ordering::SeqCst) == 0 {
+    /// ask for it, after `head_start` if other processes have heard that it is free. After a long run it leaves the time
+    /// `poll_pause` to those who poll.
+    pub(crate) fn freed(
+        &self,
+        lock: &LockId,
+        head_start: Option<Duration>,
+        poll_pause: Option<Duration>,
+    ) {
+        if head_start.is_none() && self.number.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let mut first = None;
-        // Over both looks: what is kept of the lock goes into the queue of one who comes meanwhile, and would rest there.
         let mut wait_queues = self.wait_queues.lock();
-        if let Some(queue) = wait_queues.get_mut(lock) {
-            queue.is_held_locally = false;
-            queue.run.freed(rest);
-            queue.yields = yields.map(|yields| yields.after(queue.yields.as_ref()));
-            first = queue.nodes.front().map(Arc::clone);
-        } else {
-            self.resting.freed(lock, yields);
-            self.note_known();
+        if head_start.is_none() && !wait_queues.contains_key(lock) {
+            return;
+        }
+        let queue = self.queue_of(&mut wait_queues, lock);
+        queue.is_held_locally = false;
+        queue.run.freed(head_start, poll_pause);
+        let first = queue.nodes.front().map(Arc::clone);
+        if !queue.is_busy() {
+            wait_queues.remove(lock);
+            self.number.store(wait_queues.len(), Ordering::SeqCst);
         }
         drop(wait_queues);
         // It looks at the queue at once. Should it leave before it is woken, it wakes the next one.
@@ -217,6 +225,15 @@ impl<O, G> WaitQueues<O, G> {
 }
 
 impl<O, G> WaitQueue<O, G> {
+    /// Whether somebody waits, or one who comes has to.
+    fn is_busy(&self) -> bool {
+        let now = time::now();
+        let is_relied_on = || self.last_usable.is_some_and(|at| now < at + HELD_FOR);
+        !self.nodes.is_empty()
+            || self.is_held_locally && is_relied_on()
+            || self.run.is_left_until(now).is_some()
+    }
+
     fn heard(&mut self) {
         self.last_usable = Some(time::now());
         self.is_in_doubt = false;
@@ -240,19 +257,14 @@ impl<O, G> QueueNode<O, G> {
             return View::default();
         };
         let is_first = self.is_first(queue);
-        let now = time::now();
-        let ends = |rest: &mut Yield| Some((rest.ends(now)?, rest.lets_by()));
-        let yields = || queue.yields.as_mut().and_then(ends);
-        let rests = queue.run.rests(now).map(|until| (until, 0));
-        let (turn, lets_by) = match rests.or_else(yields) {
-            _ if !is_first => (Turn::NotFirst, 0),
-            _ if queue.is_held_locally => (Turn::HeldLocally, 0),
-            Some((deadline, lets_by)) => (Turn::Yield(deadline), lets_by),
-            None => (Turn::Attempt, 0),
+        let turn = match queue.run.is_left_until(time::now()) {
+            _ if !is_first => Turn::NotFirst,
+            _ if queue.is_held_locally => Turn::HeldLocally,
+            Some(until) => Turn::Yield(until),
+            None => Turn::Attempt,
         };
         View {
             turn,
-            lets_by,
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
             is_undone: queue.is_undone,
@@ -288,10 +300,7 @@ impl<O, G> QueueNode<O, G> {
             if is_usable {
                 queue.heard();
             }
-            if let Some(yields) = &mut queue.yields {
-                yields.refused(time::now());
-            }
-            queue.run.refused();
+            queue.run.somebody_has_it();
             // A refused waiter no longer relies on a holder of this client.
             queue.is_held_locally = false;
         }
@@ -301,9 +310,6 @@ impl<O, G> QueueNode<O, G> {
     pub(crate) fn note_refused_before_joining(&self) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
-            if let Some(yields) = &mut queue.yields {
-                yields.somebody_has_it();
-            }
         }
     }
 
@@ -330,10 +336,7 @@ impl<O, G> QueueNode<O, G> {
         {
             queue.is_held_locally = !is_shared;
             queue.heard();
-            queue.run.granted();
-            if let Some(yields) = &mut queue.yields {
-                yields.granted();
-            }
+            queue.run.somebody_has_it();
         }
         drop(wait_queues);
         grant
@@ -351,14 +354,8 @@ impl<O, G> Drop for QueueNode<O, G> {
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None => {
-                    if let Some(queue) = wait_queues.remove(&self.lock) {
-                        let held_since = queue.last_usable.filter(|_| queue.is_held_locally);
-                        let memory = Memory {
-                            yields: queue.yields,
-                            run: queue.run,
-                            held_since,
-                        };
-                        self.wait_queues.resting.keep(&self.lock, memory);
+                    if !queue.is_busy() {
+                        wait_queues.remove(&self.lock);
                     }
                 }
                 // The next one takes over what this one did: it asks, and listens for messages.
@@ -368,12 +365,38 @@ impl<O, G> Drop for QueueNode<O, G> {
                 Some(_) => {}
             }
         }
-        self.wait_queues.waiting.fetch_sub(1, Ordering::SeqCst);
-        self.wait_queues.note_known();
+        self.wait_queues
+            .number
+            .store(wait_queues.len(), Ordering::SeqCst);
         drop(wait_queues);
         // It looks at the queue at once.
         if let Some(next) = takes_over {
             next.parker.give_permit();
         }
+    }
+}
+
+#[cfg(all(test, not(redlatch_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::ground::claim::Kind;
+
+    #[test]
+    fn queues_of_no_more_use_are_swept() {
+        let queues = WaitQueues::<(), ()>::default();
+        let mut most = 0;
+        for number in 0..20_000 {
+            let lock = LockId {
+                kind: Kind::Reentrant,
+                name: number.to_string().into(),
+            };
+            queues.freed(&lock, Some(Duration::from_millis(1)), None);
+            most = most.max(queues.number.load(Ordering::SeqCst));
+        }
+        assert!((2..19_000).contains(&most), "{most}");
+        assert_eq!(
+            queues.wait_queues.lock().len(),
+            queues.number.load(Ordering::SeqCst)
+        );
     }
 }

@@ -12,7 +12,7 @@ pub(crate) enum Turn {
     HeldLocally,
     /// Sleep: others are before.
     NotFirst,
-    /// Sleep until then, or until others have had their turns.
+    /// Sleep until then: the lock is left to other processes.
     Yield(Instant),
 }
 
@@ -20,8 +20,6 @@ pub(crate) enum Turn {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct View {
     pub(crate) turn: Turn,
-    /// How many messages are no reason to wake up, while the lock is left to others.
-    pub(crate) lets_by: u64,
     /// When the store gave a usable answer to anybody in this queue last: it refused the lock, or gave it to one of them.
     pub(crate) last_usable: Option<Instant>,
     /// The last answer was of no use.

@@ -259,7 +259,6 @@ impl Store for MultiStore {
             (None, Some(error)) => Ok(Outcome::unknown(in_doubt, error)),
             (None, None) => Ok(Outcome::Done(Released {
                 others_wait: waiting,
-                turns: None,
                 leftover: (!in_doubt.is_resolved()).then_some(in_doubt),
             })),
         }

@@ -67,7 +67,6 @@ impl Quorum {
             let what = match answer {
                 Ok(Outcome::Done(Released {
                     others_wait: waiting,
-                    turns: _,
                     leftover,
                 })) => {
                     others_wait |= waiting;
@@ -128,7 +127,6 @@ impl Quorum {
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {
                 others_wait,
-                turns: None,
                 leftover: (left > 0).then_some(in_doubt),
             }));
         }

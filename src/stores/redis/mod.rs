@@ -80,14 +80,14 @@ impl Store for Redis {
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
         match keep {
-            0 => Release::new(claim).counting_turns(self).run(self, deadline),
+            0 => Release::new(claim).run(self, deadline),
             keep => ReleaseLevel::new(claim, keep).run(self, deadline),
         }
     }
 
     fn release_quietly(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
         let is_cluster = matches!(self.topology, Topology::Cluster(_));
-        let release = Release::new(claim).counting_turns(self);
+        let release = Release::new(claim);
         release.quiet(is_cluster).run(self, deadline)
     }
 

@@ -2,10 +2,10 @@
 
 mod exhausted;
 mod hand_off;
+mod head_start;
 mod order;
 mod pollers;
 mod rejoined;
-mod turns;
 mod unreplicated;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,12 +1,9 @@
 //! The release of a whole hold.
 
-use std::sync::Arc;
-
 use redis::Value;
 
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::events;
-use crate::ground::turn_count::{Messages, Turns};
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
@@ -17,8 +14,6 @@ use crate::stores::redis::transport::CallError;
 /// Gives a whole hold back.
 pub(crate) struct Release<'a> {
     claim: &'a Claim,
-    /// The number of messages that had arrived before it is sent: its own message counts from there on.
-    messages: Option<u64>,
     /// It publishes nothing where a message goes to every node of a cluster.
     is_quiet: bool,
 }
@@ -27,7 +22,6 @@ impl<'a> Release<'a> {
     pub(crate) fn new(claim: &'a Claim) -> Release<'a> {
         Release {
             claim,
-            messages: None,
             is_quiet: false,
         }
     }
@@ -37,28 +31,10 @@ impl<'a> Release<'a> {
         Release { is_quiet, ..self }
     }
 
-    /// Has it count the turns of others behind it.
-    pub(crate) fn counting_turns(mut self, redis: &Redis) -> Release<'a> {
-        let messages = redis.messages(self.claim);
-        self.messages = messages.map(|messages| messages.count());
-        self
-    }
-
     fn released(&self, redis: &Redis, heard: u64) -> Released {
-        let (mut others_wait, mut turns) = (false, None);
-        // Mostly nobody at all has heard of it.
-        if heard > 0 {
-            let messages = redis.messages(self.claim);
-            let listeners = redis.others_of(self.claim, heard);
-            others_wait = listeners > 0;
-            turns = self
-                .messages
-                .zip(messages)
-                .map(|(before, messages)| Turns::after(messages, before, listeners));
-        }
         Released {
-            others_wait,
-            turns,
+            // Mostly nobody at all has heard of it.
+            others_wait: heard > 0 && redis.others_of(self.claim, heard) > 0,
             leftover: redis.late_copy_of(self.claim),
         }
     }
@@ -105,17 +81,11 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// The messages of this lock that have arrived, if there is a subscription.
-    pub(super) fn messages(&self, claim: &Claim) -> Option<Arc<Messages>> {
-        let channel = Layout::of(claim.kind).channel;
-        self.topology.messages(&channel.of(&claim.name))
-    }
-
     /// How many of those who hear its messages are no waiters of this client's queue: other processes, and waiters here that
     /// want it together with other locks.
     pub(super) fn others_of(&self, claim: &Claim, heard: u64) -> u64 {
         let channel = Layout::of(claim.kind).channel.of(&claim.name);
-        if self.topology.messages(&channel).is_none() {
+        if !self.topology.hears(&channel) {
             return heard;
         }
         let here = self.facts.notifier.waiters_for_several(&channel);

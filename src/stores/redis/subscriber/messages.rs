@@ -21,9 +21,6 @@ impl Shared {
         };
         match kind.as_str() {
             "message" | "smessage" => {
-                if let Some(entry) = self.state.lock().channels.get(channel.as_str()) {
-                    entry.messages.note_arrival(time::now());
-                }
                 let words = parts.next().unwrap_or_default();
                 let woken = self.notifier.release(&channel, woken_by(&channel, &words));
                 numbers::message(if woken > 0 { "woke" } else { "nobody" });
@@ -35,7 +32,6 @@ impl Shared {
                     match state.channels.get_mut(channel.as_str()) {
                         Some(entry) => {
                             entry.confirmed += 1;
-                            entry.messages.note_gap();
                             entry.is_live()
                         }
                         None => false,

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
-use crate::ground::turn_count::Messages;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
@@ -94,7 +93,6 @@ struct Channel {
     asked: u32,
     confirmed: u32,
     idle_since: Option<Instant>,
-    messages: Arc<Messages>,
 }
 
 impl Channel {
@@ -174,11 +172,10 @@ impl Subscriber {
         }
     }
 
-    /// The messages of `channel`, as they go on, if the present connection listens to it.
-    pub(super) fn messages(&self, channel: &str) -> Option<Arc<Messages>> {
+    /// Whether the present connection listens to `channel`.
+    pub(super) fn hears(&self, channel: &str) -> bool {
         let state = self.shared.state.lock();
-        let channel = state.channels.get(channel)?;
-        channel.is_live().then(|| Arc::clone(&channel.messages))
+        state.channels.get(channel).is_some_and(Channel::is_live)
     }
 
     /// Whether somebody waits for messages, and there is no connection that they come over.

@@ -75,7 +75,7 @@ impl Scene {
     }
 
     fn is_live(&self, name: &str) -> bool {
-        self.subscriber.messages(&channel(name)).is_some()
+        self.subscriber.hears(&channel(name))
     }
 
     fn is_known(&self, name: &str) -> bool {

@@ -9,7 +9,6 @@ pub(crate) mod single;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::turn_count::Messages;
 use crate::store::{ConnectionStats, HealthWarning, Traffic};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
@@ -123,11 +122,11 @@ impl Topology {
         }
     }
 
-    /// The messages of `channel`, as they go on, if they arrive.
-    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<Messages>> {
+    /// Whether the messages of `channel` arrive.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
         match self {
-            Topology::One(node) => node.subscriber.messages(channel),
-            Topology::Cluster(cluster) => cluster.messages(channel),
+            Topology::One(node) => node.subscriber.hears(channel),
+            Topology::Cluster(cluster) => cluster.hears(channel),
         }
     }
 

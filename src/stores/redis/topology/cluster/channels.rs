@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Cluster, Shard};
-use crate::ground::turn_count::Messages;
 use crate::stores::redis::keys;
 use crate::stores::redis::subscriber::Interest;
 
@@ -40,11 +39,11 @@ impl Drop for ChannelInterest {
 }
 
 impl Cluster {
-    /// The messages of `channel`, as they go on, if they arrive.
-    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<Messages>> {
+    /// Whether the messages of `channel` arrive.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
         let channels = self.channels.lock();
-        let (shard, _) = channels.wanted.get(channel)?.at.as_ref()?;
-        shard.node.subscriber.messages(channel)
+        let at = channels.wanted.get(channel).and_then(|it| it.at.as_ref());
+        at.is_some_and(|(shard, _)| shard.node.subscriber.hears(channel))
     }
 
     pub(crate) fn listen(
@@ -68,7 +67,7 @@ impl Cluster {
                 self.subscribe(channel, entry);
             }
             match &entry.at {
-                Some((shard, _)) => shard.node.subscriber.messages(channel).is_some(),
+                Some((shard, _)) => shard.node.subscriber.hears(channel),
                 None => false,
             }
         };
