@@ -147,6 +147,18 @@ pub struct Sentinels {
     _certificates: Option<Certificates>,
 }
 
+/// What the servers and the sentinels did is needed to understand why a test has failed.
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let sentinels = self.sentinels.iter().map(Sentinel::log);
+            for log in self.nodes.iter().map(|node| node.log()).chain(sentinels) {
+                println!("{log}");
+            }
+        }
+    }
+}
+
 impl Sentinels {
     /// Starts a set without passwords.
     pub fn start() -> Sentinels {
