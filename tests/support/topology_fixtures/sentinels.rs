@@ -21,7 +21,10 @@ use crate::support::{eventually, free_port, keeper};
 pub const NAME: &str = "shop";
 
 /// After this much silence a sentinel takes a server for dead.
-pub const DOWN_AFTER: Duration = Duration::from_secs(1);
+///
+/// A sentinel pings once a second, a new master for the first time after one: with a second here it takes each new master
+/// for dead until that answers, and if two of them look in that moment they choose another one.
+const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -148,6 +151,10 @@ pub struct Sentinels {
 }
 
 /// What the servers and the sentinels did is needed to understand why a test has failed.
+#[allow(
+    clippy::print_stdout,
+    reason = "the harness shows what a failed test printed"
+)]
 impl Drop for Sentinels {
     fn drop(&mut self) {
         if std::thread::panicking() {
