@@ -34,7 +34,7 @@ pub(crate) use subscription::{Delivery, Subscription};
 pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged, shown};
 pub use survey::{Holder, LockInfo, LockKind};
 pub use traffic::ConnectionStats;
-pub(crate) use traffic::{ConnectEnd, Opened, Traffic};
+pub(crate) use traffic::{Opened, Traffic};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);

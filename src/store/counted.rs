@@ -8,7 +8,7 @@ use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
-use crate::store::requests::{Answer, Operation, Plain, Requests};
+use crate::store::requests::{Answer, Requests, plain_end};
 use crate::store::{
     ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Facts, Granted, Guarded, HealthWarning,
     Holding, InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal, Scope, Store,
@@ -26,7 +26,7 @@ impl Counted {
         Counted { store, requests }
     }
 
-    fn counting<T: Answer>(&self, operation: Operation, ask: impl FnOnce() -> T) -> T {
+    fn counting<T: Answer>(&self, operation: &'static str, ask: impl FnOnce() -> T) -> T {
         let began = self.requests.began();
         let answer = ask();
         self.requests.note(operation, began, answer.end());
@@ -35,37 +35,31 @@ impl Counted {
 
     fn counting_plain<T>(
         &self,
-        operation: Operation,
+        operation: &'static str,
         ask: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let began = self.requests.began();
         let answer = ask();
-        self.requests.note(operation, began, Plain(&answer).end());
+        self.requests.note(operation, began, plain_end(&answer));
         answer
     }
 }
 
 impl Store for Counted {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        self.counting(Operation::Acquire, || self.store.acquire(claim, deadline))
+        self.counting("acquire", || self.store.acquire(claim, deadline))
     }
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
-        self.counting(Operation::Release, || {
-            self.store.release(claim, keep, deadline)
-        })
+        self.counting("release", || self.store.release(claim, keep, deadline))
     }
 
     fn release_quietly(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
-        self.counting(Operation::Release, || {
-            self.store.release_quietly(claim, deadline)
-        })
+        self.counting("release", || self.store.release_quietly(claim, deadline))
     }
 
     fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
-        self.counting(Operation::HandOff, || {
-            self.store.hand_off(from, to, deadline)
-        })
+        self.counting("hand_off", || self.store.hand_off(from, to, deadline))
     }
 
     fn guarded(
@@ -73,14 +67,14 @@ impl Store for Counted {
         work: &Guarded<'_>,
         deadline: Instant,
     ) -> Result<Outcome<Vec<Reply>, Duration>> {
-        self.counting(Operation::Write, || self.store.guarded(work, deadline))
+        self.counting("write", || self.store.guarded(work, deadline))
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         let began = self.requests.began();
         let outcomes = self.store.renew(claims, deadline);
         let ends = outcomes.iter().map(Answer::end);
-        self.requests.note_all(Operation::Renew, began, ends);
+        self.requests.note_all("renew", began, ends);
         outcomes
     }
 
@@ -91,15 +85,13 @@ impl Store for Counted {
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         let began = self.requests.began();
         let outcomes = self.store.resolve(in_doubts, deadline);
-        let ends = outcomes.iter().map(|outcome| Plain(outcome).end());
-        self.requests.note_all(Operation::Clear, began, ends);
+        let ends = outcomes.iter().map(plain_end);
+        self.requests.note_all("clear", began, ends);
         outcomes
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
-        self.counting_plain(Operation::ForceUnlock, || {
-            self.store.force_release(lock, deadline)
-        })
+        self.counting_plain("force_unlock", || self.store.force_release(lock, deadline))
     }
 
     fn inspect(
@@ -108,13 +100,11 @@ impl Store for Counted {
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
-        self.counting_plain(Operation::Ask, || {
-            self.store.inspect(lock, visitor, deadline)
-        })
+        self.counting_plain("ask", || self.store.inspect(lock, visitor, deadline))
     }
 
     fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
-        self.counting_plain(Operation::Ask, || self.store.describe(lock, deadline))
+        self.counting_plain("ask", || self.store.describe(lock, deadline))
     }
 
     fn survey(
@@ -123,17 +113,15 @@ impl Store for Counted {
         position: &mut Position,
         deadline: Instant,
     ) -> Result<Vec<LockInfo>> {
-        self.counting_plain(Operation::Ask, || {
-            self.store.survey(scope, position, deadline)
-        })
+        self.counting_plain("ask", || self.store.survey(scope, position, deadline))
     }
 
     fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {
-        self.counting_plain(Operation::Count, || self.store.count(op, deadline))
+        self.counting_plain("count", || self.store.count(op, deadline))
     }
 
     fn waiters(&self, lock: &LockId, deadline: Instant) -> Result<u32> {
-        self.counting_plain(Operation::Ask, || self.store.waiters(lock, deadline))
+        self.counting_plain("ask", || self.store.waiters(lock, deadline))
     }
 
     fn condition(
@@ -141,7 +129,7 @@ impl Store for Counted {
         op: &ConditionOp<'_>,
         deadline: Instant,
     ) -> Result<Outcome<ConditionAnswer>> {
-        self.counting(Operation::Condition, || self.store.condition(op, deadline))
+        self.counting("condition", || self.store.condition(op, deadline))
     }
 
     fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
@@ -159,7 +147,7 @@ impl Store for Counted {
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
-        self.counting_plain(Operation::Check, || self.store.check(deadline))
+        self.counting_plain("check", || self.store.check(deadline))
     }
 
     fn facts(&self) -> &Facts {

@@ -30,26 +30,6 @@ impl ConnectionStats {
     }
 }
 
-/// The way an attempt to connect ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectEnd {
-    Done,
-    Unreachable,
-    Refused,
-    Untrusted,
-}
-
-impl ConnectEnd {
-    fn name(self) -> &'static str {
-        match self {
-            ConnectEnd::Done => "ok",
-            ConnectEnd::Unreachable => "unreachable",
-            ConnectEnd::Refused => "refused",
-            ConnectEnd::Untrusted => "untrusted",
-        }
-    }
-}
-
 /// The connections of one client, and whom it tells of them.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
@@ -84,10 +64,10 @@ impl Traffic {
     }
 
     /// Tells of an attempt to connect that was begun then and has ended now.
-    pub(crate) fn connected(&self, node: &str, began: Instant, end: ConnectEnd) {
+    pub(crate) fn connected(&self, node: &str, began: Instant, result: &'static str) {
         self.observer.tell(|| Event::Connected {
             node,
-            result: end.name(),
+            result,
             took: time::since(began),
         });
     }

@@ -21,3 +21,10 @@ fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))
 }
+
+/// The end of the time for one of `rest` things that are still to be tried by `deadline`.
+pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
+    let now = time::now();
+    let left = deadline.saturating_duration_since(now);
+    now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
+}

@@ -18,11 +18,11 @@ use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
-use crate::ground::time;
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
     Store, Subscription, resolve_each,
 };
+use crate::stores::share;
 
 pub(crate) use member::Member;
 use member::Part;
@@ -39,13 +39,6 @@ pub(crate) struct MultiStore {
     counts: Option<Mutex<HashMap<VisitorId, u32>>>,
     obstacle: Obstacle,
     facts: Facts,
-}
-
-/// When a step has to be over so that each of the `left` steps has its share of the time.
-fn share(deadline: Instant, left: usize) -> Instant {
-    let now = time::now();
-    let left = u32::try_from(left.max(1)).unwrap_or(u32::MAX);
-    now + deadline.saturating_duration_since(now) / left
 }
 
 impl MultiStore {

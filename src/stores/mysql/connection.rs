@@ -19,7 +19,7 @@ use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::events;
 use crate::ground::process;
 use crate::ground::time;
-use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
+use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::names;
 
 /// A socket time-out may exceed the deadline by this much, so that it is not set again for every call.
@@ -74,9 +74,9 @@ impl Connection {
         let began = time::now();
         let outcome = Connection::open(address, deadline, longest_answer);
         let end = match &outcome {
-            Ok(_) => ConnectEnd::Done,
-            Err(CallError::Server { .. }) => ConnectEnd::Refused,
-            Err(_) => ConnectEnd::Unreachable,
+            Ok(_) => "ok",
+            Err(CallError::Server { .. }) => "refused",
+            Err(_) => "unreachable",
         };
         address
             .settings

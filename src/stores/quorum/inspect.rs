@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::ground::time;
 use crate::store::{HealthWarning, Holding, Severity, Store};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, QuorumNode};
+use crate::stores::share;
 
 /// The subject of findings about the quorum.
 const CODE: &str = "redlock-nodes";
@@ -78,13 +78,6 @@ impl Quorum {
         })
     }
 
-    /// When the turn of a node ends where all are asked one after another: a silent one leaves time for those behind it.
-    pub(super) fn turn_ends(&self, index: usize, deadline: Instant) -> Instant {
-        let now = time::now();
-        let left = u32::try_from(self.nodes.len() - index).unwrap_or(u32::MAX);
-        now + deadline.saturating_duration_since(now) / left
-    }
-
     /// Says why a node has no vote, if it has none.
     pub(super) fn without_vote(&self, index: usize) -> Option<Error> {
         let node = self.nodes.get(index)?;
@@ -100,7 +93,7 @@ impl Quorum {
         let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
         let mut voters = 0;
         for (looked_at, node) in self.nodes.iter().enumerate() {
-            let deadline = self.turn_ends(looked_at, deadline);
+            let deadline = share(deadline, self.nodes.len() - looked_at);
             match node.check(deadline) {
                 Ok((found, votes)) => {
                     warnings.extend(found);
@@ -197,8 +190,6 @@ impl QuorumNode {
                 "take masters that nothing replaces",
             ));
         }
-        warnings.extend(self.node.may_be_flushed(deadline));
-        warnings.extend(self.node.may_change_id(deadline));
         Ok((warnings, vote.is_ok()))
     }
 }

@@ -8,9 +8,7 @@ use std::time::Instant;
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
-use crate::store::{
-    Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
-};
+use crate::store::{Granted, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 
 /// One server of a quorum. Where sending takes no time, requests are answered at once.
@@ -40,16 +38,6 @@ pub(crate) trait Node: Send + Sync {
         purpose: Purpose,
         deadline: Instant,
     ) -> Result<Result<(), Quarantined>>;
-
-    /// Warns if all keys of the server can be thrown away with one command, as far as that can be seen.
-    fn may_be_flushed(&self, _deadline: Instant) -> Option<HealthWarning> {
-        None
-    }
-
-    /// Warns if the server may take a new replication id although it follows nobody, as far as that can be seen.
-    fn may_change_id(&self, _deadline: Instant) -> Option<HealthWarning> {
-        None
-    }
 
     /// Sends [`Store::acquire`], if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where
     /// the lock is free.

@@ -8,6 +8,7 @@ use crate::ground::error::Result;
 use crate::store::{LockInfo, LockKind, Position, Scope, Store, merged};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::tally::{Tally, Vote};
+use crate::stores::share;
 
 impl Quorum {
     /// Asks all nodes for one lock.
@@ -19,7 +20,7 @@ impl Quorum {
         let mut tally = Tally::new(self.nodes.len());
         let mut told = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let by = self.turn_ends(index, deadline);
+            let by = share(deadline, self.nodes.len() - index);
             match node.node.store().describe(lock, by) {
                 Ok(info) => {
                     told.push(info);

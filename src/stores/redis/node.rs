@@ -10,16 +10,14 @@ use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::store::{
-    Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
-};
+use crate::store::{Granted, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store};
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::admission::vote_of;
 use crate::stores::redis::calls::{Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve};
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{NotReady, Pool};
-use crate::stores::redis::{Redis, preflight, server};
+use crate::stores::redis::{Redis, server};
 
 /// A store on one server, as a node of a quorum.
 pub(crate) struct RedisNode {
@@ -103,14 +101,6 @@ impl QuorumNode for RedisNode {
         let vote = pool.with(deadline, |connection| vote_of(connection, handle, deadline));
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error(&"".into(), fault, deadline))
-    }
-
-    fn may_be_flushed(&self, deadline: Instant) -> Option<HealthWarning> {
-        preflight::flushes(&self.redis, deadline)
-    }
-
-    fn may_change_id(&self, deadline: Instant) -> Option<HealthWarning> {
-        preflight::changes_id(&self.redis, deadline)
     }
 
     fn send_acquire<'a>(

@@ -345,30 +345,9 @@ fn new_servers_are_told_by_the_error_and_by_the_check() {
 
 #[test]
 fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
-    let quiet = [
-        "--rename-command",
-        "FLUSHALL",
-        "",
-        "--rename-command",
-        "FLUSHDB",
-        "hidden",
-    ];
     let bounded = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
-    let denied = [
-        "--user",
-        "default",
-        "on",
-        "nopass",
-        "~*",
-        "&*",
-        "+@all",
-        "-@dangerous",
-        "+info",
-        "+config",
-        "+acl",
-    ];
     let server = |args: &[&str]| RedisServer::with(args);
-    let servers = [server(&quiet), server(&bounded), server(&denied)];
+    let servers = [server(&[]), server(&bounded), server(&[])];
     let client = |(index, server): (usize, &RedisServer)| match index {
         0 => Client::builder().master_replicas([server.url()]).unwrap(),
         _ => Client::open(&server.url()).unwrap(),
@@ -379,7 +358,7 @@ fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
         .build()
         .unwrap();
     let warnings = redlock.check().unwrap();
-    for (what, node) in [("FLUSHALL", 1), ("maxmemory-policy", 1), ("take over", 0)] {
+    for (what, node) in [("maxmemory-policy", 1), ("take over", 0)] {
         let told: Vec<bool> = servers
             .iter()
             .map(|server| {
@@ -399,7 +378,7 @@ fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
 }
 
 #[test]
-fn a_node_that_takes_a_new_replication_id_when_its_replicas_are_away_says_so() {
+fn a_node_whose_replicas_are_away_for_long_has_no_vote_and_says_so() {
     let servers = super::servers(3);
     let redlock = super::redlock(&servers);
     let master = &servers[1];
@@ -408,14 +387,6 @@ fn a_node_that_takes_a_new_replication_id_when_its_replicas_are_away_says_so() {
     eventually(SLACK * 4, "it follows", || {
         replica.info("master_link_status").as_deref() == Some("up")
     });
-    let advised = || {
-        let warnings = redlock.check().unwrap().into_iter();
-        let advice = warnings.filter(|it| it.advice.contains("repl-backlog-ttl 0"));
-        advice.map(|it| it.node.to_string()).collect::<Vec<_>>()
-    };
-    assert_eq!(advised(), [master.addr().to_string()]);
-    master.cmd(&["CONFIG", "SET", "repl-backlog-ttl", "0"]);
-    assert_eq!(advised(), Vec::<String>::new());
     master.cmd(&["CONFIG", "SET", "repl-backlog-ttl", "1"]);
     redlock.lock("a").lock().unwrap();
     redlock.lock("a").unlock().unwrap();

@@ -2,7 +2,6 @@
 //!
 //! A look that the user may not take is a finding of its own, and no error. Nothing is changed on the server.
 
-mod quorum;
 mod replicas;
 mod rights;
 mod settings;
@@ -22,7 +21,6 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, lacks, share};
-pub(super) use quorum::{changes_id, flushes};
 use rights::{Rights, Untried, effect_of_lacking};
 use told::{Place, Settings};
 

@@ -1,5 +1,4 @@
 mod looks;
-mod nodes;
 mod rights;
 mod said;
 

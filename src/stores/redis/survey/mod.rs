@@ -182,13 +182,13 @@ fn read_page(
     deadline: Instant,
 ) -> Result<Page, CallError> {
     let has_strings = scope.has_tokens || scope.has_counters;
-    let (next, names, are_hashes) = scan(connection, scope, cursor, !has_strings, deadline)?;
+    let (next, names) = scan(connection, scope, cursor, !has_strings, deadline)?;
     let generation = connection.generation;
     let mut look = Look::new(node, connection, deadline);
     let mut looked = Looked::default();
-    let [hashes, strings] = match are_hashes {
-        true => [names, Vec::new()],
-        false => look.sorted(names, &mut looked)?,
+    let [hashes, strings] = match has_strings {
+        true => look.sorted(names, &mut looked)?,
+        false => [names, Vec::new()],
     };
     looked.extend(look.hashes(hashes)?);
     if has_strings {
@@ -206,30 +206,21 @@ fn read_page(
     })
 }
 
-/// The next keys, and whether the server has left out all that are no hashes.
+/// The next keys, of any type or hashes alone.
 fn scan(
     connection: &mut Connection,
     scope: &Scope,
     cursor: u64,
     of_hashes: bool,
     deadline: Instant,
-) -> Result<(u64, Vec<Arc<str>>, bool), CallError> {
+) -> Result<(u64, Vec<Arc<str>>), CallError> {
     let mut scan = redis::cmd("SCAN");
     scan.arg(cursor).arg("MATCH").arg(pattern(&scope.prefix));
     scan.arg("COUNT").arg(KEYS_AT_ONCE);
-    let mut typed = scan.clone();
-    typed.arg("TYPE").arg("hash");
-    let (reply, is_typed) = match of_hashes {
-        true => match connection.call(&typed.get_packed_command(), deadline) {
-            // Redis 5 has no types there.
-            Err(CallError::Server(text)) if text.contains("syntax error") => {
-                (connection.call(&scan.get_packed_command(), deadline), false)
-            }
-            reply => (reply, true),
-        },
-        false => (connection.call(&scan.get_packed_command(), deadline), false),
-    };
-    let reply = reply?;
+    if of_hashes {
+        scan.arg("TYPE").arg("hash");
+    }
+    let reply = connection.call(&scan.get_packed_command(), deadline)?;
     let next = item_at(&reply, 0).and_then(|next| text_of(next).parse().ok());
     let (Some(next), Some(Value::Array(keys))) = (next, item_at(&reply, 1)) else {
         return Err(CallError::Server("SCAN answered something else".to_owned()));
@@ -239,7 +230,7 @@ fn scan(
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok().map(Arc::from),
         _ => None,
     };
-    Ok((next, keys.iter().filter_map(name).collect(), is_typed))
+    Ok((next, keys.iter().filter_map(name).collect()))
 }
 
 /// The pattern of all names that begin so.

@@ -37,12 +37,7 @@ pub(crate) use tls::TlsConfig;
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
 pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
-/// The end of the time for one of `rest` things that are still to be tried by `deadline`.
-pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
-    let now = time::now();
-    let left = deadline.saturating_duration_since(now);
-    now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
-}
+pub(crate) use crate::stores::share;
 
 /// Until when a request that was not carried out is tried again: one that is sent with little time left would be in doubt,
 /// or its error would hide what the last answer said.

@@ -132,16 +132,7 @@ fn a_look_that_fails_is_over_and_says_where() {
 }
 
 #[test]
-fn a_server_without_types_in_its_scan_is_asked_for_the_type_of_each_key() {
-    let old = server(keys(), |request| match request.is("SCAN") {
-        true if request.len() > 6 => Some(Says::error("ERR syntax error")),
-        _ => None,
-    });
-    assert_eq!(names(&all_of(&old, &scope("", false, false))), ["a"]);
-    assert_eq!((count(&old, "SCAN"), count(&old, "TYPE")), (2, 6));
-    assert_eq!(count(&old, "STRLEN"), 0);
-    assert_eq!((count(&old, "HLEN t"), count(&old, "HLEN l")), (0, 0));
-
+fn the_type_of_each_key_is_asked_for_where_texts_are_looked_for_too() {
     let new = server(keys(), |_| None);
     assert_eq!(names(&all_of(&new, &scope("", true, false))), ["a", "t"]);
     assert_eq!((count(&new, "SCAN"), count(&new, "TYPE")), (1, 6));

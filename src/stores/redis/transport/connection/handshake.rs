@@ -13,7 +13,6 @@ use crate::ground::clock::Offset;
 use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
-use crate::store::ConnectEnd;
 use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::address::Address;
@@ -36,10 +35,10 @@ impl Connection {
                 .map_err(|fault| address.traced(fault, &target))
         });
         let end = match &outcome {
-            Ok(_) => ConnectEnd::Done,
-            Err(CallError::Server(_)) => ConnectEnd::Refused,
-            Err(CallError::Untrusted(_)) => ConnectEnd::Untrusted,
-            Err(_) => ConnectEnd::Unreachable,
+            Ok(_) => "ok",
+            Err(CallError::Server(_)) => "refused",
+            Err(CallError::Untrusted(_)) => "untrusted",
+            Err(_) => "unreachable",
         };
         address.traffic.connected(&address.node, began, end);
         outcome
@@ -50,17 +49,15 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Connection, CallError> {
         match Connection::open(address, deadline) {
-            // A reply came twice, or was changed on its way; on another connection it need not.
-            Ok(Err(_)) => {}
             // Who gave the credentials may have others by now.
-            Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {}
-            opened => return opened?.map_err(garbled),
+            Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {
+                Connection::open(address, deadline)
+            }
+            opened => opened,
         }
-        Connection::open(address, deadline)?.map_err(garbled)
     }
 
-    /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
-    fn open(address: &Address, deadline: Instant) -> Result<Result<Connection, String>, CallError> {
+    fn open(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
         let deadline = deadline.min(time::now() + address.connect_timeout);
         let login = address.login(deadline)?;
         let socket = socket_to(address, deadline).map_err(|error| {
@@ -110,10 +107,9 @@ impl Connection {
                 ),
                 (fault, _) => fault,
             }),
-            Ok(Err(garbled)) => Ok(Err(garbled)),
-            Ok(Ok(())) => {
+            Ok(()) => {
                 events::connected(&address.node);
-                Ok(Ok(connection))
+                Ok(connection)
             }
         }
     }
@@ -123,7 +119,7 @@ impl Connection {
         address: &Address,
         settings: &RedisConnectionInfo,
         deadline: Instant,
-    ) -> Result<Result<(), String>, CallError> {
+    ) -> Result<(), CallError> {
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
             let mut auth = redis::cmd("AUTH");
@@ -213,16 +209,19 @@ impl Connection {
             };
         }
         if address.is_sentinel {
-            return Ok(Ok(()));
+            return Ok(());
         }
         match time_of(&last) {
             Some(now) => self.note_time(now, sent),
-            None if has_time => return Ok(Err(format!("answered TIME with {}", brief(&last)))),
+            None if has_time => {
+                let words = format!("while connecting: it answered TIME with {}", brief(&last));
+                return Err(CallError::NotSent(words.into()));
+            }
             None => {}
         }
         self.prove(address, deadline)?;
         address.is_mode_known.store(true, Ordering::Relaxed);
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -265,10 +264,6 @@ pub(crate) const CLUSTER_NODE: &str = "it is a node of a cluster, which has only
 
 /// The end of the error where a server refused what a credentials provider gave. The next answer may be another one.
 pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
-
-fn garbled(reply: String) -> CallError {
-    CallError::NotSent(format!("while connecting: {reply}").into())
-}
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with Builder::sentinel, on the \
                         command line with --sentinel MASTER --node URL";
 
