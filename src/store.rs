@@ -279,9 +279,6 @@ pub(crate) struct Guarded<'a> {
     pub(crate) work: Work<'a>,
     /// From here on nobody may count on the hold, as far as known now, and the server refuses the work.
     pub(crate) valid_until: BootInstant,
-    /// The time of the server's clock, in ms, until which a copy of the request that began the hold may come and begin it
-    /// anew behind its end. Work that is sent before might come behind such a copy.
-    pub(crate) late_copy: Option<i64>,
 }
 
 /// A hold that was begun, entered once more, or handed off.

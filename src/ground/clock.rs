@@ -38,10 +38,6 @@ impl BootInstant {
         BootInstant(NonZeroU64::new(nanos(span)).unwrap_or(NonZeroU64::MIN))
     }
 
-    pub(crate) fn has_passed(self) -> bool {
-        BootInstant::now() >= self
-    }
-
     /// How long before `later` this moment lies; zero if it does not.
     pub(crate) fn until(self, later: BootInstant) -> Duration {
         Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))

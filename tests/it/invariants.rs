@@ -58,7 +58,6 @@ scripts! {
     RW_RELEASE "read_write/release.lua"
     RW_WITHDRAW "read_write/withdraw.lua"
     RW_WRITE "read_write/write.lua"
-    TOKEN_RELEASE "token/release.lua"
 }
 
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are

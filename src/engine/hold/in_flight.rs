@@ -49,12 +49,3 @@ pub(super) enum By {
 /// Identifies a request of a hold that sets the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
-
-/// A copy of the request that began a hold, which would begin it anew if it came behind its end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LateCopy {
-    /// The server refuses it after this time of its own clock, in ms.
-    pub(crate) not_after: i64,
-    /// From here on it has been refused in any case.
-    pub(crate) gone_at: BootInstant,
-}

@@ -23,7 +23,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::engine::counters::class::ClassId;
 pub(crate) use crate::engine::hold::client_state::ClientState;
 use crate::engine::hold::in_flight::By;
-pub(crate) use crate::engine::hold::in_flight::{InFlightId, LateCopy};
+pub(crate) use crate::engine::hold::in_flight::InFlightId;
 pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
 use crate::engine::hold::state::{Level, Phase, State, count};
 use crate::engine::hold::validity::end_of_validity;
@@ -33,7 +33,6 @@ use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
-use crate::store::EXPIRY_SLACK;
 
 /// How long an acquisition counts on the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,35 +136,15 @@ impl Hold {
         }
     }
 
-    /// Notes that an earlier copy of the request that began it, sent until `deadline` and refused by the server after its
-    /// time `not_after`, may yet set its first lease again.
-    pub(crate) fn with_late_copy(
-        self,
-        lease: Duration,
-        deadline: Instant,
-        not_after: Option<i64>,
-    ) -> Hold {
+    /// Notes that a request that began it, sent until `deadline`, may yet set its first lease again.
+    pub(crate) fn with_late_copy(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
         let mut state = self.state.lock();
         let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
         state.answered(first);
         state.may_outlast = true;
-        if let Some(not_after) = not_after {
-            state.rare().late_copy = Some(LateCopy {
-                not_after,
-                gone_at: expires + EXPIRY_SLACK,
-            });
-        }
         drop(state);
-        self
-    }
-
-    /// Notes the copy that may yet come of the hold that was handed off to this one.
-    pub(crate) fn behind(self, late_copy: Option<LateCopy>) -> Hold {
-        if late_copy.is_some() {
-            self.state.lock().rare().late_copy = late_copy;
-        }
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::engine::hold::in_flight::{By, Flying, InFlight, LateCopy};
+use crate::engine::hold::in_flight::{By, Flying, InFlight};
 use crate::engine::hold::{Lease, LevelId};
 use crate::engine::loss_notice::LossNotice;
 use crate::ground::claim::Rules;
@@ -83,8 +83,6 @@ pub(super) struct Rare {
     pub(super) pinned_since: Option<BootInstant>,
     /// Levels whose guards went meanwhile.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
-    /// A copy of the request that began it, or the hold that was handed off to it, may yet come.
-    pub(super) late_copy: Option<LateCopy>,
     /// When what it was taken from ends, if that is known: no lease counts for longer.
     pub(super) life_ends: Option<BootInstant>,
     /// The longest lease whose third it is left alone for, where others may shorten what keeps it.
@@ -122,10 +120,6 @@ impl State {
 
     pub(super) fn pinned_since(&self) -> Option<BootInstant> {
         self.rare.as_ref()?.pinned_since
-    }
-
-    pub(super) fn late_copy(&self) -> Option<LateCopy> {
-        self.rare.as_ref()?.late_copy
     }
 
     pub(super) fn life_ends(&self) -> Option<BootInstant> {

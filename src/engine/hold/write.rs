@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::engine::hold::Hold;
-use crate::engine::hold::in_flight::LateCopy;
 use crate::engine::hold::state::Phase;
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
@@ -13,7 +12,6 @@ use crate::ground::clock::BootInstant;
 pub(crate) struct WriteStart {
     pub(crate) claim: Claim,
     pub(crate) valid_until: BootInstant,
-    pub(crate) late_copy: Option<LateCopy>,
 }
 
 impl Hold {
@@ -25,26 +23,9 @@ impl Hold {
         if !counts || !self.client.has_watchdog() {
             return None;
         }
-        let late_copy = state.late_copy().filter(|copy| now < copy.gone_at);
         Some(WriteStart {
             claim: self.claim(&state, Duration::ZERO),
             valid_until: state.valid_until,
-            late_copy,
         })
-    }
-
-    /// The copy of the request that began it, or of one before it, that may yet come.
-    pub(crate) fn late_copy(&self) -> Option<LateCopy> {
-        let state = self.state.lock();
-        state
-            .late_copy()
-            .filter(|copy| self.timeline.now() < copy.gone_at)
-    }
-
-    /// Notes that no copy comes any more.
-    pub(crate) fn has_no_late_copy(&self) {
-        if let Some(rare) = &mut self.state.lock().rare {
-            rare.late_copy = None;
-        }
     }
 }

@@ -48,8 +48,6 @@ impl RawLock {
                 }
                 let owner = (*thread, liveness.clone());
                 let successor_hold = self.hold_of(&next, owner, *lease, &granted, deadline);
-                // A late copy of its request would begin the one that this one came from anew.
-                let successor_hold = successor_hold.behind(hold.late_copy());
                 let successor_hold = Arc::new(successor_hold.counted_in(self.class));
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);

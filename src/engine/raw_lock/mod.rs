@@ -242,7 +242,7 @@ impl RawLock {
         let hold = hold.looked_at_each(self.inner.timeouts.watchdog_timeout);
         let hold = hold.with_life(granted.life);
         match &granted.leftover {
-            Some(late) => hold.with_late_copy(claim.lease, deadline, late.not_after(0)),
+            Some(_) => hold.with_late_copy(claim.lease, deadline),
             None => hold,
         }
     }

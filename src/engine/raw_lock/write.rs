@@ -1,6 +1,6 @@
 //! How the owner of a hold writes under it.
 
-use crate::engine::hold::{Hold, LateCopy, WriteStart};
+use crate::engine::hold::{Hold, WriteStart};
 use crate::engine::raw_lock::RawLock;
 use crate::ground::batch::Work;
 use crate::ground::error::{Error, Result};
@@ -13,36 +13,19 @@ impl RawLock {
     pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
         let inner = &self.inner;
         work.check(&hold.name)?;
-        let mut deadline = inner.deadline();
+        let deadline = inner.deadline();
         loop {
-            let Some(WriteStart {
-                claim,
-                valid_until,
-                late_copy,
-            }) = hold.begin_write()
-            else {
+            let Some(WriteStart { claim, valid_until }) = hold.begin_write() else {
                 return Err(self.ended(hold));
             };
             let guarded = Guarded {
                 claim: &claim,
                 work,
                 valid_until,
-                late_copy: late_copy.map(|it| it.not_after),
             };
             match inner.store.guarded(&guarded, deadline) {
-                Ok(Outcome::Done(replies)) => {
-                    hold.has_no_late_copy();
-                    return Ok(replies);
-                }
-                Ok(Outcome::Refused(left)) => {
-                    let gone_in =
-                        |it: LateCopy| inner.store.facts().timeline.now().until(it.gone_at);
-                    sync::sleep(late_copy.map_or(left, |it| left.min(gone_in(it))));
-                    // The wait for the copy does not count, which ends with it; that for a renewal does.
-                    if late_copy.is_some() {
-                        deadline = inner.deadline();
-                    }
-                }
+                Ok(Outcome::Done(replies)) => return Ok(replies),
+                Ok(Outcome::Refused(left)) => sync::sleep(left),
                 Ok(Outcome::Gone(cause)) => {
                     inner.watchdog.end(hold, cause.clone());
                     return Err(hold.lost_error(cause));

@@ -56,23 +56,18 @@ impl Quorum {
         let (mut done, mut lacking, mut others_wait) = (0, 0, false);
         // One that has forgotten it, and has no vote since, has granted it to nobody.
         let mut forgot = 0;
-        let mut late_at = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
             let Some(node) = self.nodes.get(index) else {
                 continue;
             };
-            // A copy of the acquisition that may yet come to a node that is free of it.
-            let mut late = None;
             let what = match answer {
                 Ok(Outcome::Done(Released {
                     others_wait: waiting,
-                    leftover,
+                    ..
                 })) => {
                     others_wait |= waiting;
                     done += 1;
-                    late = leftover.and_then(|leftover| leftover.not_after(0));
-                    late_at += usize::from(late.is_some());
                     Vote::Granted
                 }
                 Ok(Outcome::Gone(cause)) => match may_come(index) {
@@ -104,7 +99,7 @@ impl Quorum {
                 Vote::Failed(error) => node.trip(error),
                 _ => {
                     node.reset();
-                    in_doubt.set(index, late);
+                    in_doubt.set(index, None);
                 }
             }
             tally.note(index, what);
@@ -117,12 +112,11 @@ impl Quorum {
         let took = fan_out.age();
         fan_out.note_rest(&mut tally.said);
         let left = in_doubt.not_after.iter().flatten().count();
-        let open = left - late_at;
         if done >= self.needed {
             self.note_round_trip(took);
         }
         // It was a majority's for all that is known, and a majority is free of it now.
-        let kept = done + open + if done > 0 { forgot } else { 0 };
+        let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {

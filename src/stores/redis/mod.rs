@@ -62,8 +62,6 @@ pub(crate) struct Redis {
     facts: Facts,
     traffic: Arc<Traffic>,
     replication: Option<Replication>,
-    /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
-    late_copies: Mutex<Vec<(VisitorId, InDoubt)>>,
     fences: Mutex<Fences>,
     /// For how long a waiter in a queue on the server counts as alive behind the one before it.
     patience: Duration,

@@ -161,7 +161,6 @@ impl Redis {
             facts,
             traffic: Arc::clone(&settings.traffic),
             replication: settings.replication,
-            late_copies: Mutex::default(),
             fences: Mutex::default(),
             patience: settings.patience,
             #[cfg(feature = "in-memory")]

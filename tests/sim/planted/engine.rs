@@ -39,13 +39,6 @@ pub(super) const BUGS: &[Bug] = &[
         find: "Some(if !owner_lives {",
         replace: "Some(if PLANTED { LossCause::Gone } else if !owner_lives {",
     },
-    // The copy, if it runs last, begins another hold under the batch.
-    Bug {
-        name: "a batch is sent while a copy of the acquisition is out",
-        file: "engine/hold/write.rs",
-        find: "            late_copy,",
-        replace: "            late_copy: late_copy.filter(|_| !PLANTED),",
-    },
     // The request number says which step it is; a step with the number of another one is not carried out.
     Bug {
         name: "a step of a count is taken for the one before",

@@ -25,14 +25,9 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch is checked by a request before it",
         file: "stores/redis/calls/guarded.rs",
-        find: r"
-                return Ok(Outcome::Refused(left));
-            }
-        }",
+        find: "let check = Check::Hold(claim, valid_until);",
         replace: r"
-                return Ok(Outcome::Refused(left));
-            }
-        }
+        let (mut check, mut script) = (Check::Hold(claim, valid_until), script);
         if PLANTED {
             let lock = crate::ground::claim::LockId {
                 kind: claim.kind,
@@ -43,8 +38,7 @@ pub(super) const BUGS: &[Bug] = &[
             if holding.count == 0 {
                 return Ok(Outcome::Gone(crate::ground::loss::LossCause::Gone));
             }
-            operation.check = Check::Fence(&claim.name, u64::MAX);
-            operation.script = &FENCED;
+            (check, script) = (Check::Fence(&claim.name, u64::MAX), &*FENCED);
         }",
     },
     Bug {

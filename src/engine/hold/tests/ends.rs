@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
-use crate::engine::hold::in_flight::LateCopy;
 use crate::ground::loss::NoLoss;
 
 /// Enters a hold once more.
@@ -101,30 +100,6 @@ fn guarded_work_begins_until_the_validity_ends() {
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
     let start = hold.begin_write().unwrap();
     assert_eq!(start.valid_until, hold.state.lock().valid_until);
-    assert!(start.late_copy.is_none());
     let (over, _thread) = held(Lease::Fixed(MINUTE), now.earlier(2 * MINUTE));
     assert!(over.is_held() && over.begin_write().is_none());
-}
-
-#[test]
-fn guarded_work_knows_of_a_late_copy_for_as_long_as_that_may_come() {
-    let known_of = |hold: &Hold| {
-        let in_write = hold.begin_write().unwrap().late_copy;
-        [in_write, hold.late_copy()].map(|copy| copy.map(|it| it.not_after))
-    };
-    let now = PROCESS.read();
-    for (gone_at, known) in [
-        (now.moment + MINUTE, Some(1_000)),
-        (now.moment.earlier(MINUTE), None),
-    ] {
-        let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
-        let not_after = 1_000;
-        let hold = hold.behind(Some(LateCopy { not_after, gone_at }));
-        assert_eq!(known_of(&hold), [known; 2]);
-    }
-    let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
-    let hold = hold.with_late_copy(MINUTE, now.instant + MINUTE, Some(7));
-    assert_eq!(known_of(&hold), [Some(7); 2]);
-    hold.has_no_late_copy();
-    assert_eq!(known_of(&hold), [None; 2]);
 }

@@ -14,7 +14,6 @@ use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{
     Answered, Call, Operation, Read, Release, ReleaseLevel, Repeat, SentCopies,
 };
-use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 use crate::stores::redis::wait_replicas::ReplicaAck;
@@ -103,8 +102,8 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
-            repeat: match self.known > 0 || call.layout.repeats_acquisition {
+            // What stands there already may be of a copy, or of anybody else of this client.
+            repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
             },
@@ -129,12 +128,6 @@ impl Operation for Acquire<'_> {
             let leftover = copies
                 .earlier_sent_since
                 .map(|_| claim.in_doubt(copies.not_after));
-            if let Some(late) = &leftover
-                && Layout::of(claim.kind).repeats_acquisition
-            {
-                let late = (claim.visitor.clone(), late.clone());
-                redis.late_copies.lock().push(late);
-            }
             if let Some(replica_ack) = copies.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, copies)?);
             }

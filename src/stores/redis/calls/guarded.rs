@@ -235,7 +235,6 @@ impl Redis {
             claim,
             work,
             valid_until,
-            late_copy,
         } = *guarded;
         let text = match work {
             Work::Commands(_) => None,
@@ -251,15 +250,6 @@ impl Redis {
         };
         if let Topology::Cluster(_) = self.topology {
             operation.check_slots()?;
-        }
-        if let Some(not_after) = late_copy {
-            let left = self.topology.with(&claim.name, deadline, |_, connection| {
-                Ok(connection.passes_in(not_after))
-            });
-            let left = left.map_err(|fault| self.error(&claim.name, fault, deadline))?;
-            if !left.is_zero() {
-                return Ok(Outcome::Refused(left));
-            }
         }
         operation.run(self, deadline)
     }

@@ -115,7 +115,6 @@ impl Operation for HandOff<'_> {
                     // Where nobody can say how many there are, there may be some.
                     others_wait: !u64::try_from(*listeners)
                         .is_ok_and(|heard| redis.others_of(from, heard) == 0),
-                    leftover: redis.late_copy_of(from),
                     ..Granted::at(sent)
                 }))
             }

@@ -2,9 +2,9 @@
 
 use redis::Value;
 
-use crate::ground::claim::{Claim, VisitorId};
+use crate::ground::claim::Claim;
 use crate::ground::events;
-use crate::store::{InDoubt, Outcome, Released};
+use crate::store::{Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::kinds::Layout;
@@ -35,7 +35,7 @@ impl<'a> Release<'a> {
         Released {
             // Mostly nobody at all has heard of it.
             others_wait: heard > 0 && redis.others_of(self.claim, heard) > 0,
-            leftover: redis.late_copy_of(self.claim),
+            leftover: None,
         }
     }
 }
@@ -64,10 +64,7 @@ impl Operation for Release<'_> {
             }
             // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
             (_, Some(0), Some(_)) if copies.earlier_sent_since.is_some() => {
-                Outcome::Done(Released {
-                    leftover: redis.late_copy_of(claim),
-                    ..Released::default()
-                })
+                Outcome::Done(Released::default())
             }
             (_, Some(0), Some(holder)) => Outcome::Gone(cause_of(holder)),
             _ => return Err(Unread::Unexpected),
@@ -90,34 +87,5 @@ impl Redis {
         }
         let here = self.facts.notifier.waiters_for_several(&channel);
         heard.saturating_sub(1) + u64::try_from(here).unwrap_or(u64::MAX)
-    }
-
-    /// The copy that may still come of a hold that was given back. It is kept until nothing of it can come any more.
-    pub(super) fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
-        if !Layout::of(claim.kind).repeats_acquisition {
-            return None;
-        }
-        let mut late = self.late_copies.lock();
-        late.retain(|(_, in_doubt)| !in_doubt.ends.has_passed());
-        let (_, in_doubt) = late.iter().find(|(holder, _)| *holder == claim.visitor)?;
-        Some(InDoubt {
-            ends: claim.in_doubt(0).ends,
-            ..in_doubt.clone()
-        })
-    }
-
-    /// Whether a withdrawal that the server has carried out at `now` comes behind all copies of `visitor`. Forgets those.
-    pub(crate) fn is_behind_late_copies(&self, visitor: &VisitorId, now: i64) -> bool {
-        let mut late = self.late_copies.lock();
-        let Some(at) = late.iter().position(|(holder, _)| holder == visitor) else {
-            return true;
-        };
-        let is_behind = late
-            .get(at)
-            .is_some_and(|(_, it)| Some(now) > it.not_after(0));
-        if is_behind {
-            late.swap_remove(at);
-        }
-        is_behind
     }
 }

@@ -46,13 +46,10 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
         let now = time_of(reply).ok_or(Unread::Unexpected)?;
         let in_doubt = self.0.borrow();
-        Ok(
-            Some(now) > in_doubt.not_after(0)
-                && redis.is_behind_late_copies(&in_doubt.visitor, now),
-        )
+        Ok(Some(now) > in_doubt.not_after(0))
     }
 }
 
@@ -88,8 +85,7 @@ impl Redis {
             let unanswered = batch.get(replies.len()).map(|it| Arc::clone(&it.name));
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
-                    Some(now) => Ok(Some(now) > in_doubt.not_after(0)
-                        && self.is_behind_late_copies(&in_doubt.visitor, now)),
+                    Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
                     None => Resolve(&**in_doubt).run(self, deadline),
                 });

@@ -39,9 +39,6 @@ pub(super) struct Layout {
     /// How many waiters of this client a message with these words is for. `None` where a release publishes none: programs
     /// that share a layout without messages leave waiters to poll.
     pub(super) wakes: Option<fn(&str) -> usize>,
-    /// Whether a first acquisition that was cut off is sent again: its field cannot be that of another hold of this
-    /// client. A copy that got no answer may come after the release then, and has to be cleared up after.
-    pub(super) repeats_acquisition: bool,
     /// The word by which the script of rights tries the commands of this kind.
     pub(super) rights: &'static str,
     pub(super) acquire: Script,

@@ -157,7 +157,6 @@ fn each_kind_has_its_channel_its_messages_and_its_word() {
             "{kind:?}"
         );
         assert_eq!(layout.wakes.map(|wakes| ["0", "3"].map(wakes)), wakes);
-        assert_eq!(layout.repeats_acquisition, kind == Kind::Token);
         assert_eq!(layout.place_channel.is_some(), kind == Kind::Fair);
         assert_eq!(layout.waiters.is_some(), kind == Kind::Fair);
         let is_count = matches!(kind, Kind::Latch | Kind::Permits | Kind::PermitIds);

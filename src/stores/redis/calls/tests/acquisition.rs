@@ -41,7 +41,7 @@ fn a_first_acquisition_is_sent_once_and_a_re_entry_again_when_it_was_cut() {
         (Kind::Reentrant, 0, 1),
         (Kind::Fenced, 0, 1),
         (Kind::Reentrant, 1, 3),
-        (Kind::Token, 0, 3),
+        (Kind::Token, 0, 1),
     ] {
         let server = answering(vec![cut()]);
         let answer = acquire(&server, &claim_of(kind, count));
@@ -65,21 +65,6 @@ fn a_grant_behind_an_unanswered_copy_leaves_that_copy() {
     };
     assert!(granted.leftover.is_some());
     assert_eq!(calls(&server).len(), 2);
-}
-
-#[test]
-fn a_refusal_behind_an_unanswered_copy_leaves_that_copy() {
-    let refused = Some(Says::answer(Value::Array(vec![
-        Value::Int(0),
-        Value::Int(THEN),
-        Value::Int(250),
-        bulk("other:7"),
-    ])));
-    let server = answering(vec![cut(), refused]);
-    let Outcome::Refused(refusal) = acquire(&server, &claim_of(Kind::Token, 0)) else {
-        panic!("it was refused");
-    };
-    assert!(refusal.leftover.is_some());
 }
 
 #[test]

@@ -14,7 +14,6 @@ fn batch() -> Batch {
 fn guarded_until(
     store: &Redis,
     valid: Duration,
-    late_copy: Option<i64>,
     deadline: Instant,
 ) -> Result<Outcome<Vec<Reply>, Duration>> {
     let (claim, batch) = (claim(1), batch());
@@ -22,13 +21,12 @@ fn guarded_until(
         claim: &claim,
         work: Work::Commands(&batch),
         valid_until: BootInstant::now() + valid,
-        late_copy,
     };
     store.guarded(&work, deadline)
 }
 
 fn guarded(server: &StubServer) -> Result<Outcome<Vec<Reply>, Duration>> {
-    guarded_until(&server.store(), ms(60_000), None, soon())
+    guarded_until(&server.store(), ms(60_000), soon())
 }
 
 fn fenced(server: &StubServer) -> Result<Vec<Reply>> {
@@ -113,7 +111,7 @@ fn work_too_late_for_its_validity_waits_for_a_renewal() {
     for (valid, least, most) in [(ms(60_000), ms(20), ms(20)), (ms(0), ms(0), ms(0))] {
         let server = late();
         let deadline = Instant::now() + ms(90_000);
-        let told = guarded_until(&server.store(), valid, None, deadline);
+        let told = guarded_until(&server.store(), valid, deadline);
         let Ok(Outcome::Refused(pause)) = told else {
             panic!("{told:?}");
         };
@@ -123,7 +121,7 @@ fn work_too_late_for_its_validity_waits_for_a_renewal() {
     }
     // The validity is long: the clocks differ in some other way.
     let server = late();
-    let told = guarded_until(&server.store(), ms(90_000), None, soon());
+    let told = guarded_until(&server.store(), ms(90_000), soon());
     assert!(matches!(told, Err(Error::Unavailable { .. })), "{told:?}");
     assert_eq!(calls(&server).len(), 4);
 }
@@ -132,7 +130,7 @@ fn work_too_late_for_its_validity_waits_for_a_renewal() {
 fn work_is_refused_after_the_end_of_the_validity() {
     let expiry = |valid| {
         let server = answering(vec![done(vec![])]);
-        guarded_until(&server.store(), valid, None, Instant::now() + ms(60_000)).unwrap();
+        guarded_until(&server.store(), valid, Instant::now() + ms(60_000)).unwrap();
         let call = calls(&server).pop().unwrap();
         // The last argument is the number of the request.
         call[call.len() - 2].parse::<i64>().unwrap()
@@ -140,20 +138,6 @@ fn work_is_refused_after_the_end_of_the_validity() {
     let (short, long) = (expiry(ms(10_000)), expiry(ms(90_000)));
     // One is that of the validity, the other that of the call with what is granted beyond it.
     assert!((50_000..80_000).contains(&(long - short)), "{short} {long}");
-}
-
-#[test]
-fn work_waits_until_no_copy_can_come_behind_it() {
-    let server = answering(vec![done(vec![])]);
-    let store = server.store();
-    let told = guarded_until(&store, ms(60_000), Some(FAR), soon());
-    let Ok(Outcome::Refused(pause)) = told else {
-        panic!("{told:?}");
-    };
-    assert!(pause > ms(60_000), "{pause:?}");
-    assert!(calls(&server).is_empty());
-    let told = guarded_until(&store, ms(60_000), Some(THEN), soon());
-    assert!(matches!(told, Ok(Outcome::Done(_))), "{told:?}");
 }
 
 #[test]

@@ -11,7 +11,6 @@ impl Layout {
             channel: CHANNEL,
             place_channel: None,
             wakes: Some(wakes_one),
-            repeats_acquisition: false,
             rights: "",
             acquire: set_count(include_str!("acquire.lua")),
             release: owned(include_str!("release.lua"), NAME),

@@ -10,7 +10,6 @@ pub(in crate::stores::redis) use commands::{
 
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     wakes: None,
-    repeats_acquisition: true,
     rights: "token",
     acquire: set_count(include_str!("acquire.lua")).or(Instead::Acquire),
     release: owned(include_str!("release.lua"), NAME).or(Instead::Release),

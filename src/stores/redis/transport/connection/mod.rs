@@ -337,13 +337,6 @@ impl Connection {
         self.ahead.least_at(end) / 1000 - 1
     }
 
-    /// How long it takes at most until the server's clock has surely passed the time `not_after`, in ms.
-    pub(crate) fn passes_in(&self, not_after: i64) -> Duration {
-        let least = self.ahead.least_at(self.timeline.now()) / 1000;
-        let left = not_after.saturating_add(1).saturating_sub(least);
-        Duration::from_millis(u64::try_from(left).unwrap_or_default())
-    }
-
     /// Whether there is something to read for which the socket need not be waited for: it came together with what was
     /// read before.
     pub(crate) fn has_buffered(&self) -> bool {
