@@ -24,7 +24,7 @@ use url::Secrets;
 #[command(next_help_heading = "Where the locks are")]
 #[group(id = "place")]
 pub(crate) struct Args {
-    /// One server: redis://, rediss://, redis+unix:// or mysql://, without a password [REDLATCH_URL]
+    /// One server: redis://, rediss://, redis+unix://, mysql:// or mysqls://, without a password [REDLATCH_URL]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// A file with that URL, which may have a password [REDLATCH_URL_FILE]
@@ -191,6 +191,8 @@ impl Args {
         }
         let secrets = self.access.secrets()?;
         let title = mode.title(&urls);
+        let exposed = urls.iter().filter(|url| url::is_exposed(url));
+        let exposed = exposed.map(|url| url::address(url).to_owned()).collect();
         let is_database = urls.iter().any(|url| url.starts_with("mysql"));
         let is_cluster = matches!(mode, Mode::Cluster);
         let one = |client| Source::One {
@@ -237,6 +239,7 @@ impl Args {
             are_tokens: self.token || self.canonical,
             lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
             title,
+            exposed,
         })
     }
 

@@ -93,7 +93,8 @@ impl Builder {
 impl Builder {
     /// Sets the certificate authorities that are trusted, one or several in PEM form, and no others.
     ///
-    /// Only for `rediss://`; other URLs are refused with this setting. Defaults to the authorities that the system trusts.
+    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
+    /// system trusts.
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
         self.access.tls_config.set_authorities(pem.as_ref());
         self
@@ -113,8 +114,8 @@ impl Builder {
     /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
     /// PEM form.
     ///
-    /// Only for `rediss://`; other URLs are refused with this setting. A server with `tls-auth-clients yes`, which is its
-    /// default, asks for a certificate. Defaults to none.
+    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with
+    /// `tls-auth-clients yes`, which is its default, asks for a certificate. Defaults to none.
     pub fn client_certificate(
         mut self,
         certificate_pem: impl AsRef<[u8]>,
@@ -140,8 +141,8 @@ impl Builder {
     /// Sets the name that the certificate of every server must have, and that is sent to it (SNI), in place of its host.
     ///
     /// For servers behind a tunnel or a port-forward, and for clusters and sentinels that announce other hosts than those in
-    /// the certificates. Only for `rediss://`. Defaults to the host of the URL, or to the host that a cluster or a sentinel
-    /// announces; for an announced IP address the certificate may also be for the host of one of the URLs.
+    /// the certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL, or to the host that a cluster
+    /// or a sentinel announces; for an announced IP address the certificate may also be for the host of one of the URLs.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Builder {
         self.access.tls_config.server_name = Some(name.into());
         self
@@ -152,7 +153,7 @@ impl Builder {
     /// It is that of the `SubjectPublicKeyInfo`, in hexadecimal digits or in base64, as `curl --pinnedpubkey` has it. For
     /// servers whose certificate is signed by itself: without [`ca_certificate`](Builder::ca_certificate), the key is all
     /// that is checked of a certificate, not its authority, its names and its time. With it, all are checked. Only for
-    /// `rediss://`. Defaults to none.
+    /// `rediss://` and `mysqls://`. Defaults to none.
     pub fn tls_pin_sha256(mut self, pin: impl Into<String>) -> Builder {
         self.access.tls_config.pins.push(pin.into());
         self

@@ -20,7 +20,7 @@ impl Client {
     ///
     /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`; with the
     /// feature `tls` also `rediss://…`, where the certificate of the server and its host are always checked; with the
-    /// feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
+    /// feature `mysql` also `mysql://user:password@host[:port]/database`, and `mysqls://…` with TLS. Connections are made when they are needed, so the
     /// server need not be up yet.
     ///
     /// # Errors
@@ -65,7 +65,10 @@ impl Builder {
     ///
     /// [`Error::InvalidConfig`] if a setting or the URL cannot be used, or needs a feature that is not built in.
     pub fn open(self, url: &str) -> Result<Client> {
-        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+        if ["mysql:", "mysqls:", "mariadb:"]
+            .iter()
+            .any(|it| url.starts_with(it))
+        {
             self.validate()?;
             self.refuse_replication()?;
             return self.open_database(url);
@@ -262,7 +265,6 @@ impl Builder {
 
     #[cfg(feature = "mysql")]
     fn open_database(self, url: &str) -> Result<Client> {
-        self.access.tls_config.check_is_unused()?;
         let settings = crate::stores::mysql::Settings {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
@@ -270,6 +272,7 @@ impl Builder {
             pool_settings: self.pool_settings(),
             check_idle_after: self.check_idle_after,
             table: self.lock_table.clone(),
+            tls_config: self.access.tls_config.clone(),
             traffic: self.traffic(),
         };
         let store = Arc::new(MySql::open(url, settings)?);

@@ -9,7 +9,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +21,7 @@ use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, Opts, OptsBuilder};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::topology_fixtures::certificates::{Certificates, Pair};
 use super::{free_port, ms};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -74,6 +75,26 @@ impl MariaDb {
         server.install();
         server.launch();
         server
+    }
+
+    /// Starts a server that also speaks TLS, with this certificate, to clients of this authority.
+    pub fn encrypted(certificates: &Certificates, pair: &Pair, more: &[&str]) -> MariaDb {
+        // It is another user than the test, and these keys are no secrets.
+        for (path, mode) in [
+            (pair.key.parent().expect("a folder"), 0o755),
+            (&pair.key, 0o644),
+        ] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its owner may");
+        }
+        let file = |name: &str, path: &Path| format!("--ssl-{name}={}", path.display());
+        let mut args = vec![
+            file("ca", &certificates.authority()),
+            file("cert", &pair.certificate),
+            file("key", &pair.key),
+        ];
+        args.extend(more.iter().map(ToString::to_string));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        MariaDb::with(&args)
     }
 
     /// Starts another server with the same arguments.

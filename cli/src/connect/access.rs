@@ -19,7 +19,7 @@ pub(super) struct Args {
     /// A file with the password, read anew for each connection; else REDLATCH_PASSWORD has it [REDLATCH_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// A file with the authorities to trust, for rediss://; read again when it has changed [REDLATCH_CA]
+    /// A file with the authorities to trust, for rediss:// and mysqls://; read again when it has changed [REDLATCH_CA]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// A file with the certificate of this client; read again when it has changed [REDLATCH_CERT]

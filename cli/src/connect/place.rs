@@ -15,6 +15,8 @@ pub(crate) struct Place {
     pub(super) lease: Duration,
     /// The place in a few words, without secrets.
     pub(super) title: String,
+    /// The servers to which all goes as plain text over a network.
+    pub(super) exposed: Vec<String>,
 }
 
 /// What was opened.
@@ -61,6 +63,11 @@ impl Place {
             Source::One { .. } => 1,
             Source::Quorum { nodes, .. } => nodes.len(),
         }
+    }
+
+    /// The servers to which all goes as plain text over a network.
+    pub(crate) fn exposed(&self) -> &[String] {
+        &self.exposed
     }
 
     /// How many threads of this process wait for locks here.

@@ -131,10 +131,26 @@ impl Secrets {
     }
 }
 
+/// Whether what is said to the server of a URL can be read on a network.
+pub(super) fn is_exposed(url: &str) -> bool {
+    let is_socket = url.contains("+unix://") || url.contains("socket=");
+    let place = address(url).split('/').next().unwrap_or_default();
+    let host = match place.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => host,
+        _ => place,
+    };
+    let host = host.trim_matches(['[', ']']);
+    let ip = host.parse::<std::net::IpAddr>();
+    let is_here = ip.map_or(host.eq_ignore_ascii_case("localhost"), |it| {
+        it.is_loopback()
+    });
+    !asks_for_tls(url) && !is_socket && !is_here
+}
+
 /// Whether a URL asks for TLS.
 pub(super) fn asks_for_tls(url: &str) -> bool {
     let scheme = url.split(':').next().unwrap_or_default();
-    ["rediss", "valkeys"]
+    ["rediss", "valkeys", "mysqls"]
         .iter()
         .any(|it| scheme.eq_ignore_ascii_case(it))
 }
@@ -208,6 +224,30 @@ mod tests {
             "/run/r.sock"
         );
         assert_eq!(address("secret"), "");
+    }
+
+    #[test]
+    fn plain_text_to_another_machine_is_exposed() {
+        for url in [
+            "redis://h",
+            "redis://u:p@10.0.0.1:6379/1",
+            "valkey://h:1",
+            "mysql://u@h/d",
+            "redis://[fd00::1]:6379",
+        ] {
+            assert!(is_exposed(url), "{url}");
+        }
+        for url in [
+            "rediss://h",
+            "mysqls://u:p@h/d",
+            "redis://localhost:1",
+            "redis://u:p@127.0.0.1",
+            "redis://[::1]:6379",
+            "redis+unix:///run/r.sock",
+            "mysql://u@h/d?socket=/run/m.sock",
+        ] {
+            assert!(!is_exposed(url), "{url}");
+        }
     }
 
     #[test]

@@ -169,6 +169,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             code = Some(Failure::from(error).code());
         }
     }
+    findings.extend(place.exposed().iter().map(|node| {
+        Finding::note(
+            node,
+            "plain-text",
+            "all goes to it as plain text, passwords too",
+            "use TLS (rediss://, mysqls://), unless the network is private",
+        )
+    }));
     // Nothing can be said of a server that was not seen.
     let promises = match code {
         None => promises::of(&findings, &place, args.read_only),

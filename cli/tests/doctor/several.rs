@@ -5,7 +5,11 @@ use crate::stderr;
 #[cfg(feature = "mysql")]
 use crate::support::MariaDb;
 use crate::support::topology_fixtures::{Cluster, Sentinels};
+#[cfg(all(feature = "mysql", feature = "tls"))]
+use crate::support::{Resolver, topology_fixtures::Certificates};
 use crate::support::{eventually, product};
+#[cfg(all(feature = "mysql", feature = "tls"))]
+use crate::{ends_with, redlatch};
 
 #[test]
 fn replicas_and_roles_are_found_and_healed() {
@@ -171,6 +175,49 @@ fn replicas_that_announce_an_unreachable_address_are_found_and_mapped() {
     assert!(stderr(&output).contains("FROM=TO"), "{output:?}");
     let output = doctor(&cluster.nodes[0].url(), &["--map", "a=b"]).output();
     assert!(stderr(&output.unwrap()).contains("map_address"));
+}
+
+#[test]
+#[cfg(all(feature = "mysql", feature = "tls"))]
+fn a_database_behind_tls_is_looked_at_and_plain_text_to_another_host_is_told() {
+    let certificates = Certificates::new();
+    let server = MariaDb::encrypted(&certificates, &certificates.of("db", "DNS:db.example"), &[]);
+    let database = server.database();
+    database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
+    let authority = certificates.authority().display().to_string();
+    let by_name = database.url().replace("127.0.0.1", "db.example");
+    let url = by_name.replace("mysql:", "mysqls:");
+    let resolver = Resolver::saying("127.0.0.1");
+    let with_tls = |words: &[&str]| {
+        let mut command = redlatch();
+        command.args(words).args(["--ca", &authority]);
+        command.env("REDLATCH_URL", &url).envs(resolver.env());
+        command.output().unwrap()
+    };
+    ends_with(&with_tls(&["create-tables"]), 0);
+    let look = |url: &str, args: &[&str]| {
+        let mut command = doctor(url, &["--read-only"]);
+        bad(&report(
+            &command.args(args).envs(resolver.env()).output().unwrap(),
+        ))
+    };
+    assert_eq!(look(&url, &["--ca", &authority]), [""; 0]);
+    let by_address = database.url().replace("mysql:", "mysqls:");
+    let named = ["--ca", &authority, "--tls-name", "db.example"];
+    assert_eq!(look(&by_address, &named), [""; 0]);
+    assert_eq!(look(&by_address, &named[..2]), ["reachable danger"]);
+    assert_eq!(look(&by_name, &[]), ["plain-text note"]);
+    ends_with(&with_tls(&["list"]), 0);
+    let mut command = redlatch();
+    command
+        .args(["list", "--ca", &authority])
+        .env("TMPDIR", "/nowhere");
+    command.env("REDLATCH_URL", &url).envs(resolver.env());
+    let output = command.output().unwrap();
+    assert!(stderr(&output).contains("TMPDIR"), "{output:?}");
+    let redis = quiet();
+    let by_name = redis.url().replace("127.0.0.1", "redis.example");
+    assert_eq!(look(&by_name, &[]), ["plain-text note"]);
 }
 
 #[test]

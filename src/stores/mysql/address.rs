@@ -7,6 +7,7 @@ use ::mysql::Opts;
 
 use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
+use crate::stores::redis::{Peer, TlsConfig};
 use crate::stores::slots::PoolSettings;
 
 /// The settings of a client that its store needs.
@@ -18,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) pool_settings: Arc<PoolSettings>,
     pub(crate) check_idle_after: Duration,
     pub(crate) table: String,
+    pub(crate) tls_config: TlsConfig,
     /// Where connections are counted.
     pub(crate) traffic: Arc<Traffic>,
 }
@@ -25,6 +27,8 @@ pub(crate) struct Settings {
 /// The server, the database, the user and the options of connections.
 pub(super) struct Address {
     pub(super) opts: Opts,
+    /// The other end of TLS; without it the connection is plain text.
+    pub(super) peer: Option<Peer>,
     /// The name in messages, without user and password.
     pub(super) node: Arc<str>,
     pub(super) settings: Settings,
@@ -32,10 +36,13 @@ pub(super) struct Address {
 
 impl Address {
     pub(super) fn parse(url: &str, settings: Settings) -> Result<Address> {
-        const FORM: &str = "it is mysql://user:password@host[:port]/database";
+        const FORM: &str =
+            "it is mysql://user:password@host[:port]/database, or mysqls:// with TLS";
         let invalid = |reason: &str| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
+        let with_tls = url.strip_prefix("mysqls:");
+        let plain = with_tls.map(|rest| format!("mysql:{rest}"));
         // The crate's own message may repeat a part of the URL that holds the password.
-        let opts = Opts::from_url(url).map_err(|_| {
+        let opts = Opts::from_url(plain.as_deref().unwrap_or(url)).map_err(|_| {
             invalid(
                 "it cannot be read, or has a parameter that is unknown or has an unusable value",
             )
@@ -60,8 +67,15 @@ impl Address {
                 opts.get_tcp_port()
             ),
         };
+        let host = opts.get_ip_or_hostname().into_owned();
+        let peer = match (with_tls, opts.get_socket()) {
+            (None, _) => settings.tls_config.check_is_unused().map(|()| None)?,
+            (Some(_), None) => Some(settings.tls_config.toward(host.trim_matches(['[', ']']))?),
+            (Some(_), Some(_)) => return Err(invalid("a Unix socket has no TLS")),
+        };
         Ok(Address {
             node: node.into(),
+            peer,
             opts,
             settings,
         })

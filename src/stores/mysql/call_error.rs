@@ -20,6 +20,8 @@ pub(crate) enum CallError {
     NoReply { reason: Reason, timed_out: bool },
     /// The server answered with an error: the request was not executed.
     Server { code: u16, text: String },
+    /// TLS does not let the two talk to each other until somebody changes something. Nothing was sent.
+    Untrusted(Reason),
     /// A value is not of the type asked for, or the parameters do not fit the statement.
     Usage(String),
 }
@@ -55,7 +57,7 @@ pub(crate) fn class_of(code: u16) -> Class {
         // 1020 is a snapshot conflict of MariaDB, 3058 a deadlock of user locks and metadata locks.
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
         1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1410 | 1698 | 1251 | 1275 | 1820 | 1862
-        | 3118 | 4151 | 3955 => Class::Permission,
+        | 3118 | 3159 | 4151 | 3955 => Class::Permission,
         1146 | 1054 | 1049 | 1051 | 1109 | 1286 | 1364 | 1932 => Class::Schema,
         1290 | 1836 | 1792 | 3100 => Class::ReadOnly,
         1040 | 1203 | 1226 | 1129 | 1041 | 1037 | 1114 | 1021 | 1206 | 1461 | 1047 | 1158
@@ -166,7 +168,7 @@ impl CallError {
     /// Returns whether the connection may be used again.
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
-            CallError::NotSent(_) | CallError::NoReply { .. } => false,
+            CallError::NotSent(_) | CallError::NoReply { .. } | CallError::Untrusted(_) => false,
             // A server that became a replica stays one; a new connection may find the primary.
             CallError::Server { code, .. } => class_of(*code) != Class::ReadOnly,
             CallError::Usage(_) | CallError::Exhausted(_) => true,
@@ -191,7 +193,9 @@ impl CallError {
 
     pub(crate) fn into_reason(self) -> Reason {
         match self {
-            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => reason,
+            CallError::NotSent(reason)
+            | CallError::NoReply { reason, .. }
+            | CallError::Untrusted(reason) => reason,
             CallError::Usage(reason) => reason.into(),
             CallError::Exhausted(of) => {
                 format!("all {of} connections were in use for the whole time").into()
@@ -225,6 +229,15 @@ impl CallError {
                     source,
                 };
             }
+            CallError::Untrusted(reason) => {
+                let (reason, source) = reason.into_parts();
+                return Error::Untrusted {
+                    lock,
+                    node,
+                    reason,
+                    source,
+                };
+            }
             CallError::Usage(reason) => return Error::Unsupported { lock, reason },
             CallError::Server { code, text } => (code, text),
         };
@@ -233,6 +246,11 @@ impl CallError {
             (Class::Schema, _) => advice,
             (Class::ReadOnly, _) => "connect to the primary, which takes writes",
             (_, 1040 | 1203 | 1226) => "raise the server's limit of connections or lower pool_size",
+            // MariaDB has one code for all of these, MySQL another one for a server that demands TLS.
+            (_, 1045 | 3159) => {
+                "correct the password; if the user or the server demands TLS (REQUIRE SSL, require_secure_transport), use \
+                 mysqls:// in place of mysql://, and with REQUIRE X509 Builder::client_certificate"
+            }
             (_, 1665) => {
                 "the server logs statements (binlog_format=STATEMENT), which READ COMMITTED does not allow: \
                  use Isolation::RepeatableRead"

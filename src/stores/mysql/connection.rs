@@ -21,6 +21,7 @@ use crate::ground::process;
 use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::names;
+use crate::stores::redis::{Fault, Tunnel};
 
 /// A socket time-out may exceed the deadline by this much, so that it is not set again for every call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
@@ -76,6 +77,7 @@ impl Connection {
         let end = match &outcome {
             Ok(_) => "ok",
             Err(CallError::Server { .. }) => "refused",
+            Err(CallError::Untrusted(_)) => "untrusted",
             Err(_) => "unreachable",
         };
         address
@@ -92,12 +94,18 @@ impl Connection {
     ) -> Result<Connection, CallError> {
         let failed = CallError::of_connecting;
         let mut opts = OptsBuilder::from_opts(address.opts.clone());
-        if address.opts.get_socket().is_none() {
-            let (host, port) = (
-                address.opts.get_ip_or_hostname(),
-                address.opts.get_tcp_port(),
-            );
-            let by = deadline.min(time::now() + address.settings.connect_timeout);
+        let mut tunnel = None;
+        let (host, port) = (
+            address.opts.get_ip_or_hostname(),
+            address.opts.get_tcp_port(),
+        );
+        let by = deadline.min(time::now() + address.settings.connect_timeout);
+        if let Some(peer) = &address.peer {
+            let opened = Tunnel::open(peer, &host, port, by);
+            let opened = opened.map_err(|error| failed(Cause::IoError(error)))?;
+            opts = opts.socket(opened.path.to_str());
+            tunnel = Some(opened);
+        } else if address.opts.get_socket().is_none() {
             // The crate resolves without a time-out, and tries the first address alone.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
@@ -132,7 +140,14 @@ impl Connection {
             .read_timeout(Some(reading))
             .write_timeout(Some(connecting))
             .init(vec![SESSION]);
-        let conn = Conn::new(opts).map_err(failed)?;
+        let conn = Conn::new(opts).map_err(|error| {
+            let fault = tunnel.and_then(|tunnel| tunnel.fault.try_recv().ok());
+            match fault {
+                Some(Fault::Untrusted(reason)) => CallError::Untrusted(reason),
+                Some(fault) => CallError::NotSent(fault.into_reason()),
+                None => failed(error),
+            }
+        })?;
         let socket = second_handle(&conn);
         let mut connection = Connection {
             conn: Some(conn),

@@ -53,6 +53,8 @@ pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
 pub(crate) use open::{Access, Settings};
 use topology::Topology;
+#[cfg(feature = "mysql")]
+pub(crate) use transport::{CallError as Fault, Peer, TlsConfig, Tunnel};
 pub(crate) use transport::{Credentials, CredentialsProvider, Identity, Mapper};
 pub(crate) use wait_replicas::Replication;
 

@@ -11,6 +11,8 @@ mod no_room;
 mod rows;
 mod statements;
 mod table_lock;
+#[cfg(feature = "tls")]
+mod tls;
 mod transaction;
 mod versioned;
 

@@ -69,6 +69,7 @@ const RULES: &[Rule] = &[
             "engine/client_inner.rs",
             "ground/background.rs",
             "stores/slots.rs",
+            "stores/redis/transport/tunnel.rs",
             "stores/redis/subscriber/listener_thread.rs",
             "stores/redis/transport/credentials.rs",
             "stores/quorum",

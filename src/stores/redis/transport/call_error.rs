@@ -37,6 +37,15 @@ impl CallError {
         CallError::Server(format!("{MISPLACED}{reason}"))
     }
 
+    /// The error of a connection that could not be made.
+    pub(crate) fn of_connecting(error: io::Error) -> CallError {
+        let words = match error.kind() {
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => "connecting timed out".to_owned(),
+            _ => format!("connecting failed: {error}"),
+        };
+        CallError::NotSent(Reason::of_io(words, error))
+    }
+
     /// The error of a request of which the socket took nothing that can be executed.
     pub(crate) fn not_sent(error: io::Error) -> CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))

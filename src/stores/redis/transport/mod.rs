@@ -16,6 +16,12 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "tls_off.rs"]
 mod tls;
+#[cfg(feature = "mysql")]
+#[cfg_attr(
+    not(feature = "tls"),
+    allow(unused, reason = "nobody is at the other end")
+)]
+mod tunnel;
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +38,11 @@ pub(crate) use credentials::{Credentials, CredentialsProvider};
 pub(crate) use decoder::STRANGER;
 pub(crate) use pool::{Borrowed, NotReady, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
 pub(crate) use reply_text::{brief, plain};
+#[cfg(feature = "mysql")]
+pub(crate) use tls::Peer;
 pub(crate) use tls::TlsConfig;
+#[cfg(feature = "mysql")]
+pub(crate) use tunnel::Tunnel;
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
 pub(crate) const LATENESS: Duration = Duration::from_millis(20);

@@ -17,7 +17,7 @@ impl TlsConfig {
 
     pub(crate) fn toward(&self, _: &str) -> Result<Peer> {
         Err(Error::config(
-            "the Redis URL",
+            "the URL",
             "TLS needs the feature `tls`: redlatch = { features = [\"tls\"], … }",
         ))
     }

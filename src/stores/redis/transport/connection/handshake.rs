@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 
 use super::{Connection, NUMBERS};
 use crate::ground::clock::Offset;
-use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::kinds::Answers;
@@ -60,15 +59,7 @@ impl Connection {
     fn open(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
         let deadline = deadline.min(time::now() + address.connect_timeout);
         let login = address.login(deadline)?;
-        let socket = socket_to(address, deadline).map_err(|error| {
-            let words = match error.kind() {
-                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                    "connecting timed out".to_owned()
-                }
-                _ => format!("connecting failed: {error}"),
-            };
-            CallError::NotSent(Reason::of_io(words, error))
-        })?;
+        let socket = socket_to(address, deadline).map_err(CallError::of_connecting)?;
         let session = match &address.peer {
             Some(peer) => Some(Session::open(peer, &socket, deadline)?),
             None => None,

@@ -118,7 +118,7 @@ impl TlsConfig {
         let Some((setting, _)) = given.into_iter().find(|(_, is_given)| *is_given) else {
             return Ok(());
         };
-        let reason = "the URL is not one with TLS; write rediss:// in place of redis://";
+        let reason = "the URL is not one with TLS; write rediss:// in place of redis://, mysqls:// in place of mysql://";
         Err(Error::config(setting, reason))
     }
 
@@ -126,7 +126,7 @@ impl TlsConfig {
     pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
         let (setting, name) = match self.server_name.as_deref() {
             Some(name) => ("tls_server_name", name),
-            None => ("the Redis URL", host),
+            None => ("the URL", host),
         };
         if ServerName::try_from(name).is_err() {
             let reason = "its host is no name that a certificate can have";
@@ -168,7 +168,7 @@ impl TlsConfig {
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| Error::config("the Redis URL", error.to_string()))?
+            .map_err(|error| Error::config("the URL", error.to_string()))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
         let Some((certificate, key)) = &self.identity else {
@@ -210,7 +210,7 @@ impl TlsConfig {
                 if roots.is_empty() {
                     let reason = "this system has no certificate authorities that could be trusted; install them, or \
                                   give the server's with Builder::ca_certificate";
-                    return Err(Error::config("the Redis URL", reason));
+                    return Err(Error::config("the URL", reason));
                 }
             }
         }
@@ -313,7 +313,7 @@ pub(crate) struct Peer {
     /// The name that its certificate has to have.
     pub(super) host: Arc<str>,
     /// Whether a handshake went well before, so that silence means nothing more.
-    pub(super) is_proven: Arc<AtomicBool>,
+    pub(in crate::stores::redis::transport) is_proven: Arc<AtomicBool>,
 }
 
 impl Peer {

@@ -4,8 +4,7 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, OtherError};
 
-pub(super) const NO_TLS: &str =
-    "it does not speak TLS; use its TLS port, or redis:// for a connection without TLS";
+pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port or give it a certificate, or leave TLS out (redis://, mysql://)";
 
 /// Why there is no use in trying again before somebody changes something, and what.
 #[derive(Debug, PartialEq, Eq)]
