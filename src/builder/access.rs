@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::builder::Builder;
-use crate::stores::redis::{Credentials, CredentialsProvider};
+use crate::stores::redis::{Credentials, Provider};
 
 impl Builder {
     /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
@@ -53,14 +53,13 @@ impl Builder {
         P: Into<String>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let ask = move || match provider() {
-            Ok((user, password)) => Ok(Credentials {
+        let ask = move || {
+            provider().map(|(user, password)| Credentials {
                 user: user.into(),
                 password: password.into(),
-            }),
-            Err(error) => Err(error.into().to_string()),
+            })
         };
-        self.access.provider = Some(Arc::new(CredentialsProvider::new(ask)));
+        self.access.provider = Some(Arc::new(Provider::new("credentials", ask)));
         self.credentials = None;
         self
     }
@@ -135,6 +134,29 @@ impl Builder {
     ) -> Builder {
         let (certificate, key) = (certificate.as_ref(), key.as_ref());
         self.access.tls_config.set_identity_files(certificate, key);
+        self
+    }
+
+    /// Sets a function that returns the certificate authorities and the certificate of the client for each new connection.
+    ///
+    /// Both are in PEM form; the private key of the certificate of the client follows it in the same text. An empty text
+    /// stands for what is set otherwise. The function is asked, and its failures count, as those of
+    /// [`credentials_with`](Builder::credentials_with); what it returns counts as a file does, see
+    /// [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`. Defaults to none.
+    pub fn certificates_with<A, C, E>(
+        mut self,
+        provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,
+    ) -> Builder
+    where
+        A: AsRef<[u8]>,
+        C: AsRef<[u8]>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let bytes = |(authorities, client): (A, C)| {
+            (authorities.as_ref().to_vec(), client.as_ref().to_vec())
+        };
+        let provider = Provider::new("certificates", move || provider().map(bytes));
+        self.access.tls_config.provider = Some(Arc::new(provider));
         self
     }
 

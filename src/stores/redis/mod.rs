@@ -55,7 +55,7 @@ pub(crate) use open::{Access, Settings};
 use topology::Topology;
 #[cfg(feature = "mysql")]
 pub(crate) use transport::{CallError as Fault, Peer, TlsConfig, Tunnel};
-pub(crate) use transport::{Credentials, CredentialsProvider, Identity, Mapper};
+pub(crate) use transport::{Credentials, Identity, Mapper, Provider};
 pub(crate) use wait_replicas::Replication;
 
 /// The store of one client.

@@ -3,6 +3,7 @@
 
 mod changes;
 mod faults;
+mod given;
 mod names;
 mod terminator;
 mod trust;

@@ -1,5 +1,6 @@
-//! Credentials that a function of the program gives anew for each connection.
+//! What a function of the program gives anew for each connection: credentials, certificates.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -25,29 +26,37 @@ impl fmt::Debug for Credentials {
     }
 }
 
-type Ask = dyn Fn() -> Result<Credentials, String> + Send + Sync;
+type Ask<T> = dyn Fn() -> Result<T, String> + Send + Sync;
 
-/// A function of the program that gives credentials.
+pub(crate) type CredentialsProvider = Provider<Credentials>;
+
+/// A function of the program that gives something.
 ///
 /// It runs on a thread of its own, because it may hang. Connections that are made while it runs share its answer, so there is
 /// at most one such thread.
-pub(crate) struct CredentialsProvider {
-    ask: Arc<Ask>,
-    calls: Arc<Background<(), Credentials>>,
+pub(crate) struct Provider<T> {
+    /// What it gives.
+    what: &'static str,
+    ask: Arc<Ask<T>>,
+    calls: Arc<Background<(), T>>,
 }
 
-impl CredentialsProvider {
-    pub(crate) fn new(
-        ask: impl Fn() -> Result<Credentials, String> + Send + Sync + 'static,
-    ) -> CredentialsProvider {
-        CredentialsProvider {
+impl<T: Clone + Default + Send + 'static> Provider<T> {
+    pub(crate) fn new<E: Into<Box<dyn Error + Send + Sync>>>(
+        what: &'static str,
+        ask: impl Fn() -> Result<T, E> + Send + Sync + 'static,
+    ) -> Provider<T> {
+        let ask = move || ask().map_err(|error| error.into().to_string());
+        Provider {
+            what,
             ask: Arc::new(ask),
             calls: Arc::default(),
         }
     }
 
     /// Returns the answer of a call that ends after now.
-    pub(crate) fn get(&self, deadline: Instant) -> Result<Credentials, CallError> {
+    pub(crate) fn get(&self, deadline: Instant) -> Result<T, CallError> {
+        let what = self.what;
         let ask = Arc::clone(&self.ask);
         let call = move || callback::within(|| ask()).map_err(io::Error::other);
         let (number, _) = self.calls.start(&(), deadline, call);
@@ -55,10 +64,10 @@ impl CredentialsProvider {
             Some(Ok(given)) => return Ok(given),
             Some(Err(error)) => {
                 let words = error.to_string();
-                format!("the credentials provider failed: {}", cut(&words))
+                format!("the {what} provider failed: {}", cut(&words))
             }
             None => {
-                "the credentials provider has not answered in time (connect_timeout)".to_owned()
+                format!("the {what} provider has not answered in time (connect_timeout)")
             }
         };
         Err(CallError::NotSent(reason.into()))

@@ -34,7 +34,7 @@ pub(crate) use connection::{
     CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking, time_of,
 };
 pub(crate) use connector::{Connector, Hook};
-pub(crate) use credentials::{Credentials, CredentialsProvider};
+pub(crate) use credentials::{Credentials, CredentialsProvider, Provider};
 pub(crate) use decoder::STRANGER;
 pub(crate) use pool::{Borrowed, NotReady, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
 pub(crate) use reply_text::{brief, plain};

@@ -22,8 +22,8 @@ fn of(user: &str, password: &str) -> Credentials {
 #[test]
 fn each_connection_gets_an_answer_of_its_own() {
     let calls = AtomicUsize::new(0);
-    let provider = Arc::new(CredentialsProvider::new(move || {
-        Ok(of("", &calls.fetch_add(1, Ordering::Relaxed).to_string()))
+    let provider = Arc::new(CredentialsProvider::new("credentials", move || {
+        Ok::<_, String>(of("", &calls.fetch_add(1, Ordering::Relaxed).to_string()))
     }));
     for expected in ["0", "1", "2"] {
         assert_eq!(provider.get(soon()).unwrap().password, expected);
@@ -36,10 +36,10 @@ fn one_that_hangs_has_one_thread_and_answers_those_who_come_later() {
     let orders = std::sync::Mutex::new(orders);
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let provider = Arc::new(CredentialsProvider::new(move || {
+    let provider = Arc::new(CredentialsProvider::new("credentials", move || {
         counted.fetch_add(1, Ordering::Relaxed);
         orders.lock().unwrap().recv().unwrap();
-        Ok(of("", "late"))
+        Ok::<_, String>(of("", "late"))
     }));
     for _ in 0..3 {
         let began = Instant::now();
@@ -61,12 +61,12 @@ fn one_that_hangs_has_one_thread_and_answers_those_who_come_later() {
 #[test]
 fn an_error_and_a_panic_are_faults_and_no_end() {
     let calls = AtomicUsize::new(0);
-    let provider = Arc::new(CredentialsProvider::new(move || {
-        match calls.fetch_add(1, Ordering::Relaxed) {
-            0 => Err("the vault is closed".to_owned()),
-            1 => panic!("as planned"),
-            _ => Ok(of("app", "secret")),
-        }
+    let provider = Arc::new(CredentialsProvider::new("credentials", move || match calls
+        .fetch_add(1, Ordering::Relaxed)
+    {
+        0 => Err("the vault is closed".to_owned()),
+        1 => panic!("as planned"),
+        _ => Ok(of("app", "secret")),
     }));
     for words in ["failed: the vault is closed", "failed: it panicked"] {
         let fault = provider.get(soon()).unwrap_err();

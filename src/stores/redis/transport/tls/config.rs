@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -18,6 +19,8 @@ use super::verifier::{Hosts, Verifier, pin_in};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::sync::Mutex;
+use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::credentials::Provider;
 
 /// The authorities that a client trusts, and the certificate that it shows.
 #[derive(Clone, Default)]
@@ -28,8 +31,12 @@ pub(crate) struct TlsConfig {
     pub(crate) server_name: Option<String>,
     /// The hashes of the keys of which a server has to have one, as they were given.
     pub(crate) pins: Vec<String>,
+    /// What gives the authorities and the identity, each empty for that above.
+    pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }
+
+type Given = (Vec<u8>, Vec<u8>);
 
 /// Text in PEM form, or the file that has it and may change.
 #[derive(Clone)]
@@ -114,6 +121,7 @@ impl TlsConfig {
             (IDENTITY, self.identity.is_some()),
             ("tls_server_name", self.server_name.is_some()),
             ("tls_pin_sha256", !self.pins.is_empty()),
+            ("certificates_with", self.provider.is_some()),
         ];
         let Some((setting, _)) = given.into_iter().find(|(_, is_given)| *is_given) else {
             return Ok(());
@@ -151,6 +159,17 @@ impl TlsConfig {
         let identity = self.identity.iter().flat_map(|(pem, key)| [pem, key]);
         let all = self.authorities.iter().chain(identity);
         all.filter_map(Pem::stamp).collect()
+    }
+
+    /// The same with what was given.
+    fn with(mut self, (authorities, identity): &Given) -> TlsConfig {
+        if !authorities.is_empty() {
+            self.set_authorities(authorities);
+        }
+        if !identity.is_empty() {
+            self.set_identity(identity, identity);
+        }
+        self
     }
 
     fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
@@ -220,9 +239,9 @@ impl TlsConfig {
             .map_err(|error| Error::config(AUTHORITY, error.to_string()))
     }
 
-    /// Whether it is read from files, which may be about to change.
-    pub(super) fn has_files(&self) -> bool {
-        !self.stamps().is_empty()
+    /// Whether it is read from files or given, and so may be about to change.
+    pub(super) fn may_change(&self) -> bool {
+        self.provider.is_some() || !self.stamps().is_empty()
     }
 
     /// The days until our certificates end, of those that end soon, with the settings that have them.
@@ -246,12 +265,15 @@ pub(super) struct Shared {
     pub(super) source: TlsConfig,
     /// The hosts of the URLs.
     hosts: Hosts,
-    current: Mutex<Current>,
+    /// `None` before anything was given.
+    current: Mutex<Option<Current>>,
 }
 
 /// The certificates as they were read last.
 struct Current {
+    source: TlsConfig,
     stamps: Vec<Stamp>,
+    given: Given,
     config: Arc<ClientConfig>,
     /// Why the files as they are now are of no use.
     trouble: Option<String>,
@@ -259,50 +281,65 @@ struct Current {
 
 impl Shared {
     fn new(source: TlsConfig) -> Result<Shared> {
-        let hosts = Hosts::default();
-        let stamps = source.stamps();
-        let config = Arc::new(source.configure(&hosts)?);
-        Ok(Shared {
+        let shared = Shared {
             source,
-            hosts,
-            current: Mutex::new(Current {
-                stamps,
-                config,
-                trouble: None,
-            }),
+            hosts: Hosts::default(),
+            current: Mutex::default(),
+        };
+        if shared.source.provider.is_none() {
+            let read = shared.read(shared.source.stamps(), Given::default())?;
+            *shared.current.lock() = Some(read);
+        }
+        Ok(shared)
+    }
+
+    fn read(&self, stamps: Vec<Stamp>, given: Given) -> Result<Current> {
+        let source = self.source.clone().with(&given);
+        Ok(Current {
+            config: Arc::new(source.configure(&self.hosts)?),
+            source,
+            stamps,
+            given,
+            trouble: None,
         })
     }
 
-    /// The settings for the next handshake. Files that have changed are read again; while they are of no use, as one that is
-    /// half written, what was read before is used.
-    pub(super) fn config(&self) -> Arc<ClientConfig> {
+    /// The settings for the next handshake. Files that have changed are read again, and who gives certificates is asked; while
+    /// they are of no use, as a file that is half written, what was read before is used.
+    pub(super) fn config(&self, deadline: Instant) -> Result<Arc<ClientConfig>, CallError> {
+        let given = self.source.provider.as_ref().map(|it| it.get(deadline));
+        let given = given.transpose()?.unwrap_or_default();
         let stamps = self.source.stamps();
-        let mut current = self.current.lock();
-        if current.stamps == stamps {
+        if let Some(current) = &mut *self.current.lock()
+            && (&current.stamps, &current.given) == (&stamps, &given)
+        {
             current.trouble = None;
-            return Arc::clone(&current.config);
+            return Ok(Arc::clone(&current.config));
         }
-        drop(current);
-        let read = self.source.configure(&self.hosts);
-        current = self.current.lock();
-        match read {
-            Ok(config) => {
-                *current = Current {
-                    stamps,
-                    config: Arc::new(config),
-                    trouble: None,
-                };
-            }
-            Err(error) => {
+        let read = self.read(stamps, given);
+        let mut current = self.current.lock();
+        match (read, &mut *current) {
+            (Ok(read), current) => Ok(Arc::clone(&current.insert(read).config)),
+            (Err(error), Some(current)) => {
                 events::certificates_kept(&error);
                 current.trouble = Some(error.to_string());
+                Ok(Arc::clone(&current.config))
             }
+            (Err(error), None) => Err(CallError::NotSent(error.to_string().into())),
         }
-        Arc::clone(&current.config)
+    }
+
+    /// See [`TlsConfig::ending`].
+    pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
+        let current = self.current.lock();
+        current
+            .as_ref()
+            .map(|it| it.source.ending())
+            .unwrap_or_default()
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
-        self.current.lock().trouble.clone()
+        self.current.lock().as_ref()?.trouble.clone()
     }
 }
 

@@ -79,7 +79,7 @@ impl Session {
         let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
             CallError::Untrusted("its host is no name that a certificate can have".into())
         })?;
-        let mut connection = ClientConnection::new(peer.shared.config(), name)
+        let mut connection = ClientConnection::new(peer.shared.config(deadline)?, name)
             .map_err(|error| CallError::NotSent(error.to_string().into()))?;
         // Encrypted bytes are taken out at once, so they pile up nowhere.
         connection.set_buffer_limit(None);
@@ -253,7 +253,7 @@ impl Session {
         Some(self.fault_of(refusal, None))
     }
 
-    /// Certificates in files may be about to change, so a refusal on their account is an outage.
+    /// Certificates in files, and those that are given, may be about to change, so a refusal on their account is an outage.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
         let mut words = refusal.words;
         if let Some(trouble) = self.shared.trouble() {
@@ -263,7 +263,7 @@ impl Session {
             Some(error) => Reason::of_io(words, error),
             None => words.into(),
         };
-        match refusal.may_pass && self.shared.source.has_files() {
+        match refusal.may_pass && self.shared.source.may_change() {
             true => CallError::NotSent(reason),
             false => CallError::Untrusted(reason),
         }
@@ -271,7 +271,7 @@ impl Session {
 
     /// The certificates that end within days, with how many are left.
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
-        let mut ending = self.shared.source.ending();
+        let mut ending = self.shared.ending();
         let connection = self.connection.lock();
         let server = connection.peer_certificates().and_then(<[_]>::first);
         let days = server.and_then(days_left);

@@ -1,0 +1,176 @@
+//! Certificates that a function of the program gives.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use super::*;
+
+/// What the function gives: authorities, and a certificate with its key; or an error.
+type Answer = Result<(String, String), String>;
+
+/// A function that gives the answer of the moment, and counts how often it is asked.
+#[derive(Clone)]
+struct Vault {
+    answer: Arc<Mutex<Answer>>,
+    asked: Arc<AtomicU32>,
+}
+
+impl Vault {
+    fn new(answer: Answer) -> Vault {
+        Vault {
+            answer: Arc::new(Mutex::new(answer)),
+            asked: Arc::default(),
+        }
+    }
+
+    fn change(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    fn to(&self, builder: Builder) -> Builder {
+        let vault = self.clone();
+        builder.certificates_with(move || {
+            vault.asked.fetch_add(1, Ordering::Relaxed);
+            vault.answer.lock().unwrap().clone()
+        })
+    }
+}
+
+fn all_of(certificates: &Certificates) -> Answer {
+    let pair = certificates.client();
+    let identity = pair.certificate_pem() + &pair.key_pem();
+    Ok((certificates.authority_pem(), identity))
+}
+
+fn builder() -> Builder {
+    quick()
+        .connect_timeout(ms(2000))
+        .command_timeout(ms(3000))
+        .outage_timeout(Duration::from_secs(30))
+        .watchdog_timeout(LEASE)
+}
+
+fn cut(server: &Server) {
+    for kind in ["normal", "pubsub"] {
+        server
+            .plain
+            .cmd(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+    }
+    thread::sleep(ms(100));
+}
+
+#[test]
+fn given_certificates_are_asked_for_at_each_handshake_and_may_change() {
+    let pair = certificates().server();
+    let server = Server::with(&pair, true, &[]);
+    let strange = Certificates::new();
+    let vault = Vault::new(all_of(certificates()));
+    let client = vault.to(builder()).open(&server.url()).unwrap();
+    assert_eq!(
+        vault.asked.load(Ordering::Relaxed),
+        0,
+        "nothing is connected yet"
+    );
+    let guard = client.lock("orders").guard().unwrap();
+    let asked = vault.asked.load(Ordering::Relaxed);
+    assert!(asked > 0);
+    // Refused by the server for a while, which is an outage: the wait goes on, and the hold lives on.
+    let (ca, _) = all_of(certificates()).unwrap();
+    vault.change(Ok((ca.clone(), all_of(&strange).unwrap().1)));
+    cut(&server);
+    let error = fails(client.lock("stock").try_lock(), Class::Unreachable);
+    assert!(error.to_string().contains("our certificate"), "{error}");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.lock("stock").lock());
+        thread::sleep(ms(300));
+        vault.change(all_of(certificates()));
+        waiting.join().unwrap().unwrap();
+    });
+    assert!(vault.asked.load(Ordering::Relaxed) > asked + 1);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    // An empty text stands for what is set otherwise.
+    let pair = certificates().client();
+    let vault = Vault::new(Ok((ca, String::new())));
+    let mixed = builder().client_certificate(pair.certificate_pem(), pair.key_pem());
+    let client = vault.to(mixed).open(&server.url()).unwrap();
+    client.lock("orders").lock().unwrap();
+}
+
+#[test]
+fn one_that_fails_panics_or_gives_nonsense_ends_a_call_with_its_reason() {
+    let server = Server::with(&certificates().server(), true, &[]);
+    let nonsense = || Ok(("canary no PEM".to_owned(), String::new()));
+    let (_, identity) = all_of(certificates()).unwrap();
+    let without_key = certificates().client().certificate_pem();
+    for (answer, word) in [
+        (Err("the vault is closed".to_owned()), "the vault is closed"),
+        (nonsense(), "no certificate in PEM form"),
+        (Ok((String::new(), without_key)), "no private key"),
+        (
+            Ok((Certificates::new().authority_pem(), identity)),
+            "not trusted",
+        ),
+    ] {
+        let vault = Vault::new(answer);
+        let client = vault.to(builder()).open(&server.url()).unwrap();
+        let error = ends_within(ms(3000), || {
+            fails(client.lock("orders").try_lock(), Class::Unreachable)
+        });
+        assert!(error.to_string().contains(word), "{word}: {error}");
+        assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+        // What it gives later is used.
+        vault.change(all_of(certificates()));
+        assert!(client.lock("orders").try_lock().unwrap());
+        client.lock("orders").unlock().unwrap();
+        // What was of use is used while it gives nonsense.
+        vault.change(nonsense());
+        cut(&server);
+        assert!(client.lock("orders").try_lock().unwrap());
+        client.lock("orders").unlock().unwrap();
+    }
+    let panics = builder().certificates_with(|| -> Answer { panic!("as planned") });
+    let client = panics.open(&server.url()).unwrap();
+    let error = fails(client.lock("orders").try_lock(), Class::Unreachable);
+    assert!(error.to_string().contains("it panicked"), "{error}");
+    let vault = Vault::new(all_of(certificates()));
+    let plain = vault.to(builder()).open(&server.plain.url());
+    let error = fails(plain, Class::Config).to_string();
+    assert!(
+        error.contains("certificates_with") && error.contains("rediss://"),
+        "{error}"
+    );
+}
+
+#[test]
+fn one_that_hangs_holds_no_call_and_harms_no_hold() {
+    let server = Server::with(&certificates().server(), true, &[]);
+    let (go_on, orders) = mpsc::channel::<()>();
+    let (orders, hangs) = (Mutex::new(orders), Arc::new(Mutex::new(false)));
+    let told = Arc::clone(&hangs);
+    let client = builder()
+        .certificates_with(move || {
+            if *told.lock().unwrap() {
+                let _ = orders.lock().unwrap().recv();
+            }
+            all_of(certificates())
+        })
+        .open(&server.url())
+        .unwrap();
+    let guard = client.lock("orders").guard().unwrap();
+    *hangs.lock().unwrap() = true;
+    cut(&server);
+    let error = ends_within(ms(3000), || {
+        fails(client.lock("stock").try_lock(), Class::Unreachable)
+    });
+    let said = error.to_string();
+    assert!(
+        said.contains("certificates provider has not answered in time"),
+        "{said}"
+    );
+    *hangs.lock().unwrap() = false;
+    drop(go_on);
+    thread::sleep(LEASE);
+    assert!(guard.is_valid(), "it is renewed again");
+    guard.unlock().unwrap();
+}
