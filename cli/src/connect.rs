@@ -193,6 +193,10 @@ impl Args {
         let title = mode.title(&urls);
         let exposed = urls.iter().filter(|url| url::is_exposed(url));
         let exposed = exposed.map(|url| url::address(url).to_owned()).collect();
+        let hosts = urls
+            .iter()
+            .map(|url| url::address(url).to_owned())
+            .collect();
         let is_database = urls.iter().any(|url| url.starts_with("mysql"));
         let is_cluster = matches!(mode, Mode::Cluster);
         let one = |client| Source::One {
@@ -239,6 +243,7 @@ impl Args {
             are_tokens: self.token || self.canonical,
             lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
             title,
+            hosts,
             exposed,
         })
     }

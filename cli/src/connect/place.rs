@@ -15,7 +15,9 @@ pub(crate) struct Place {
     pub(super) lease: Duration,
     /// The place in a few words, without secrets.
     pub(super) title: String,
-    /// The servers to which all goes as plain text over a network.
+    /// The servers of the URLs, without secrets.
+    pub(super) hosts: Vec<String>,
+    /// Those to which all goes as plain text over a network.
     pub(super) exposed: Vec<String>,
 }
 
@@ -63,6 +65,11 @@ impl Place {
             Source::One { .. } => 1,
             Source::Quorum { nodes, .. } => nodes.len(),
         }
+    }
+
+    /// The servers of the URLs, without secrets.
+    pub(crate) fn hosts(&self) -> &[String] {
+        &self.hosts
     }
 
     /// The servers to which all goes as plain text over a network.

@@ -1,7 +1,9 @@
 //! `redlatch doctor`: the dangers to the locks of this server, and the promises that hold there.
 
+mod kinds;
 pub(crate) mod live;
 mod promises;
+mod services;
 
 use std::process::ExitCode;
 
@@ -20,6 +22,9 @@ pub(crate) struct Args {
     /// Take no lock: leaves out the clock, the messages and the dry run
     #[arg(long)]
     read_only: bool,
+    /// Try this kind of lock; say it once for each
+    #[arg(long = "kind", value_name = "KIND", conflicts_with = "read_only", value_parser = kinds::NAMES)]
+    kinds: Vec<String>,
     /// End with 1 on a note, too
     #[arg(long)]
     strict: bool,
@@ -155,6 +160,11 @@ impl Finding {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if !args.kinds.is_empty() && args.place.is_quorum()? {
+        return Err(Failure::usage(
+            "--kind needs one server, or several that belong together: a Redlock has one kind",
+        ));
+    }
     let place = args.place.open()?;
     let mut findings: Vec<Finding> = Vec::new();
     let mut code = None;
@@ -163,12 +173,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             findings.extend(found.into_iter().map(|found| Finding::of(found, &place)));
             let live = live::look(&args.place, &place, &findings, args.read_only);
             findings.extend(live);
+            if let [(node, client)] = &place.clients()[..] {
+                findings.extend(kinds::tried(node, client, &args.kinds));
+            }
         }
         Err(error) => {
             findings.push(Finding::of_error(None, "reachable", &error));
             code = Some(Failure::from(error).code());
         }
     }
+    findings.extend(services::known(&findings, &place));
     findings.extend(place.exposed().iter().map(|node| {
         Finding::note(
             node,

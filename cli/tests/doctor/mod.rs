@@ -1,6 +1,7 @@
 //! `doctor`: each look has a setting that brings a finding about, and one that heals it.
 
 mod one;
+mod services;
 mod several;
 
 use std::process::{Command, Output};

@@ -299,7 +299,13 @@ fn look(
                 Ok(answer)
             }
         };
-    let info = ask(&redis::cmd("INFO"))?.map(|info| text_of(&info));
+    let mut info = ask(&redis::cmd("INFO"))?.map(|info| text_of(&info));
+    // It shows itself in the paths of its modules alone.
+    if let (Ok(info), Ok(hello)) = (&mut info, ask(&redis::cmd("HELLO"))?)
+        && format!("{hello:?}").to_ascii_lowercase().contains("google")
+    {
+        *info += &format!("\r\n{}:Google Memorystore\r\n", settings::SERVICE);
+    }
     let cluster = match is_cluster {
         true => Some(ask(redis::cmd("CLUSTER").arg("INFO"))?.map(|info| text_of(&info))),
         false => None,

@@ -11,6 +11,18 @@ const OLDEST: (u32, u32) = (6, 2);
 
 const SLOTS: u32 = 16_384;
 
+/// Fields of `INFO` by which other products are known, those with their versions, and their names.
+const OTHERS: [(&str, &str, &str); 5] = [
+    ("dragonfly_version", "dragonfly_version", "Dragonfly"),
+    ("garnet_version", "garnet_version", "Garnet"),
+    ("kvrocks_version", "kvrocks_version", "Kvrocks"),
+    ("upstash_version", "upstash_version", "Upstash"),
+    ("mvcc_depth", "redis_version", "KeyDB"),
+];
+
+/// The field that is added to `INFO` for a service that shows itself elsewhere.
+pub(super) const SERVICE: &str = "redlatch_service";
+
 /// Returns the findings about one server.
 pub(super) fn findings(
     node: &Arc<str>,
@@ -33,21 +45,21 @@ pub(super) fn findings(
 
 fn version(node: &Arc<str>, info: &Info<'_>) -> HealthWarning {
     const CODE: &str = "version";
-    for (field, product) in [
-        ("dragonfly_version", "Dragonfly"),
-        ("garnet_version", "Garnet"),
-    ] {
-        if let Some(version) = info.field(field) {
+    for (mark, field, product) in OTHERS {
+        if let (Some(_), Some(version)) = (info.field(mark), info.field(field)) {
             return HealthWarning::note(
                 node,
                 CODE,
                 format!("it is {product} {version}, with which these locks were not tested"),
-                "use Redis or Valkey",
+                "use Redis or Valkey, or look what is known of it (docs/services.md)",
             );
         }
     }
+    let service = info.field("os").filter(|os| os.starts_with("Amazon "));
+    let service = service.or(info.field(SERVICE));
+    let service = service.map_or(String::new(), |it| format!(", {it}"));
     if let Some(version) = info.field("valkey_version") {
-        return HealthWarning::ok(node, CODE, format!("Valkey {version}"));
+        return HealthWarning::ok(node, CODE, format!("Valkey {version}{service}"));
     }
     let Some(version) = info.field("redis_version") else {
         return HealthWarning::note(
@@ -64,7 +76,7 @@ fn version(node: &Arc<str>, info: &Info<'_>) -> HealthWarning {
             format!("its version is {version}; locks need Redis 6.2 or later"),
             "install a newer one",
         ),
-        _ => HealthWarning::ok(node, CODE, format!("Redis {version}")),
+        _ => HealthWarning::ok(node, CODE, format!("Redis {version}{service}")),
     }
 }
 

@@ -1,0 +1,339 @@
+//! Services that are not here: a real server whose answers are changed in the fields that matter.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+
+use serde_json::Value;
+
+use super::{doctor, finds, quiet, report};
+use crate::support::{Frames, RedisServer, Resolver, free_listener};
+use crate::{ends_with, stderr};
+
+/// What a service does otherwise than a Redis server.
+#[derive(Clone, Copy)]
+struct Disguise {
+    /// The lines of its `INFO` in place of those that begin so; others are added.
+    info: &'static [&'static str],
+    /// What is added to the modules in its `HELLO`.
+    hello: &'static str,
+    /// The beginnings of requests that it refuses, and its words.
+    refuses: &'static [(&'static str, &'static str)],
+    /// Whether a script that has this text is refused with these words.
+    refuses_script: Option<(&'static str, &'static str)>,
+}
+
+const PLAIN: Disguise = Disguise {
+    info: &[],
+    hello: "",
+    refuses: &[],
+    refuses_script: None,
+};
+
+/// Starts a server that looks like this in front of a real one. Its threads end with their connections.
+fn disguised(server: &RedisServer, disguise: Disguise) -> SocketAddr {
+    let listener = free_listener();
+    let (addr, server) = (listener.local_addr().unwrap(), server.addr());
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            thread::spawn(move || pass(&client, server, disguise));
+        }
+    });
+    addr
+}
+
+fn pass(mut client: &TcpStream, server: SocketAddr, disguise: Disguise) {
+    let server = TcpStream::connect(server).unwrap();
+    let (mut requests, mut replies) = (Frames::of(client), Frames::of(&server));
+    while let Some(request) = requests.next(|_| ()) {
+        let text = String::from_utf8_lossy(&request).into_owned();
+        let words: Vec<&str> = text.split("\r\n").skip(2).step_by(2).collect();
+        let command = words.join(" ");
+        let is_refused = |begin: &str| command.to_ascii_uppercase().starts_with(begin);
+        let refused = disguise.refuses.iter().find(|(begin, _)| is_refused(begin));
+        let script = disguise.refuses_script;
+        let script = script.filter(|(part, _)| command.starts_with("EVAL ") && text.contains(part));
+        // Who refuses scripts by their text does not know their hashes.
+        let unknown = disguise
+            .refuses_script
+            .filter(|_| command.starts_with("EVALSHA"));
+        let unknown = unknown.map(|_| "NOSCRIPT No matching script.");
+        if let Some(words) = refused.map(|it| it.1).or(script.map(|it| it.1)).or(unknown) {
+            if write!(client, "-{words}\r\n").is_err() {
+                return;
+            }
+            continue;
+        }
+        if (&server).write_all(&request).is_err() {
+            return;
+        }
+        let Some(mut reply) = replies.next(|_| ()) else {
+            return;
+        };
+        if command == "INFO" {
+            reply = changed(&reply, disguise.info);
+        }
+        if command == "HELLO" && !disguise.hello.is_empty() {
+            let hello = disguise.hello;
+            reply = format!("*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nmodules\r\n*1\r\n*4\r\n$4\r\nname\r\n$2\r\nvm\r\n$4\r\npath\r\n${}\r\n{hello}\r\n", hello.len()).into_bytes();
+        }
+        // Behind a subscription come messages that nobody asked for.
+        let is_subscription = command.to_ascii_uppercase().starts_with("SUBSCRIBE");
+        if client.write_all(&reply).is_err() {
+            return;
+        }
+        if is_subscription {
+            let (mut to, mut from) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let (mut to, mut from) = (&server, client);
+            let _ = std::io::copy(&mut from, &mut to);
+            return;
+        }
+    }
+}
+
+/// An answer to `INFO` with these lines.
+fn changed(reply: &[u8], lines: &[&str]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(reply).into_owned();
+    let (_, body) = text.split_once("\r\n").unwrap();
+    let field = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+    let kept = body.trim_end().lines().filter(|line| {
+        !lines
+            .iter()
+            .any(|it| line.contains(':') && field(it) == field(line))
+    });
+    let kept: Vec<&str> = kept.chain(lines.iter().copied()).collect();
+    let body = kept.join("\r\n");
+    format!("${}\r\n{body}\r\n", body.len()).into_bytes()
+}
+
+/// What the doctor says of a service, and the findings about kinds, as `kind: severity`.
+fn seen(report: &Value, code: &str) -> Vec<(String, String)> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let of_code = findings.filter(|it| it["code"] == code);
+    let text = |it: &Value| it.as_str().unwrap().to_owned();
+    of_code
+        .map(|it| (text(&it["seen"]), text(&it["severity"])))
+        .collect()
+}
+
+fn look(url: &str, args: &[&str]) -> Value {
+    report(&doctor(url, args).output().unwrap())
+}
+
+const ALL: [&str; 9] = [
+    "lock",
+    "fair",
+    "read-write",
+    "fenced",
+    "spin",
+    "token",
+    "semaphore",
+    "permits",
+    "latch",
+];
+
+#[test]
+fn each_kind_of_lock_is_tried_and_leaves_nothing() {
+    let server = quiet();
+    finds(&server.url(), &[], &[]);
+    let said = look(&server.url(), &["--kind", "all"]);
+    let kinds = seen(&said, "kinds");
+    let mut works: Vec<_> = ALL
+        .map(|kind| (format!("{kind}: works"), "ok".to_owned()))
+        .into();
+    let mut found = kinds.clone();
+    works.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, works, "{said}");
+    let left: Vec<String> = redis::from_redis_value(server.cmd(&["KEYS", "*"])).unwrap();
+    let endless = left
+        .into_iter()
+        .filter(|key| server.int(&["TTL", key]) == -1);
+    let endless: Vec<String> = endless.collect();
+    assert_eq!(endless, ["redisson_lock_token:{redlatch:doctor:fenced}"]);
+    assert!(seen(&said, "service").is_empty(), "{said}");
+    let said = look(&server.url(), &["--kind", "fair", "--kind", "latch"]);
+    assert_eq!(seen(&said, "kinds").len(), 2);
+    let output = doctor(&server.url(), &["--kind", "fast"]).output().unwrap();
+    ends_with(&output, 2);
+    assert!(stderr(&output).contains("read-write"), "{output:?}");
+    let nodes = format!("{0} {0}", server.url());
+    let mut command = doctor("", &["--redlock", "--kind", "lock"]);
+    let output = command.env("REDLATCH_NODES", nodes).output().unwrap();
+    assert!(stderr(&output).contains("--kind"), "{output:?}");
+}
+
+#[test]
+fn services_are_known_by_what_they_answer() {
+    const NO_CONFIG: (&str, &str) = (
+        "CONFIG",
+        "ERR unknown command 'CONFIG', with args beginning with: 'GET' ",
+    );
+    let server = quiet();
+    for (disguise, name, severity) in [
+        (
+            Disguise {
+                info: &["os:Amazon ElastiCache", "executable:-"],
+                refuses: &[NO_CONFIG],
+                ..PLAIN
+            },
+            "ElastiCache (by what it answers)",
+            "ok",
+        ),
+        (
+            Disguise {
+                info: &["os:Amazon MemoryDB"],
+                refuses: &[NO_CONFIG],
+                ..PLAIN
+            },
+            "MemoryDB (",
+            "ok",
+        ),
+        (
+            Disguise {
+                hello: "google-vm",
+                refuses: &[(
+                    "CONFIG",
+                    "NOPERM this user has no permissions to run the 'config|get' command",
+                )],
+                ..PLAIN
+            },
+            "Memorystore (",
+            "ok",
+        ),
+        (
+            Disguise {
+                info: &["upstash_version:1.10.5"],
+                ..PLAIN
+            },
+            "Upstash (",
+            "note",
+        ),
+        (
+            Disguise {
+                info: &["dragonfly_version:df-v1.40.1"],
+                ..PLAIN
+            },
+            "Dragonfly (",
+            "note",
+        ),
+        (
+            Disguise {
+                info: &["garnet_version:1.0.48"],
+                ..PLAIN
+            },
+            "Garnet (",
+            "note",
+        ),
+        (
+            Disguise {
+                info: &["redis_version:6.3.4", "mvcc_depth:0"],
+                ..PLAIN
+            },
+            "KeyDB (",
+            "note",
+        ),
+        (
+            Disguise {
+                info: &["kvrocks_version:2.17.0"],
+                ..PLAIN
+            },
+            "Kvrocks (",
+            "note",
+        ),
+    ] {
+        let url = format!("redis://{}", disguised(&server, disguise));
+        let said = look(&url, &["--read-only"]);
+        let services = seen(&said, "service");
+        let [(seen, found)] = &services[..] else {
+            panic!("{name}: {said}");
+        };
+        assert!(seen.starts_with(name), "{name}: {seen}");
+        assert_eq!(found, severity, "{seen}");
+    }
+}
+
+#[test]
+fn a_service_is_known_by_its_host_where_its_answers_do_not_tell() {
+    let server = quiet();
+    let resolver = Resolver::saying("127.0.0.1");
+    let look = |host: &str| {
+        let url = server.url().replace("127.0.0.1", host);
+        let mut command = doctor(&url, &["--read-only"]);
+        report(&command.envs(resolver.env()).output().unwrap())
+    };
+    // The names of the services with an ending of which the tests know the address.
+    let said = look("locks-ab12cd.serverless.use1.cache.amazonaws.com.example");
+    let [(known, severity)] = &seen(&said, "service")[..] else {
+        panic!("{said}");
+    };
+    assert!(
+        known.starts_with("ElastiCache Serverless (by the name"),
+        "{known}"
+    );
+    assert_eq!(severity, "note", "holds may be evicted there");
+    let said = look("locks.redis.cache.windows.net.example");
+    assert!(
+        seen(&said, "service")[0].0.starts_with("Azure Cache"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_kinds_that_a_service_refuses_are_told() {
+    let server = quiet();
+    // Garnet without --lua: no scripts, and no command that could stand for them.
+    const SCRIPTS: &str = "ERR This instance has Lua scripting support disabled";
+    let garnet = Disguise {
+        info: &["garnet_version:1.0.48"],
+        refuses: &[
+            ("EVAL", SCRIPTS),
+            ("SCRIPT", SCRIPTS),
+            ("DELEX", "ERR unknown command"),
+            ("DELIFEQ", "ERR unknown command"),
+        ],
+        ..PLAIN
+    };
+    let url = format!("redis://{}", disguised(&server, garnet));
+    let said = look(&url, &["--kind", "all"]);
+    let kinds = seen(&said, "kinds");
+    assert_eq!(kinds.len(), ALL.len(), "{said}");
+    for (seen, severity) in &kinds {
+        assert!(
+            seen.contains("does not work") && severity == "danger",
+            "{seen}"
+        );
+    }
+    // Dragonfly: scripts with undeclared keys, such as those that look at other readers.
+    let dragonfly = Disguise {
+        info: &["dragonfly_version:df-v1.40.1"],
+        refuses_script: Some((
+            ":rwlock_timeout",
+            "ERR Error running script: script tried accessing undeclared key, key: x",
+        )),
+        ..PLAIN
+    };
+    let url = format!("redis://{}", disguised(&server, dragonfly));
+    let said = look(
+        &url,
+        &["--kind", "read-write", "--kind", "lock", "--kind", "fair"],
+    );
+    let mut kinds = seen(&said, "kinds");
+    kinds.sort_unstable();
+    assert_eq!(kinds.len(), 3, "{said}");
+    assert_eq!(
+        kinds[0],
+        ("fair: works".to_owned(), "ok".to_owned()),
+        "{said}"
+    );
+    assert_eq!(
+        kinds[1],
+        ("lock: works".to_owned(), "ok".to_owned()),
+        "{said}"
+    );
+    assert!(
+        kinds[2].0.contains("undeclared key") && kinds[2].1 == "danger",
+        "{said}"
+    );
+}
