@@ -35,7 +35,6 @@ mod multi_lock;
 mod mysql;
 mod observed;
 mod owned;
-mod permit_semaphore;
 mod read_write;
 mod redlock;
 mod semaphore;

@@ -1,33 +1,32 @@
-//! A semaphore whose requests and messages are lost, doubled and late, and whose holders die.
+//! Semaphores whose requests and messages are lost, doubled and late, and whose holders die.
 
 use std::thread;
 use std::time::Duration;
 
-use redlatch::{Client, LossCause, Semaphore};
+use redlatch::{Client, LossCause, PermitSemaphore, Semaphore};
 
-use crate::invariants::{
-    Class, PERMITS_ACQUIRE, PERMITS_COUNT, PERMITS_RELEASE, SLACK, fails, quick, sha, teach,
-};
+use super::permitting::Permitting;
+use crate::invariants::{Class, SLACK, fails, quick, sha, teach};
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
 const LONG: Duration = Duration::from_secs(60);
 
 /// A semaphore of 4 behind a proxy, and the server itself.
-struct Scene {
+struct Scene<S> {
     _client: Client,
-    semaphore: Semaphore,
+    semaphore: S,
     proxy: Proxy,
     server: RedisServer,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl<S: Permitting> Scene<S> {
+    fn new() -> Scene<S> {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
         let client = quick().open(&proxy.url()).unwrap();
-        let semaphore = client.semaphore("mail");
+        let semaphore = S::of(&client, "mail");
         assert!(semaphore.try_set(4).unwrap());
         Scene {
             _client: client,
@@ -49,7 +48,7 @@ impl Scene {
     #[track_caller]
     fn all_come_back(&self) {
         eventually(ms(9000), "all permits are free", || self.free() == 4);
-        assert_eq!(self.server.int(&["EXISTS", "redlatch_sc:{mail}"]), 0);
+        assert_eq!(self.server.int(&["EXISTS", &S::owners("mail")]), 0);
     }
 }
 
@@ -60,63 +59,55 @@ const LOST: [Fault; 4] = [
     Fault::DuplicateRequest,
 ];
 
-#[test]
-fn nothing_is_lost_and_nothing_made_by_copies() {
-    let scene = Scene::new();
+fn nothing_is_lost_and_nothing_made_by_copies<S: Permitting>() {
+    let scene = Scene::<S>::new();
     for fault in LOST {
-        let rule = scene.next(1, PERMITS_ACQUIRE, fault);
+        let rule = scene.next(1, S::ACQUIRE, fault);
         let wait = Duration::from_secs(20);
         let taken = scene.semaphore.try_acquire_for(3, wait).unwrap().unwrap();
         assert_eq!(rule.hits(), 1, "{fault:?}");
         assert!(taken.is_valid());
         eventually(ms(9000), "three are taken, once", || scene.free() == 1);
-        let rule = scene.next(1, PERMITS_RELEASE, fault);
+        let rule = scene.next(1, S::RELEASE, fault);
         taken.release().unwrap();
         assert_eq!(rule.hits(), 1, "{fault:?}");
         scene.all_come_back();
-        let rule = scene.next(1, PERMITS_COUNT, fault);
+        let rule = scene.next(1, S::COUNT, fault);
         scene.semaphore.add_permits(-1).unwrap();
         assert_eq!((rule.hits(), scene.free()), (1, 3), "{fault:?}");
         scene.semaphore.add_permits(1).unwrap();
-        let rule = scene.next(1, PERMITS_COUNT, fault);
-        let taken = scene.semaphore.acquire(2).unwrap();
-        taken.forget().unwrap();
-        assert_eq!((rule.hits(), scene.free()), (1, 2), "{fault:?}");
-        scene.semaphore.add_permits(2).unwrap();
         scene.all_come_back();
     }
 }
 
-#[test]
-fn a_request_without_any_answer_is_unknown_and_is_undone() {
-    let scene = Scene::new();
+fn a_request_without_any_answer_is_unknown_and_is_undone<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let silent = Fault::SwallowReply(End::Silent);
-    scene.next(usize::MAX, PERMITS_ACQUIRE, silent);
+    scene.next(usize::MAX, S::ACQUIRE, silent);
     fails(scene.semaphore.try_acquire(3).map(drop), Class::Unknown);
     scene.proxy.heal();
     scene.all_come_back();
     let taken = scene.semaphore.acquire(3).unwrap();
-    scene.next(usize::MAX, PERMITS_RELEASE, silent);
+    scene.next(usize::MAX, S::RELEASE, silent);
     fails(taken.release(), Class::Unknown);
     scene.proxy.heal();
     scene.all_come_back();
-    scene.next(usize::MAX, PERMITS_COUNT, silent);
+    scene.next(usize::MAX, S::COUNT, silent);
     fails(scene.semaphore.add_permits(2), Class::Unknown);
     scene.proxy.heal();
     assert_eq!(scene.free(), 6, "once");
 }
 
-#[test]
-fn a_late_acquisition_is_undone_and_a_late_release_gives_nothing() {
-    let scene = Scene::new();
-    let held = scene.next(1, PERMITS_ACQUIRE, Fault::Hold);
+fn a_late_acquisition_is_undone_and_a_late_release_gives_nothing<S: Permitting>() {
+    let scene = Scene::<S>::new();
+    let held = scene.next(1, S::ACQUIRE, Fault::Hold);
     fails(scene.semaphore.try_acquire(3).map(drop), Class::Unknown);
     held.release();
     thread::sleep(ms(300));
     scene.all_come_back();
     let taken = scene.semaphore.acquire(2).unwrap();
     // The first copy comes when others have what the second one gave back.
-    let held = scene.next(1, PERMITS_RELEASE, Fault::Hold);
+    let held = scene.next(1, S::RELEASE, Fault::Hold);
     taken.release().unwrap();
     let taken = scene.semaphore.acquire(4).unwrap();
     held.release();
@@ -126,12 +117,11 @@ fn a_late_acquisition_is_undone_and_a_late_release_gives_nothing() {
     scene.all_come_back();
 }
 
-#[test]
-fn a_dead_client_gives_its_permits_back_when_somebody_looks() {
-    let scene = Scene::new();
+fn a_dead_client_gives_its_permits_back_when_somebody_looks<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let dead = short.open(&scene.server.url()).unwrap();
-    let taken = dead.semaphore("mail").acquire(4).unwrap();
+    let taken = S::of(&dead, "mail").acquire(4).unwrap();
     // As if it was killed: nobody renews, nobody gives back.
     dead.shutdown();
     std::mem::forget(taken);
@@ -141,11 +131,10 @@ fn a_dead_client_gives_its_permits_back_when_somebody_looks() {
     scene.all_come_back();
 }
 
-#[test]
-fn a_lost_message_costs_a_waiter_a_second() {
-    let scene = Scene::new();
+fn a_lost_message_costs_a_waiter_a_second<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let admin = Client::open(&scene.server.url()).unwrap();
-    let all = admin.semaphore("mail").acquire(4).unwrap();
+    let all = S::of(&admin, "mail").acquire(4).unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| scene.semaphore.acquire(1).unwrap());
         thread::sleep(ms(400));
@@ -159,12 +148,11 @@ fn a_lost_message_costs_a_waiter_a_second() {
     });
 }
 
-#[test]
-fn a_full_server_keeps_what_is_held_and_takes_it_back() {
-    let scene = Scene::new();
+fn a_full_server_keeps_what_is_held_and_takes_it_back<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let client = short.open(&scene.server.url()).unwrap();
-    let semaphore = client.semaphore("mail");
+    let semaphore = S::of(&client, "mail");
     let [taken, other] = [1, 2].map(|permits| semaphore.acquire(permits).unwrap());
     let full = |is_full: bool| {
         let memory = if is_full { "1" } else { "0" };
@@ -181,7 +169,7 @@ fn a_full_server_keeps_what_is_held_and_takes_it_back() {
     // An acquisition that got no answer is undone there, too.
     full(false);
     let silent = Fault::SwallowReply(End::Silent);
-    scene.next(usize::MAX, PERMITS_ACQUIRE, silent);
+    scene.next(usize::MAX, S::ACQUIRE, silent);
     fails(scene.semaphore.try_acquire(2).map(drop), Class::Unknown);
     full(true);
     scene.proxy.heal();
@@ -190,12 +178,11 @@ fn a_full_server_keeps_what_is_held_and_takes_it_back() {
     full(false);
 }
 
-#[test]
-fn one_that_goes_under_its_holder_is_a_loss() {
-    let scene = Scene::new();
+fn one_that_goes_under_its_holder_is_a_loss<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let client = short.open(&scene.server.url()).unwrap();
-    let semaphore = client.semaphore("mail");
+    let semaphore = S::of(&client, "mail");
     let taken = semaphore.acquire(2).unwrap();
     // As Redisson deletes it: the owners stay.
     scene.server.cmd(&["DEL", "mail"]);
@@ -210,12 +197,11 @@ fn one_that_goes_under_its_holder_is_a_loss() {
     assert_eq!(loss.cause, LossCause::Gone);
 }
 
-#[test]
-fn another_thing_under_the_name_is_the_cause_of_the_loss() {
-    let scene = Scene::new();
+fn another_thing_under_the_name_is_the_cause_of_the_loss<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let client = short.open(&scene.server.url()).unwrap();
-    let semaphore = client.semaphore("mail");
+    let semaphore = S::of(&client, "mail");
     let other = client.lock("mail");
     let lost = |taken: &redlatch::Permits| {
         let loss = taken.lost().recv_timeout(ms(900) + SLACK).unwrap();
@@ -241,9 +227,8 @@ fn another_thing_under_the_name_is_the_cause_of_the_loss() {
     lost(&taken);
 }
 
-#[test]
-fn what_is_no_semaphore_is_left_alone() {
-    let scene = Scene::new();
+fn what_is_no_semaphore_is_left_alone<S: Permitting>() {
+    let scene = Scene::<S>::new();
     let taken = scene.semaphore.acquire(1).unwrap();
     scene.server.cmd(&["SET", "mail", "many"]);
     fails(scene.semaphore.try_acquire(1).map(drop), Class::WrongType);
@@ -254,25 +239,54 @@ fn what_is_no_semaphore_is_left_alone() {
     assert_eq!(scene.server.text(&["GET", "mail"]).as_deref(), Some("many"));
 }
 
+macro_rules! of_both {
+    ($($test:ident)*) => {
+        mod counts { $(#[test] fn $test() { super::$test::<redlatch::Semaphore>(); })* }
+        mod ids { $(#[test] fn $test() { super::$test::<redlatch::PermitSemaphore>(); })* }
+    };
+}
+
+of_both! {
+    nothing_is_lost_and_nothing_made_by_copies
+    a_request_without_any_answer_is_unknown_and_is_undone
+    a_late_acquisition_is_undone_and_a_late_release_gives_nothing
+    a_dead_client_gives_its_permits_back_when_somebody_looks
+    a_lost_message_costs_a_waiter_a_second
+    a_full_server_keeps_what_is_held_and_takes_it_back
+    one_that_goes_under_its_holder_is_a_loss
+    another_thing_under_the_name_is_the_cause_of_the_loss
+    what_is_no_semaphore_is_left_alone
+}
+
 #[test]
-fn permits_outlive_the_end_that_a_semaphore_had() {
-    let server = RedisServer::start();
-    let client = quick().watchdog_timeout(ms(3000));
-    let client = client.open(&server.url()).unwrap();
-    // The end is lifted, or put off.
-    for words in [&["PERSIST", "mail"][..], &["PEXPIRE", "mail", "60000"]] {
-        let semaphore = client.semaphore("mail");
-        assert!(semaphore.try_set_for(2, ms(2000)).unwrap());
-        let before = semaphore.acquire(1).unwrap();
-        server.cmd(words);
-        thread::sleep(ms(4000));
-        assert!(before.is_valid(), "{words:?}");
-        let behind = semaphore.acquire(1).unwrap();
-        for taken in [before, behind] {
-            taken.release().unwrap();
+fn permits_are_forgotten_once() {
+    let scene = Scene::<Semaphore>::new();
+    for fault in LOST {
+        let rule = scene.next(1, Semaphore::COUNT, fault);
+        let taken = scene.semaphore.acquire(2).unwrap();
+        taken.forget().unwrap();
+        assert_eq!((rule.hits(), scene.free()), (1, 2), "{fault:?}");
+        scene.semaphore.add_permits(2).unwrap();
+        scene.all_come_back();
+    }
+}
+
+#[test]
+fn an_id_is_given_back_once_and_told_so() {
+    let scene = Scene::<PermitSemaphore>::new();
+    for fault in LOST {
+        let id = scene.semaphore.acquire_id(None).unwrap();
+        for is_given_back in [true, false] {
+            let rule = scene.next(1, PermitSemaphore::COUNT, fault);
+            let told = scene.semaphore.release_id(&id).unwrap();
+            assert_eq!(told, is_given_back, "{fault:?}");
+            assert_eq!((rule.hits(), scene.free()), (1, 4), "{fault:?}");
         }
-        assert_eq!(semaphore.available().unwrap(), 2, "{words:?}");
-        server.cmd(&["DEL", "mail"]);
+        let rule = scene.next(1, PermitSemaphore::COUNT, fault);
+        scene.semaphore.set(6).unwrap();
+        assert_eq!((rule.hits(), scene.free()), (1, 6), "{fault:?}");
+        scene.semaphore.set(4).unwrap();
+        scene.all_come_back();
     }
 }
 
@@ -303,42 +317,6 @@ fn permits_of_a_semaphore_that_has_ended_do_not_come_back_to_the_next() {
     assert_eq!(post.available().unwrap(), 10);
     assert!(mail.try_acquire(11).unwrap().is_none());
     assert!(post.try_acquire(11).unwrap().is_none());
-}
-
-#[test]
-fn permits_of_the_dead_outlive_the_end_that_a_semaphore_had_if_anybody_looks() {
-    let server = RedisServer::start();
-    let client = quick().open(&server.url()).unwrap();
-    let (mail, post) = (client.semaphore("mail"), client.permit_semaphore("post"));
-    let look: [&dyn Fn(); 5] = [
-        &|| assert_eq!(mail.available().unwrap(), 1),
-        &|| assert!(mail.try_acquire(3).unwrap().is_none()),
-        &|| {
-            mail.add_permits(1).unwrap();
-            mail.add_permits(-1).unwrap();
-        },
-        &|| assert!(post.try_acquire(3).unwrap().is_none()),
-        &|| assert_eq!(post.available().unwrap(), 1),
-    ];
-    for (number, look) in look.iter().enumerate() {
-        let (of_mail, of_post) = (number < 3, number >= 3);
-        assert!(!of_mail || mail.try_set_for(2, ms(1500)).unwrap());
-        assert!(!of_post || post.try_set_for(2, ms(1500)).unwrap());
-        let name = if of_mail { "mail" } else { "post" };
-        match of_mail {
-            true => std::mem::forget(mail.with_lease_time(ms(2500)).acquire(1).unwrap()),
-            false => std::mem::forget(post.with_lease_time(ms(2500)).acquire(1).unwrap()),
-        }
-        server.cmd(&["PEXPIRE", name, "60000"]);
-        look();
-        thread::sleep(ms(2600));
-        let available = || match of_mail {
-            true => mail.available().unwrap(),
-            false => post.available().unwrap(),
-        };
-        assert_eq!(available(), 2, "look {number}");
-        server.cmd(&["FLUSHALL"]);
-    }
 }
 
 #[test]
