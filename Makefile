@@ -12,10 +12,11 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
 
-.PHONY: help test command demo bench interop servers differential topologies sim mutants nightly ci tools
+.PHONY: help test test-all command demo bench interop servers differential topologies sim mutants nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
+	@echo "make test-all    runs them all, with those that take long and the laws on each store"
 	@echo "make command     tests the command redlatch, in cli/,"
 	@echo "make demo        shows in four acts what the locks are good for"
 	@echo "make bench       shows what the lock costs"
@@ -28,14 +29,18 @@ help:
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
-# The tests wait more than they work, so three run on each core.
-TEST_THREADS = $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)")
+# The tests wait more than they work, so five run on each core.
+TEST_THREADS = $(shell expr 5 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 # The library, its server, and the tests that are packages of their own.
 TESTED = $(foreach name,redlatch redlatch-server redlatch-model redlatch-shuttle redlatch-sim redlatch-spec redlatch-worlds,-p $(name))
 
 test: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features $(TESTED)
+
+# The other packages ignore no test.
+test-all: tools
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features -p redlatch --lib --test it --test metrics -- --include-ignored
 
 command: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --package redlatch-cli
@@ -74,19 +79,19 @@ sim:
 	@$(if $(SEED),,OTHER=$(or $(CARGO_TARGET_DIR),target)/debug/sim) SECONDS=$(if $(LONG),3600,45) \
 		$(CARGO) run --quiet --profile sim --package redlatch-sim --bin sim
 
-# FILES for others than these pure decisions.
-FILES ?= src/engine/hold/validity.rs src/engine/hold/in_flight.rs src/engine/wait_loop/waiting.rs src/stores/quorum/quarantine.rs
+# FILES for others than what decides about a hold, a wait and a vote, and the rows of the kinds.
+FILES ?= src/engine/hold/*.rs src/engine/wait_loop/*.rs src/stores/quorum/*.rs src/stores/redis/kinds/*/mod.rs
 mutants: tools
 	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: cargo install --locked cargo-mutants" >&2; exit 1; }
-	$(CARGO) mutants --package redlatch --all-features $(foreach file,$(FILES),--file $(file)) --output target -- --lib
+	$(CARGO) mutants --package redlatch --all-features $(foreach file,$(FILES),--file '$(file)') --output target -- --lib
 
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features $(TESTED)
-	$(CARGO) test --all-features --test it -- --ignored
+	$(MAKE) test-all
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
 	$(MAKE) sim LONG=1 FIRST=$$(date +%s)
-	$(MAKE) mutants
+	@if command -v cargo-mutants >/dev/null; then $(MAKE) mutants; else echo "skipped: cargo-mutants is missing" >&2; fi
 	$(MAKE) differential FIRST=$$(date +%s)
 	$(MAKE) servers
 	CARGO="$(CARGO)" tests/servers topologies

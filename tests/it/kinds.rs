@@ -12,7 +12,7 @@ use crate::support::MariaDb;
 use crate::support::{RedisServer, elsewhere, eventually, ms};
 
 /// A busy machine stops a process for seconds. It is renewed three times in it.
-const LEASE: Duration = ms(9000);
+const LEASE: Duration = ms(4500);
 
 /// Long enough that nothing which takes so long can pass for working.
 const LONG: Duration = Duration::from_secs(30);

@@ -40,11 +40,13 @@ fn a_crowd_under_faults_never_overlaps_and_loses_no_waiter() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_crowd_at_a_fenced_lock_never_overlaps_and_loses_no_waiter() {
     is_a_crowd_at_one_lock("fenced");
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_crowd_at_a_fair_lock_never_overlaps_and_loses_no_waiter() {
     is_a_crowd_at_one_lock("fair");
 }

@@ -18,58 +18,21 @@ fn remembered() -> (usize, usize) {
     (names, parts)
 }
 
-/// Leaves holds behind, and looks whether more and more of them are remembered.
-fn leave(what: &str, leave_one: impl Fn(usize)) {
-    // A thread of its own has nothing yet.
-    let most = 4 * LOSSES_KEPT;
-    (0..2 * most).for_each(leave_one);
-    let (names, parts) = remembered();
-    assert!(names <= most, "{what}: {names} names are remembered");
-    assert!(parts <= most, "{what}: {parts} parts are remembered");
-}
-
 fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     thread::spawn(work).join().unwrap();
-}
-
-#[test]
-fn holds_of_clients_that_are_gone_do_not_pile_up() {
-    on_a_thread(|| {
-        leave("renewed", |_| {
-            Client::in_memory().lock("job").lock().unwrap();
-        });
-    });
-    on_a_thread(|| {
-        let lease = Duration::from_millis(10);
-        leave("with fixed leases", |_| {
-            let lock = Client::in_memory().lock("job").with_lease_time(lease);
-            lock.lock().unwrap();
-        });
-    });
 }
 
 #[test]
 fn multi_locks_that_were_dropped_do_not_pile_up() {
     on_a_thread(|| {
         let client = Client::in_memory();
-        leave("multi-locks", |number| {
+        let most = 4 * LOSSES_KEPT;
+        for number in 0..=most {
             let parts = [0, 1].map(|part| client.lock(&format!("{number}-{part}")));
             MultiLock::of(&parts).unwrap().lock().unwrap();
-        });
-    });
-}
-
-#[test]
-fn holds_of_clients_that_were_shut_down_do_not_pile_up() {
-    on_a_thread(|| {
-        let lease = Duration::from_millis(10);
-        let clients = std::cell::RefCell::new(Vec::new());
-        leave("of clients that were shut down", |_| {
-            let client = Client::in_memory();
-            client.lock("job").with_lease_time(lease).lock().unwrap();
-            client.shutdown();
-            clients.borrow_mut().push(client);
-        });
+        }
+        let (names, parts) = remembered();
+        assert!(names <= most && parts <= most, "{names}, {parts}");
     });
 }
 
@@ -98,14 +61,6 @@ fn what_is_held_is_never_forgotten() {
             both.unlock().unwrap();
         }
     });
-}
-
-/// With how many names, and with how many parts, it is looked which can be forgotten.
-fn sweeps_at() -> (usize, usize) {
-    let me = Owner::current(crate::ground::process::id()).unwrap();
-    let names = me.held.stacks.lock().sweep_at;
-    let parts = me.held.parts.lock().sweep_at;
-    (names, parts)
 }
 
 /// Leaves holds until some are forgotten, and returns how many names are remembered then.
@@ -138,7 +93,11 @@ fn what_was_unlocked_is_forgotten_at_once() {
 #[test]
 fn a_sweep_forgets_all_of_clients_that_are_gone() {
     on_a_thread(|| {
-        let left = left_by_a_sweep(|_| Client::in_memory().lock("job").lock().unwrap());
+        let client = Client::in_memory();
+        let left = left_by_a_sweep(|number| {
+            let another = client.another().unwrap();
+            another.lock(&format!("{number}")).lock().unwrap();
+        });
         assert_eq!(left, 1, "the one that began now");
     });
 }
@@ -169,25 +128,6 @@ fn a_sweep_forgets_the_oldest_losses_and_no_other() {
                 "{number}: {error}"
             );
         }
-    });
-}
-
-#[test]
-fn it_is_looked_for_what_can_be_forgotten_whenever_the_names_have_doubled() {
-    on_a_thread(|| {
-        let (client, held) = (Client::in_memory(), std::cell::RefCell::new(Vec::new()));
-        let hold = |number: usize| {
-            let parts = [0, 1].map(|part| client.lock(&format!("{number}-{part}")));
-            let both = MultiLock::of(&parts).unwrap();
-            both.lock().unwrap();
-            held.borrow_mut().push(both);
-        };
-        hold(0);
-        let first = 2 * LOSSES_KEPT;
-        assert_eq!(sweeps_at(), (first, first));
-        // A multi-lock has one name and two parts.
-        (1..=first).for_each(hold);
-        assert_eq!(sweeps_at(), (2 * first, 4 * first));
     });
 }
 

@@ -311,6 +311,7 @@ fn a_signal_for_one_that_cannot_come_back_is_passed_on() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
     let scene = Scene::new();
     let (sender, woken) = mpsc::channel();
@@ -453,6 +454,7 @@ fn one_signal_goes_on_for_one_that_died_however_many_are_ahead() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn waiters_that_were_stopped_for_long_wake_and_no_signal_is_lost() {
     let scene = Scene::new();
     let mut stopped = [scene.child(), scene.child()];

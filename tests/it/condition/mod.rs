@@ -397,13 +397,8 @@ macro_rules! condition_laws {
         condition_laws! { @memory $($law)* }
         condition_laws! { @redis $($law)* }
         condition_laws! { @fenced_in_memory $($law)* }
-        condition_laws! { @fenced $($law)* }
         condition_laws! { @write_in_memory $($law)* }
-        condition_laws! { @write $($law)* }
         condition_laws! { @fair_in_memory $($law)* }
-        condition_laws! { @fair $($law)* }
-        #[cfg(feature = "tls")]
-        condition_laws! { @tls $($law)* }
     };
     (@$backend:ident $($law:ident)*) => {
         mod $backend {

@@ -199,8 +199,6 @@ macro_rules! latch_laws {
     ($($law:ident)*) => {
         latch_laws! { @memory $($law)* }
         latch_laws! { @redis $($law)* }
-        #[cfg(feature = "tls")]
-        latch_laws! { @tls $($law)* }
     };
     (@$backend:ident $($law:ident)*) => {
         mod $backend {

@@ -87,13 +87,13 @@ pub(super) fn the_thread_that_made_an_owned_guard_holds_nothing(backend: &Backen
 
 pub(super) fn an_owned_guard_is_renewed_past_the_end_of_its_thread(backend: &Backend) {
     // So long a lease outlasts the moments in which a busy machine renews nothing.
-    let lease = LEASE * 3;
+    let lease = LEASE * 2;
     let client = backend.client_with(Settings::default().watchdog_timeout(lease));
     let (lock, forgotten) = (client.lock("orders"), client.lock("invoices"));
     let guard = taken_elsewhere(&lock);
     elsewhere(|| std::mem::forget(forgotten.owned().unwrap()));
     let start = Instant::now();
-    while start.elapsed() < lease + LEASE {
+    while start.elapsed() < lease + LEASE / 2 {
         assert!(guard.is_valid(), "after {:?}", start.elapsed());
         assert!(forgotten.is_locked().unwrap());
         thread::sleep(ms(50));

@@ -434,6 +434,7 @@ fn lock_some_rows(database: &Database<'_>, lease: Duration) {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_locked_row_costs_the_other_holds_nothing() {
     let database = database();
     for lease in [ms(1000), ms(9000)] {

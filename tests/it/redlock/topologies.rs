@@ -85,19 +85,17 @@ fn one_silent_node_costs_nothing<'a>(
 
 #[test]
 fn a_frozen_node_takes_no_time_of_those_whose_replicas_answer() {
-    for may_move in [false, true] {
-        let pairs: Vec<_> = (0..3).map(|_| Pair::start()).collect();
-        let redlock = builder(pairs.iter().map(|pair| pair.client(may_move)));
-        let redlock = redlock.build().unwrap();
-        one_silent_node_costs_nothing(
-            &redlock,
-            pairs.iter().map(|pair| &pair.master),
-            pairs.iter().map(|pair| &pair.master),
-        );
-    }
+    let pairs: Vec<_> = (0..3).map(|_| Pair::start()).collect();
+    let redlock = builder(pairs.iter().map(|pair| pair.client(true)));
+    one_silent_node_costs_nothing(
+        &redlock.build().unwrap(),
+        pairs.iter().map(|pair| &pair.master),
+        pairs.iter().map(|pair| &pair.master),
+    );
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_frozen_replica_takes_the_vote_of_its_node_alone() {
     let pairs: Vec<_> = (0..3).map(|_| Pair::start()).collect();
     let redlock = builder(pairs.iter().map(|pair| pair.client(false)))
@@ -168,20 +166,4 @@ fn a_frozen_node_takes_no_time_of_those_that_get_scripts_as_text() {
         .map(|server| format!("redis://app:secret@{}", server.addr()));
     let redlock = builder(urls.map(|url| Client::open(&url).unwrap()));
     one_silent_node_costs_nothing(&redlock.build().unwrap(), servers.iter(), servers.iter());
-}
-
-#[cfg(feature = "tls")]
-#[test]
-fn a_frozen_node_takes_no_time_of_those_with_tls() {
-    let servers: Vec<_> = (0..3).map(|_| crate::tls::Server::start()).collect();
-    let client = |server: &crate::tls::Server| {
-        let builder = Client::builder().ca_certificate(crate::tls::authority());
-        builder.open(&server.url()).unwrap()
-    };
-    let redlock = builder(servers.iter().map(client)).build().unwrap();
-    one_silent_node_costs_nothing(
-        &redlock,
-        servers.iter().map(|server| &server.plain),
-        servers.iter().map(|server| &server.plain),
-    );
 }

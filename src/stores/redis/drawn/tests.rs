@@ -22,7 +22,7 @@ use crate::ground::clock::BootInstant;
 use crate::store::{CountOp, CountStep};
 
 /// So many draws a test tries in each run.
-const DRAWS: u64 = 4_000;
+const DRAWS: u64 = 1_000;
 
 /// In so many ways each input is read that is kept.
 const WAYS: u64 = 50;

@@ -70,7 +70,6 @@ pub(crate) fn play(role: &str) -> bool {
         "forking holder" => forks::forking_holder(),
         "forking crowd" => forks::forking_crowd(),
         "forgetful holder" => threads::forgetful_holder(),
-        "holder of names without end" => threads::holder_of_names_without_end(),
         "holder without threads" => renewal_thread::holder_without_threads(),
         "client without threads" => renewal_thread::client_without_threads(),
         "holder that listens" => renewal_thread::holder_that_listens(),

@@ -173,6 +173,7 @@ pub(super) fn client_without_threads() {}
 const THOUSANDS: usize = 10_000;
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn of_ten_thousand_holds_none_is_lost_in_silence() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder of thousands", &[("URL", &server.url())]);

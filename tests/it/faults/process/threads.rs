@@ -148,45 +148,6 @@ fn a_thread_that_is_past_its_thread_local_values_takes_no_lock() {
 }
 
 #[test]
-fn names_whose_lease_runs_out_are_forgotten() {
-    let mut child = Child::spawn("holder of names without end", &[]);
-    let told = child.expect_line("grown", CHILD * 2);
-    let per_name: i64 = told["grown ".len()..].parse().unwrap();
-    // Each of them has far more than that while it is held.
-    assert!(per_name < 150, "{per_name} bytes per name");
-    assert!(child.wait(CHILD).success());
-}
-
-pub(super) fn holder_of_names_without_end() {
-    const NAMES: i64 = 200_000;
-    let client = Client::in_memory();
-    let leave = |prefix: &str, count: i64| {
-        for number in 0..count {
-            let lock = client.lock(&format!("{prefix}:{number}"));
-            // One that came too late is none.
-            let _ = lock.with_lease_time(ms(50)).try_lock();
-        }
-        thread::sleep(ms(200));
-    };
-    // The heap has its size by then.
-    leave("first", NAMES / 4);
-    let before = resident();
-    leave("more", NAMES);
-    say(&format!("grown {}", (resident() - before) / NAMES));
-    // What was lost last is known.
-    let last = client.lock(&format!("more:{}", NAMES - 1));
-    assert!(last.unlock().unwrap_err().is_lost());
-}
-
-/// The memory of this process, in bytes.
-fn resident() -> i64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let number = line.unwrap().split_whitespace().nth(1).unwrap();
-    number.parse::<i64>().unwrap() * 1024
-}
-
-#[test]
 fn a_forgotten_guard_keeps_nothing_of_a_client_that_was_shut_down() {
     let server = RedisServer::start();
     let mut child = Child::spawn("forgetful holder", &[("URL", &server.url())]);

@@ -106,7 +106,7 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
             "did not return in time",
         ),
     ];
-    for (map, class, word) in wrong {
+    let tried = &|map: Map, class, word, name: &str| {
         let is_wrong = Arc::new(AtomicBool::new(false));
         let reads = Arc::clone(&is_wrong);
         let client = mapped(&node, move |host, port| {
@@ -115,7 +115,7 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
                 false => home(host, port),
             }
         });
-        let guard = client.lock("kept").owned().unwrap();
+        let guard = client.lock(name).owned().unwrap();
         is_wrong.store(true, Ordering::Relaxed);
         let fresh = mapped(&node, move |_, port| map(port));
         let error = ends_within(TIMEOUT, || fails(fresh.lock("orders").try_lock(), class));
@@ -128,7 +128,12 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
         assert!(guard.is_valid());
         is_wrong.store(false, Ordering::Relaxed);
         guard.unlock().unwrap();
-    }
+    };
+    thread::scope(|scope| {
+        for (number, (map, class, word)) in wrong.into_iter().enumerate() {
+            scope.spawn(move || tried(map, class, word, &format!("kept {number}")));
+        }
+    });
     for server in [&node, &other, &single] {
         assert_eq!(server.int(&["DBSIZE"]), 0);
     }

@@ -39,6 +39,7 @@ fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_renewal_behind_a_balancer_that_forgets_idle_connections_succeeds() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
@@ -58,6 +59,7 @@ fn a_renewal_behind_a_balancer_that_forgets_idle_connections_succeeds() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_client_at_rest_gives_its_connections_back() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());

@@ -77,6 +77,7 @@ fn kills(server: &RedisServer) -> u64 {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_busy_server_is_waited_for_and_never_interrupted() {
     let server = RedisServer::start();
     teach(&server);
