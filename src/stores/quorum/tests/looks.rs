@@ -2,7 +2,6 @@
 
 use super::five::*;
 use super::*;
-use crate::ground::loss::LossCause;
 use crate::ground::time;
 
 #[test]
@@ -61,83 +60,6 @@ fn a_majority_has_a_lock_for_as_long_as_the_third_longest_does() {
         left <= Duration::from_secs(4) && left > Duration::from_secs(3),
         "{left:?}"
     );
-}
-
-#[test]
-fn a_renewal_is_of_a_majority_and_gives_the_hold_back_where_it_is_gone() {
-    let renew = |five: &Five| {
-        let renewal = five.quorum.renew(&[claim("me", 1)], soon()).pop();
-        renewal.unwrap()
-    };
-    let five = Five::held(1);
-    five.lose(&[0, 1], None);
-    assert_eq!(renew(&five), Renewal::Renewed);
-    assert_eq!(five.levels(), [1; 5]);
-    five.lose(&[0, 1], Some("other"));
-    assert_eq!(renew(&five), Renewal::Renewed);
-    assert_eq!(five.levels(), [0, 0, 1, 1, 1], "another one has it there");
-    five.set([W, W, D, W, W]);
-    match renew(&five) {
-        Renewal::Unknown(reason) => {
-            assert!(reason.contains("2 of 5"), "{reason}");
-            assert!(reason.contains("it is dead"), "{reason}");
-        }
-        other => panic!("{other:?}"),
-    }
-    five.set([W; 5]);
-    five.lose(&[2], None);
-    let holder = claim("other", 0).visitor.to_string();
-    assert_eq!(renew(&five), Renewal::Lost(LossCause::HeldBy(holder)));
-    let five = Five::held(1);
-    five.lose(&[2, 3, 4], None);
-    assert_eq!(renew(&five), Renewal::Lost(LossCause::Gone));
-    assert!(five.quorum.renew(&[], soon()).is_empty());
-}
-
-#[test]
-fn a_hold_that_was_given_to_more_nodes_is_released_there_too() {
-    let five = Five::new();
-    five.set([D, D, W, W, W]);
-    five.done(five.take(0));
-    assert_eq!(five.levels(), [0, 0, 1, 1, 1]);
-    five.set([W; 5]);
-    let renewals = five.quorum.renew(&[claim("me", 1)], soon());
-    assert_eq!(renewals, [Renewal::Renewed]);
-    assert_eq!(five.levels(), [1; 5]);
-    assert!(five.done(five.release(0)).leftover.is_none());
-    assert_eq!(five.levels(), [0; 5]);
-}
-
-#[test]
-fn a_hold_is_extended_as_often_as_it_may_be() {
-    let mut five = Five::held(1);
-    five.quorum.settings.max_extensions = Some(2);
-    let other = claim("other", 1);
-    five.quorum
-        .acquire(
-            &Claim {
-                name: "b".into(),
-                ..claim("other", 0)
-            },
-            soon(),
-        )
-        .unwrap();
-    let claims = [
-        claim("me", 1),
-        Claim {
-            name: "b".into(),
-            ..other
-        },
-    ];
-    let renewed = |five: &Five, claims: &[Claim]| {
-        let renewals = five.quorum.renew(claims, soon());
-        let renewed = renewals.iter().map(|it| *it == Renewal::Renewed);
-        renewed.collect::<Vec<_>>()
-    };
-    assert_eq!(renewed(&five, &claims[..1]), [true]);
-    assert_eq!(renewed(&five, &claims), [true, true]);
-    assert_eq!(renewed(&five, &claims), [false, true]);
-    assert_eq!(renewed(&five, &claims), [false, false]);
 }
 
 #[test]
@@ -222,35 +144,4 @@ fn the_round_trip_follows_those_that_were_measured() {
     assert_eq!(five.quorum.node_timeout(LEASE), Duration::from_millis(50));
     assert_eq!(five.quorum.node_timeout(LEASE * 100), NODE_TIMEOUTS[1]);
     assert_eq!(five.quorum.node_timeout(LEASE / 1_000), NODE_TIMEOUTS[0]);
-}
-
-#[test]
-fn a_hold_is_lost_where_more_than_the_spare_nodes_lack_it() {
-    let mut tally = crate::stores::quorum::tally::Tally::new(5);
-    use crate::stores::quorum::tally::Vote;
-    assert_eq!((tally.answered(), tally.lacking(0)), (0, None));
-    tally.note(0, Vote::Lacks(LossCause::Gone));
-    assert_eq!((tally.answered(), tally.lacking(1)), (1, None));
-    assert_eq!(tally.lacking(0), Some(LossCause::Gone));
-    tally.note(1, Vote::Lacks(LossCause::HeldBy("b".to_owned())));
-    tally.note(2, Vote::Silent);
-    tally.note(3, Vote::Granted);
-    assert_eq!(tally.answered(), 3);
-    // The one that has it now says more than that it is gone.
-    assert_eq!(tally.lacking(1), Some(LossCause::HeldBy("b".to_owned())));
-    assert_eq!(tally.lacking(2), None);
-}
-
-#[test]
-fn messages_come_as_a_majority_sends_them() {
-    use Delivery::{Live, Pending, Polling};
-    for (each, expected) in [
-        ([Live, Live, Live, Pending, Polling], Live),
-        ([Live, Live, Pending, Polling, Polling], Pending),
-        ([Live, Live, Polling, Polling, Polling], Polling),
-        ([Pending; 5], Pending),
-        ([Polling; 5], Polling),
-    ] {
-        assert_eq!(joint_delivery(&each, 3), expected, "{each:?}");
-    }
 }

@@ -11,9 +11,6 @@ use crate::stores::redis::tests::stub::{self, Request, Says, StubServer, bulk, s
 use crate::stores::redis::wait_replicas::Replication;
 
 mod acquisition;
-mod conditions;
-mod counts;
-mod guarded;
 mod hand_offs;
 mod refusals;
 mod releases;

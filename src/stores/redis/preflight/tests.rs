@@ -1,6 +1,5 @@
 mod looks;
 mod rights;
-mod said;
 
 use super::*;
 use crate::store::Severity;

@@ -1,16 +1,12 @@
 //! Looks at a server whose keys a test names.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod crowds;
-mod one;
 mod pages;
-mod texts;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::ground::claim::Kind;
 use crate::ground::error::Error;
 use crate::stores::redis::tests::stub::{Request, Says, StubServer, bulk};
 
@@ -126,22 +122,6 @@ fn server(
     mut rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> StubServer {
     StubServer::start(move |request| rather(request).or_else(|| keys.answer(request)))
-}
-
-fn describe(server: &StubServer, kind: Kind, name: &str) -> Result<LockInfo> {
-    let lock = LockId {
-        kind,
-        name: name.into(),
-    };
-    server.store().describe_lock(&lock, soon())
-}
-
-fn described(keys: Keys, kind: Kind, name: &str) -> Result<LockInfo> {
-    describe(&server(keys, |_| None), kind, name)
-}
-
-fn is_wrong_type<T>(outcome: &Result<T>) -> bool {
-    matches!(outcome, Err(Error::WrongType { .. }))
 }
 
 /// How often a server was asked this.

@@ -1,9 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod maps;
-mod requests;
-mod scene;
-
 use std::time::Duration;
 
 use redis::Value;

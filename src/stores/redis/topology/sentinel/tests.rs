@@ -1,8 +1,3 @@
-mod health;
-mod scene;
-mod searched;
-mod watched;
-
 use redis::Value;
 
 use super::answer::named_in;

@@ -126,14 +126,6 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
     }
 }
 
-#[test]
-fn the_detail_of_a_flaw_is_left_out() {
-    let error = redis::parse_redis_url("http://:secret@h");
-    assert!(error.is_none());
-    let error = parsed("http://:secret@h").err().unwrap().to_string();
-    assert!(!error.contains("secret") && error.contains("redis+unix:///path"));
-}
-
 #[cfg(feature = "tls")]
 #[test]
 fn a_scheme_with_tls_in_any_case_is_encrypted_and_always_checked() {
@@ -202,11 +194,4 @@ fn a_master_is_talked_to_as_the_user_of_the_data_and_a_sentinel_as_its_own() {
         let data = sentinel.clone().of_data(Some(&credentials), 0);
         assert_eq!(settings(&data), (expected, owned("p")));
     }
-}
-
-#[test]
-fn the_flaw_of_a_url_that_is_none_is_none() {
-    assert_eq!(invalid_url("redis://:p@h:1/2"), None);
-    assert_eq!(invalid_url("unix:/run/r?db=1&pass=p&user=u"), None);
-    assert_eq!(invalid_url("nonsense"), None);
 }

@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod configured;
-mod connected;
 mod refused;
-mod shaken;
 mod told;
 
 use std::net::TcpListener;
