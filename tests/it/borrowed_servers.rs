@@ -1,14 +1,11 @@
 //! The scripts that run a command with a server of its own: what they hand on, and that nothing of them is left.
 
 use std::env;
-use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -141,53 +138,6 @@ fn end(served: &str, command: u32) {
 #[test]
 fn with_redis_leaves_nothing_behind() {
     leave_nothing_behind("with-redis");
-}
-
-#[test]
-fn a_script_that_is_killed_at_its_start_leaves_no_process() {
-    let place = tempfile::tempdir().expect("a directory");
-    // Only the start counts, so there are no servers.
-    let bin = place.path().join("bin");
-    fs::create_dir(&bin).expect("a directory");
-    for server in ["redis-server", "mariadbd", "mariadb-install-db"] {
-        let server = bin.join(server);
-        fs::write(&server, "#!/bin/sh\nexit 1\n").expect("it can be written");
-        fs::set_permissions(&server, Permissions::from_mode(0o755)).expect("it is ours");
-    }
-    let path = env::var("PATH").expect("a path");
-    let path = format!("{}:{path}", bin.display());
-    for name in ["with-redis", "with-mariadb"] {
-        for _ in 0..150 {
-            let mut script = Command::new(script(name))
-                .arg("true")
-                .env("PATH", &path)
-                .env("TMPDIR", place.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("the script can be started");
-            thread::sleep(Duration::from_micros(fastrand::u64(..20_000)));
-            script.kill().expect("it is ours");
-            script.wait().expect("it ends");
-        }
-    }
-    let mark = format!("TMPDIR={}\0", place.path().display());
-    eventually(ms(10_000), "all processes end", || left(&mark).is_empty());
-}
-
-/// The processes that have this in their environment.
-fn left(mark: &str) -> Vec<PathBuf> {
-    let processes = fs::read_dir("/proc").expect("a process table").flatten();
-    let processes = processes.map(|process| process.path());
-    let has_mark = |process: &PathBuf| {
-        // What has ended meanwhile has none.
-        let environment = fs::read(process.join("environ")).unwrap_or_default();
-        environment
-            .windows(mark.len())
-            .any(|it| it == mark.as_bytes())
-    };
-    processes.filter(has_mark).collect()
 }
 
 #[cfg(feature = "mysql")]

@@ -223,6 +223,35 @@ fn the_architecture_names_what_is_there() {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
+/// The rows of the table below a heading, without those that name its columns.
+fn rows<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let lines = text.split(heading).nth(1).unwrap().lines();
+    let table = lines.skip_while(|line| !line.starts_with('|'));
+    table
+        .take_while(|line| line.starts_with('|'))
+        .skip(2)
+        .collect()
+}
+
+#[test]
+fn each_promise_has_tests_that_exist() {
+    let contributing = read(Path::new("CONTRIBUTING.md"));
+    let tested = rows(&contributing, "\n## Promises\n");
+    let readme = read(Path::new("README.md"));
+    let promised = rows(&readme, "\n## What is promised\n");
+    assert_eq!(tested.len(), promised.len());
+    let tests = crate::tidy::files(&root().join("tests"));
+    let tests: Vec<_> = tests.iter().map(|path| read(path)).collect();
+    for row in tested {
+        let names: Vec<_> = row.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "{row}");
+        for name in names {
+            let head = format!("fn {name}(");
+            assert!(tests.iter().any(|text| text.contains(&head)), "{name}");
+        }
+    }
+}
+
 #[test]
 fn the_rules_see_what_they_are_for() {
     let text = "```sh\nmake demo    # a\n```\nsee `make test` and make no `make …`";

@@ -91,51 +91,6 @@ fn a_hand_off_whose_first_answer_was_lost_is_no_loss() {
     });
 }
 
-/// A hand-off that too few replicas had was put back, and its first copy comes behind that.
-#[test]
-fn a_hand_off_that_was_put_back_is_withdrawn_once_more() {
-    let server = RedisServer::start();
-    let port = server.port().to_string();
-    let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
-    eventually(Duration::from_secs(20), "it follows", || {
-        replica.info("master_link_status").as_deref() == Some("up")
-    });
-    invariants::teach(&server);
-    let inner = Proxy::to(server.addr());
-    let outer = Proxy::to(inner.addr());
-    let client = Client::builder()
-        .command_timeout(ms(4000))
-        .wait_replicas(1, ms(300))
-        .open(&outer.url())
-        .unwrap();
-    let lock = client.lock("a");
-    let lasting = lock.with_lease_time(Duration::from_secs(60));
-    let guard = lock.guard().unwrap();
-    let sha = |script| invariants::sha(script).into_bytes();
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let got = lasting.try_lock_for(Duration::from_secs(20));
-            assert!(got.unwrap(), "nobody has it any more");
-        });
-        until_queued(&lock, 1);
-        thread::sleep(ms(200));
-        replica.freeze();
-        let first = inner.next(1, Some(&sha(invariants::TRANSFER)), Fault::Hold);
-        let outer = &outer;
-        scope.spawn(move || {
-            eventually(ms(2500), "the first copy is held", || first.hits() == 1);
-            outer.cut();
-            // The second copy waits 300 ms for the replica, and is put back.
-            thread::sleep(ms(800));
-            first.release();
-        });
-        let error = guard.unlock().unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
-        replica.thaw();
-        waiter.join().unwrap();
-    });
-}
-
 /// A token whose request was cut off is in doubt, and is not asked for again: what the request may yet take is withdrawn.
 #[test]
 fn the_request_of_a_token_that_was_cut_off_leaves_nothing() {

@@ -1,7 +1,6 @@
 //! Several locks taken as one, in memory and on real servers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod late;
 mod neighbours;
 mod storm;
 

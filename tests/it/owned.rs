@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,16 +129,6 @@ fn owner_that_ends() {
     }
     // From here on nothing runs any more.
     std::process::exit(0);
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn many_holds_one_after_the_other_leave_nothing_in_memory() {
-    let mut child = Child::spawn("many owners", &[]);
-    let said = child.expect_line("grown", CHILD * 4);
-    assert!(child.wait(CHILD).success());
-    let grown: u64 = said["grown ".len()..].parse().unwrap();
-    assert!(grown < 2_000, "{grown} KiB more after 100,000 holds");
 }
 
 /// The memory that this process has in use, in KiB.
@@ -369,38 +359,6 @@ fn a_lock_of_several_is_owned_as_one() {
     });
     assert!(both.try_owned_for(SLACK).unwrap().is_some());
     assert!(one.try_lock().unwrap() && two.try_lock().unwrap());
-}
-
-/// One thread takes and another gives back, all the time, while a third asks for the numbers of owners.
-#[test]
-fn owners_come_and_go_while_they_are_asked_for() {
-    let client = Client::in_memory();
-    let lock = client.lock("orders");
-    let (sender, guards) = std::sync::mpsc::sync_channel::<OwnedGuard>(1);
-    let end = Instant::now() + ms(500);
-    let (lock, taken) = (&lock, &AtomicU64::new(0));
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            while Instant::now() < end {
-                let guard = lock.owned().unwrap();
-                taken.store(guard.owner(), Ordering::SeqCst);
-                sender.send(guard).unwrap();
-            }
-        });
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while Instant::now() < end {
-                    lock.is_held_by_thread(taken.load(Ordering::SeqCst))
-                        .unwrap();
-                }
-            });
-        }
-        for guard in guards {
-            assert!(lock.is_held_by_thread(guard.owner()).unwrap());
-            guard.unlock().unwrap();
-        }
-    });
-    assert!(!lock.is_locked().unwrap());
 }
 
 #[test]

@@ -13,7 +13,6 @@ mod backends;
 mod announced;
 mod child_roles;
 mod cluster;
-mod fixture_tests;
 #[path = "../it/laws/mod.rs"]
 mod laws;
 mod network;

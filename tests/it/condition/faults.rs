@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use redlatch::{Client, Condition, Lock};
 
@@ -369,88 +369,6 @@ fn a_signal_that_is_passed_over_the_dead_wakes_one() {
             assert_eq!(next(&woken), number);
         }
     });
-}
-
-/// It died before the server's clock was set back, so its place seems to last for long.
-#[test]
-fn a_place_from_before_the_clock_was_set_back_takes_no_signal() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        start(scope, &scene.pair, 1, &sender, 1, is_woken);
-        let dead = ["1000", "c:1:1"];
-        let add = "redis.call('ZADD', KEYS[1], unpack(ARGV, 1, 2)) redis.call('ZADD', KEYS[2], unpack(ARGV, 3))";
-        let words = ["EVAL", add, "2", WAITING, DUE];
-        let far = ["9000000000000", dead[1]];
-        scene.server.cmd(&[&words[..], &dead, &far].concat());
-        assert!(scene.signal());
-        assert_eq!(next(&woken), 1);
-    });
-    assert_eq!(scene.waiting(), 0);
-    assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
-}
-
-#[test]
-fn one_that_came_before_the_clock_was_set_back_is_signalled_before_those_behind_it() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        start(scope, &scene.pair, 1, &sender, 1, is_woken);
-        eventually(LIFE, "it waits", || scene.waiting() == 1);
-        let ahead = "local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1] \
-                     return redis.call('ZINCRBY', KEYS[1], '3600000000', first)";
-        scene.server.cmd(&["EVAL", ahead, "1", WAITING]);
-        for number in [2, 3] {
-            start(scope, &scene.pair, 1, &sender, number, is_woken);
-        }
-        for number in [1, 2, 3] {
-            assert!(scene.signal());
-            assert_eq!(next(&woken), number);
-        }
-    });
-}
-
-/// It died before the server's clock was set back, too, but it had been told already.
-#[test]
-fn a_signal_of_one_that_died_goes_on_though_the_clock_was_set_back() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        start(scope, &scene.pair, 1, &sender, 1, is_woken);
-        scene.server.cmd(&["ZADD", DUE, "9000000000000", "c:1:1"]);
-        assert_eq!(next(&woken), 1);
-    });
-    assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
-}
-
-/// Those that wait and are too far ahead themselves are woken besides, and had no signal that could go on.
-#[test]
-fn one_signal_goes_on_for_one_that_died_however_many_are_ahead() {
-    let server = RedisServer::start();
-    teach(&server);
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
-    let now = i64::try_from(now).unwrap();
-    let add = |key: &str, score: i64, member: &str| {
-        server.cmd(&["ZADD", key, &score.to_string(), member]);
-    };
-    add(DUE, now + 600_000, "dead");
-    for number in 0..5 {
-        let ahead = format!("ahead{number}");
-        add(WAITING, number, &ahead);
-        add(DUE, now + 600_001 + number, &ahead);
-        let well = format!("well{number}");
-        add(WAITING, 10 + number, &well);
-        add(DUE, now + 9_000, &well);
-    }
-    let keys = ["EVALSHA", &sha(CONDITION_LOOK), "3", "basket", WAITING, DUE];
-    let far = "9000000000000";
-    let args = ["well4", "look", "", "10000", "channel", far, "1"];
-    server.cmd(&[&keys[..], &args].concat());
-    assert_eq!(
-        server.int(&["ZCARD", WAITING]),
-        4,
-        "the first of five is woken"
-    );
 }
 
 #[test]

@@ -142,30 +142,3 @@ fn a_backlog_of_releases_in_doubt_delays_no_renewal() {
     });
     guard.unlock().unwrap();
 }
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn many_releases_in_doubt_are_sent_over_few_connections() {
-    const BACKLOG: usize = 300;
-    let (server, proxy) = server();
-    let client = quick().open(&proxy.url()).unwrap();
-    let locks: Vec<Lock> = (0..BACKLOG)
-        .map(|number| client.lock(&format!("orders:{number}")))
-        .collect();
-    for lock in &locks {
-        lock.with_lease_time(LONG).lock().unwrap();
-    }
-    proxy.refuse();
-    proxy.cut();
-    for lock in &locks {
-        lock.unlock().unwrap_err();
-    }
-    // A port that refuses is not stormed for each of them.
-    let before = proxy.counters().accepted;
-    thread::sleep(ms(1000));
-    let tries = proxy.counters().accepted - before;
-    assert!(tries < 60, "{tries} connections in a second");
-    proxy.heal();
-    eventually(SLACK, "all are released", || server.int(&["DBSIZE"]) == 0);
-    assert!(connections(&server).len() < 10);
-}

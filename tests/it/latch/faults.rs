@@ -1,10 +1,9 @@
 //! A latch whose requests and messages are lost, doubled and late.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redlatch::{Client, Latch, Result};
+use redlatch::{Client, Latch};
 
 use crate::invariants::{Class, LATCH_COUNT, SLACK, fails, quick, sha, teach};
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
@@ -136,59 +135,6 @@ fn what_is_no_count_is_left_alone() {
     server.cmd(&["RPUSH", "import", "1"]);
     fails(latch.count(), Class::WrongType);
     fails(latch.delete(), Class::WrongType);
-}
-
-/// What so many threads, whose client has four connections to a server 20 ms away, are told of a latch, and how long the
-/// slowest of them takes from `open` on.
-fn outcomes(threads: usize, wait: fn(&Latch) -> Result<bool>, open: fn(&Latch)) -> Duration {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.addr());
-    let timeouts = Client::builder()
-        .pool_size(4)
-        .command_timeout(ms(1000))
-        .outage_timeout(ms(2000));
-    let client = timeouts.open(&proxy.url()).unwrap();
-    let of_others = Client::open(&server.url()).unwrap().latch("import");
-    assert!(of_others.try_set(1).unwrap());
-    let latch = client.latch("import");
-    latch.count().unwrap();
-    proxy.next(usize::MAX, None, Fault::DelayReply(ms(20)));
-    let is_open = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let spawn = |_| {
-            scope.spawn(|| {
-                let outcome = wait(&latch).map_err(|error| error.to_string());
-                (outcome, is_open.load(Ordering::SeqCst), Instant::now())
-            })
-        };
-        let all: Vec<_> = (0..threads).map(spawn).collect();
-        thread::sleep(ms(4000));
-        is_open.store(true, Ordering::SeqCst);
-        let opened = Instant::now();
-        open(&of_others);
-        let ends = all.into_iter().map(|it| {
-            let (outcome, was_open, end) = it.join().unwrap();
-            assert_eq!(outcome, Ok(was_open));
-            end.saturating_duration_since(opened)
-        });
-        ends.max().unwrap()
-    })
-}
-
-#[test]
-fn waiters_that_find_no_connection_know_what_the_others_have_heard() {
-    let wait: fn(&Latch) -> Result<bool> = |latch| latch.wait_for(ms(3000));
-    outcomes(300, wait, |_| {});
-}
-
-#[test]
-fn more_waiters_than_connections_pass_together_when_it_opens() {
-    let wait: fn(&Latch) -> Result<bool> = |latch| latch.wait().map(|()| true);
-    let last = outcomes(300, wait, |latch| {
-        assert_eq!(latch.count_down().unwrap(), 0);
-    });
-    // Two round trips, not one for each of them.
-    assert!(last < ms(300) + SLACK, "{last:?}");
 }
 
 /// The others of its client have heard, before it came, that the latch is not open, and miss its opening.

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redlatch::mysql::Check;
 use redlatch::mysql::DatabaseError;
-use redlatch::mysql::{Check, Row, Value, params};
 use redlatch::{Client, Error, LossCause};
 
 use super::table_lock::behind_a_proxy;
@@ -407,85 +407,6 @@ fn the_transactions_of_many_holders_lose_nothing() {
         }
     });
     assert_eq!(qty(&database), 20);
-}
-
-#[test]
-fn values_of_every_type_come_back() {
-    let database = with_stock();
-    let client = client(&database);
-    let guard = client.lock("stock:1").guard().unwrap();
-    database.run(
-        "CREATE TABLE kinds (a TINYINT, b BIGINT UNSIGNED, c FLOAT, d DOUBLE, e DECIMAL(9, 2), f VARCHAR(20), \
-         g VARBINARY(20), h DATETIME(6), i TIME(6), j DATE, k INT NULL, l BOOLEAN, m BIT(8))",
-    );
-    let at = Value::Date(2024, 2, 29, 23, 59, 58, 123_456);
-    let span = Value::Time(true, 4, 4, 0, 0, 1);
-    guard
-        .transaction(|tx| {
-            tx.exec(
-                "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                (
-                    -128_i8,
-                    u64::MAX,
-                    0.5_f32,
-                    1e300,
-                    "-12.50",
-                    "größe",
-                    vec![0_u8, 255],
-                    &at,
-                    &span,
-                    "2024-02-29",
-                    None::<i32>,
-                    true,
-                ),
-            )?;
-            let row: Row = tx.query_first("SELECT * FROM kinds", ())?.unwrap();
-            assert_eq!(row.get::<i8, _>("a"), Some(-128));
-            assert_eq!(row.get::<u64, _>("b"), Some(u64::MAX));
-            assert_eq!(row.get::<f32, _>("c"), Some(0.5));
-            assert_eq!(row.get::<f64, _>("d"), Some(1e300));
-            assert_eq!(row.get::<String, _>("e").unwrap(), "-12.50");
-            assert_eq!(row.get::<String, _>("f").unwrap(), "größe");
-            assert_eq!(row.get::<Vec<u8>, _>("g").unwrap(), [0, 255]);
-            assert_eq!((&row["h"], &row["i"]), (&at, &span));
-            assert_eq!(row["j"], Value::Date(2024, 2, 29, 0, 0, 0, 0));
-            assert_eq!(row.get::<Option<i32>, _>("k"), Some(None));
-            assert_eq!(row.get::<bool, _>("l"), Some(true));
-            // What came can be sent as it is.
-            let same: u64 = tx
-                .query_first(
-                    "SELECT COUNT(*) FROM kinds WHERE h = :h AND i = :i AND f = :f AND h = :h",
-                    params! { "f" => &row["f"], "h" => &row["h"], "i" => &row["i"] },
-                )?
-                .unwrap();
-            assert_eq!(same, 1);
-            let pairs: Vec<(i64, Value)> = tx.query("SELECT a, k FROM kinds", ())?;
-            assert_eq!(pairs, [(-128, Value::NULL)]);
-            // What does not fit is an error, whose words have no value of the row.
-            for error in [
-                tx.query::<(i64,)>("SELECT a, k FROM kinds", ())
-                    .unwrap_err(),
-                tx.query::<u32>("SELECT b FROM kinds", ()).unwrap_err(),
-                tx.query::<i32>("SELECT k FROM kinds", ()).unwrap_err(),
-                tx.query::<(i64, i64)>("SELECT a, f FROM kinds", ())
-                    .unwrap_err(),
-                tx.query::<Duration>("SELECT i FROM kinds", ()).unwrap_err(),
-                tx.query::<i64>("SELECT a FROM kinds", (1,)).unwrap_err(),
-                tx.exec("UPDATE kinds SET a = :a", params! { "b" => 1 })
-                    .unwrap_err(),
-            ] {
-                assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-                let text = format!("{error} {error:?}");
-                assert!(!text.contains("-128") && !text.contains("größe"), "{text}");
-            }
-            assert_eq!(tx.query::<i64>("SELECT SUM(a) FROM kinds", ())?, [-128]);
-            // As docs/database.md says of the driver.
-            tx.exec("UPDATE kinds SET m = 49", ())?;
-            let read = tx.query::<(i64, i64)>("SELECT m, m + 0 FROM kinds", ())?;
-            assert_eq!(read, [(1, 49)]);
-            Ok::<_, Error>(())
-        })
-        .unwrap();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::restarts::{MAX_LEASE, REMEMBERS, granted_only_after, until_somebody_tried};
 use super::{NODE_TIMEOUT, SLACK, kept, no_quorum};
-use crate::support::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, eventually};
 
 /// An address that leads to one server now and to another one later.
 struct Address {
@@ -165,20 +165,6 @@ fn a_server_that_was_a_replica_for_a_while_grants_nothing_for_another() {
 }
 
 #[test]
-#[ignore = "takes long: make test-all"]
-fn a_stranger_that_remembers_grants_nothing_in_place_of_another() {
-    for way in WAYS {
-        let stranger = server();
-        grows_old(&stranger, 4);
-        nobody_else_is_granted_it(way, false, |address, server, _| {
-            // It started while the one before it ran.
-            address.lead_to(&stranger);
-            server.kill();
-        });
-    }
-}
-
-#[test]
 fn a_node_that_follows_another_server_has_no_vote() {
     let (one, two, three) = (server(), server(), server());
     let way = WAYS[0];
@@ -251,80 +237,6 @@ fn where_another_server_may_take_over_the_first_one_seen_waits() {
     );
     assert!(wary.lock("a").try_lock_for(MAX_LEASE + SLACK).unwrap());
     wary.lock("a").unlock().unwrap();
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn the_connection_that_carries_the_request_is_the_one_that_was_checked() {
-    const USER: [&str; 8] = [
-        "--user", "app", "on", ">secret", "~*", "&*", "+@all", "-evalsha",
-    ];
-    for (is_canonical, has_evalsha) in [(true, true), (false, false), (true, false)] {
-        let way = Way {
-            is_canonical,
-            trusts: true,
-        };
-        let servers: Vec<_> = (0..3).map(|_| RedisServer::with(&USER)).collect();
-        let urls: Vec<String> = servers
-            .iter()
-            .map(|server| match has_evalsha {
-                true => server.url(),
-                false => format!("redis://app:secret@{}", server.addr()),
-            })
-            .collect();
-        let other = way.known(&urls);
-        until_somebody_tried(|| {
-            servers[2].freeze();
-            let holder = way.known(&urls);
-            let guard = holder.lock("a").with_lease_time(MAX_LEASE).guard().unwrap();
-            servers[2].thaw();
-            // A connection that was used a moment ago is not looked at before it is used again.
-            let b = other.lock("b");
-            assert!(b.try_lock_for(SLACK).unwrap());
-            b.unlock().unwrap();
-            servers[1].restart();
-            granted_only_after(&guard, &other)
-        });
-    }
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn an_answer_that_comes_late_does_not_shorten_the_time_without_a_vote() {
-    use crate::support::{Fault, Proxy};
-    let max_lease = ms(4000);
-    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-    let proxy = Proxy::to(servers[1].addr());
-    let urls = [servers[0].url(), proxy.url(), servers[2].url()];
-    let builder = |trusts: bool| {
-        let client = |url: &String| {
-            let client = Client::builder().command_timeout(ms(6000));
-            client.open(url).unwrap()
-        };
-        let builder = Redlock::builder()
-            .nodes(urls.iter().map(client))
-            .max_lease(max_lease)
-            .node_timeout(NODE_TIMEOUT);
-        if trusts {
-            builder.trust_new_nodes()
-        } else {
-            builder
-        }
-    };
-    for server in &servers {
-        grows_old(server, 6);
-    }
-    until_somebody_tried(|| {
-        servers[2].freeze();
-        let holder = builder(true).build().unwrap();
-        let guard = holder.lock("a").with_lease_time(max_lease).guard().unwrap();
-        servers[2].thaw();
-        servers[1].restart();
-        let rule = proxy.next(1, Some(b"INFO"), Fault::DelayRequest(ms(2500)));
-        let other = builder(false).build().unwrap();
-        assert_eq!(rule.hits(), 1);
-        granted_only_after(&guard, &other)
-    });
 }
 
 #[test]
