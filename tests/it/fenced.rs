@@ -1,5 +1,4 @@
-//! The fenced lock on a Redis server: how it stands there, what becomes of its tokens when something fails, and that the
-//! checks of its scripts find bugs.
+//! The fenced lock on a Redis server: how it stands there, and what becomes of its tokens when something fails.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,12 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use redis::{RedisResult, Value};
 use redlatch::{Client, Error, Lock, MultiLock};
 
 use crate::invariants::{Class, FENCED_ACQUIRE, FENCED_TRANSFER, fails, quick, sha, teach};
 use crate::laws::until_queued;
-use crate::support::scripts::spliced;
 use crate::support::{ClockShim, End, Fault, Proxy, RedisServer, eventually, ms};
 
 const COUNTER: &str = "redisson_lock_token:{orders}";
@@ -355,172 +352,4 @@ fn a_multi_lock_has_no_token_and_its_parts_draw_theirs() {
     guard.unlock().unwrap();
     assert_eq!(token_of(&fenced), FAR + 2);
     assert!(plain.guard().unwrap().fencing_token().is_none());
-}
-
-/// A server that scripts are tried on.
-struct Scripts {
-    server: RedisServer,
-}
-
-impl Scripts {
-    /// Calls a script with both keys.
-    fn call(&self, script: &str, args: &[&str]) -> RedisResult<Value> {
-        let head = ["EVAL", script, "2", "orders", COUNTER];
-        self.server.try_cmd(&[&head, args].concat())
-    }
-
-    /// The token in the answer to an acquisition by this visitor.
-    fn acquired(&self, script: &str, visitor: &str, floor: &str) -> i64 {
-        let args = [visitor, "60000", "0", "1", floor, "9999999999999", "1"];
-        let (_, (_, _, token)): (i64, (i64, i64, i64)) =
-            redis::from_redis_value(self.call(script, &args).unwrap()).unwrap();
-        token
-    }
-
-    /// The token in the answer to a hand-over.
-    fn handed_over(&self, script: &str, from: &str, to: &str, floor: &str) -> i64 {
-        let args = [from, to, "60000", "channel", floor, "9999999999999", "1"];
-        let (_, (_, _, _, token)): (i64, (i64, i64, i64, i64)) =
-            redis::from_redis_value(self.call(script, &args).unwrap()).unwrap();
-        token
-    }
-
-    /// What is wrong with these scripts.
-    fn flaw(&self, acquire: &str, transfer: &str) -> Option<&'static str> {
-        let far = FAR.to_string();
-        let free = || self.server.cmd(&["DEL", "orders"]);
-        self.server.cmd(&["FLUSHALL"]);
-        self.server.cmd(&["SET", COUNTER, &far]);
-        let mut tokens = vec![self.acquired(acquire, "a:1:1", "0")];
-        tokens.push(self.handed_over(transfer, "a:1:1", "a:2:2", "0"));
-        // A copy finds what the first one did.
-        tokens.push(self.handed_over(transfer, "a:1:1", "a:2:2", "0"));
-        free();
-        tokens.push(self.acquired(acquire, "a:1:3", "0"));
-        if !tokens.is_sorted_by(|one, next| one < next) || tokens[0] <= FAR as i64 {
-            return Some("a number comes twice");
-        }
-        free();
-        let floor = (FAR + 1000).to_string();
-        let above = self.acquired(acquire, "a:1:4", &floor);
-        let floor = (FAR + 2000).to_string();
-        let next = self.handed_over(transfer, "a:1:4", "a:1:5", &floor);
-        if [above, next] != [FAR as i64 + 1000, FAR as i64 + 2000] {
-            return Some("it draws what the client has seen");
-        }
-        self.server.cmd(&["FLUSHALL"]);
-        let restarted = [self.acquired(acquire, "a:1:6", "0"), {
-            self.server.cmd(&["DEL", COUNTER]);
-            self.handed_over(transfer, "a:1:6", "a:1:7", "0")
-        }];
-        if restarted.iter().any(|token| *token < 1_700_000_000_000_000) {
-            return Some("it begins anew after the data is lost");
-        }
-        let args = ["a:1:1", "60000", "0", "1", "0", "9999999999999", "1"];
-        self.server.cmd(&["FLUSHALL"]);
-        self.server.cmd(&["RPUSH", COUNTER, "1"]);
-        let wrong = self.call(acquire, &args);
-        if wrong.is_ok() || self.server.int(&["EXISTS", "orders"]) == 1 {
-            return Some("a hold stands without its number");
-        }
-        self.server.cmd(&["FLUSHALL"]);
-        self.acquired(acquire, "a:1:8", "0");
-        self.server.cmd(&["DEL", COUNTER]);
-        self.server.cmd(&["RPUSH", COUNTER, "1"]);
-        let args = [
-            "a:1:8",
-            "a:1:9",
-            "60000",
-            "channel",
-            "0",
-            "9999999999999",
-            "1",
-        ];
-        let wrong = self.call(transfer, &args);
-        if wrong.is_ok() || self.server.int(&["HEXISTS", "orders", "a:1:8"]) == 0 {
-            return Some("a hold goes on without its number");
-        }
-        None
-    }
-}
-
-/// The script with another text in the place of one that stands in it.
-fn planted(script: &str, from: &str, to: &str) -> String {
-    assert!(script.contains(from), "{from}");
-    script.replacen(from, to, 1)
-}
-
-#[test]
-fn bugs_of_the_scripts_are_found() {
-    const DRAW: &str = "math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)";
-    const SET: &str = "call('SET', KEYS[2], string.format('%.0f', token))";
-    let scripts = Scripts {
-        server: RedisServer::start(),
-    };
-    let [acquire, transfer] = [FENCED_ACQUIRE, FENCED_TRANSFER].map(spliced);
-    let (acquire, transfer) = (&*acquire, &*transfer);
-    assert_eq!(scripts.flaw(acquire, transfer), None);
-    let draws = [
-        (
-            "fence from GET",
-            DRAW.replace("last + 1", "last + 0"),
-            "a number comes twice",
-        ),
-        (
-            "fence from the clock",
-            DRAW.replace("last + 1", "0"),
-            "a number comes twice",
-        ),
-        (
-            "fence from the counter",
-            "last + 1".to_owned(),
-            "it draws what the client has seen",
-        ),
-        (
-            "no floor",
-            DRAW.replace(", ARGV[5] + 0", ""),
-            "it draws what the client has seen",
-        ),
-        (
-            "no clock",
-            DRAW.replace("time[1] * 1000000 + time[2], ", ""),
-            "it begins anew after the data is lost",
-        ),
-    ];
-    for (bug, draw, flaw) in draws {
-        assert_eq!(
-            scripts.flaw(&planted(acquire, DRAW, &draw), transfer),
-            Some(flaw),
-            "{bug}"
-        );
-        assert_eq!(
-            scripts.flaw(acquire, &planted(transfer, DRAW, &draw)),
-            Some(flaw),
-            "{bug}"
-        );
-    }
-    let unkept = planted(acquire, SET, "");
-    assert_eq!(
-        scripts.flaw(&unkept, transfer),
-        Some("a number comes twice"),
-        "not kept"
-    );
-    // Drawn after the hold.
-    let hold = "call('HSET', key, visitor, ARGV[4])";
-    let late = planted(
-        &planted(acquire, hold, ""),
-        "local last =",
-        &format!("{hold}\nlocal last ="),
-    );
-    assert_eq!(
-        scripts.flaw(&late, transfer),
-        Some("a hold stands without its number")
-    );
-    let hold = "redis.pcall('HSET', key, ARGV[2], 1)";
-    let late = format!("redis.call('HDEL', key, ARGV[1])\n{hold}\nlocal last =");
-    let late = planted(transfer, "local last =", &late);
-    assert_eq!(
-        scripts.flaw(acquire, &late),
-        Some("a hold goes on without its number")
-    );
 }

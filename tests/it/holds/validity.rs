@@ -230,27 +230,6 @@ fn a_frozen_minority_costs_no_redlock_whose_lease_is_shorter_than_a_command() {
 }
 
 #[test]
-fn a_look_at_the_settings_delays_no_renewal() {
-    let (_server, proxy) = server();
-    // With the feature `tracing` the look begins with the first lock.
-    proxy.next(FOR_EVER, Some(b"INFO"), Fault::SwallowRequest(End::Silent));
-    proxy.next(
-        FOR_EVER,
-        Some(b"CONFIG"),
-        Fault::SwallowRequest(End::Silent),
-    );
-    let client = Client::builder()
-        .watchdog_timeout(ms(900))
-        .command_timeout(Duration::from_secs(5))
-        .open(&proxy.url())
-        .unwrap();
-    let guard = client.lock("orders").guard().unwrap();
-    thread::sleep(ms(1800));
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
-}
-
-#[test]
 fn a_hold_that_comes_to_be_renewed_has_the_connection_for_that_at_once() {
     for is_handed_off in [false, true] {
         let server = RedisServer::start();
@@ -288,28 +267,4 @@ fn a_hold_that_comes_to_be_renewed_has_the_connection_for_that_at_once() {
             );
         });
     }
-}
-
-#[test]
-fn a_hand_off_is_not_held_up_by_the_connection_for_its_renewals() {
-    let (_server, proxy) = server();
-    let client = Client::open(&proxy.url()).unwrap();
-    let lock = client.lock("orders");
-    let fixed = lock.with_lease_time(LONG);
-    fixed.lock().unwrap();
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let begun = Instant::now();
-            (lock.try_lock_for(ms(900)).unwrap(), begun.elapsed())
-        });
-        until_queued(&lock, 1);
-        thread::sleep(ms(600));
-        let slow = Fault::DelayReply(ms(2000));
-        let prepared = proxy.next(FOR_EVER, Some(b"SETNAME"), slow);
-        fixed.unlock().unwrap();
-        let (is_taken, took) = waiter.join().unwrap();
-        assert!(is_taken);
-        assert!(prepared.hits() > 0);
-        assert!(took < ms(900 + 250 + 100), "{took:?}");
-    });
 }

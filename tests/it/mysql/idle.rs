@@ -10,6 +10,7 @@ use super::{client_with, database_on};
 use crate::support::{MariaDb, eventually, ms};
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
     let server = MariaDb::start();
     let database = database_on(&server);

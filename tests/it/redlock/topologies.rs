@@ -154,16 +154,3 @@ fn what_the_scripts_are_sent_by_makes_no_difference() {
         });
     }
 }
-
-#[test]
-fn a_frozen_node_takes_no_time_of_those_that_get_scripts_as_text() {
-    const USER: [&str; 8] = [
-        "--user", "app", "on", ">secret", "~*", "&*", "+@all", "-evalsha",
-    ];
-    let servers: Vec<_> = (0..3).map(|_| RedisServer::with(&USER)).collect();
-    let urls = servers
-        .iter()
-        .map(|server| format!("redis://app:secret@{}", server.addr()));
-    let redlock = builder(urls.map(|url| Client::open(&url).unwrap()));
-    one_silent_node_costs_nothing(&redlock.build().unwrap(), servers.iter(), servers.iter());
-}

@@ -45,37 +45,6 @@ fn a_reply_too_many_is_not_taken_for_the_next_one() {
 }
 
 #[test]
-fn a_reply_too_many_while_connecting_is_no_reply_at_all() {
-    for ask in ["SETNAME", "TIME"] {
-        let scene = Scene::new();
-        let lock = scene.client.lock("orders");
-        let doubled = |times| {
-            let ask = Some(ask.as_bytes());
-            scene.proxy.next(times, ask, Fault::RepeatReply(ms(0)))
-        };
-        let once = doubled(1);
-        lock.lock().unwrap();
-        assert_eq!(once.hits(), 1);
-        scene.proxy.cut();
-        let once = doubled(1);
-        lock.unlock().unwrap();
-        assert_eq!(once.hits(), 1);
-        // However long it goes on, a call without a deadline outlasts it.
-        scene.proxy.cut();
-        let always = doubled(FOR_EVER);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                eventually(SLACK, "several connections", || always.hits() >= 4);
-                scene.proxy.heal();
-            });
-            lock.lock().unwrap();
-        });
-        lock.unlock().unwrap();
-        is_empty(&scene.server);
-    }
-}
-
-#[test]
 fn a_renewal_answered_twice_renews_once() {
     let scene = Scene::with(quick().watchdog_timeout(LEASE));
     let lock = scene.warm();
@@ -124,20 +93,4 @@ fn a_reply_that_drips_in_does_not_take_longer_than_a_command_may() {
     scene.next(2, RELEASE, Fault::Drip(ms(1000)));
     ends_within(TIMEOUT, || fails(lock.unlock(), Class::Unknown));
     is_empty(&scene.server);
-}
-
-#[test]
-fn renewals_that_drip_in_end_the_hold_in_time() {
-    let scene = Scene::with(quick().watchdog_timeout(ms(900)));
-    let lock = scene.warm();
-    let guard = lock.guard().unwrap();
-    let lost = guard.lost();
-    scene.next(FOR_EVER, RENEW, Fault::Drip(ms(150)));
-    let start = Instant::now();
-    while guard.is_valid() {
-        assert!(start.elapsed() < ms(900), "nothing was confirmed");
-        thread::sleep(ms(1));
-    }
-    told(&lost, ms(100));
-    leaves_nothing(&scene.server);
 }

@@ -3,58 +3,6 @@
 use super::*;
 
 #[test]
-fn a_wake_up_for_a_waiter_whose_time_is_over_goes_to_the_next_one() {
-    const ROUNDS: u64 = 100;
-    const HASTY: u64 = 10;
-    let server = RedisServer::start();
-    let holder = lock_of(&server.url());
-    let client = Client::open(&server.url()).unwrap();
-    let lock = client.lock("orders").with_lease_time(MINUTE);
-    let (mut late, mut timed_out) = (0, 0);
-    for round in 0..ROUNDS {
-        holder.lock().unwrap();
-        let (waited, given_up) = thread::scope(|scope| {
-            // They come first, so the message is for one of them, and their times end one by one about when it comes.
-            let start = Instant::now();
-            let hasty: Vec<_> = (0..HASTY)
-                .map(|number| {
-                    let lock = &lock;
-                    let end = start + ms(20) + Duration::from_micros(150 * number + 30 * round);
-                    scope.spawn(move || {
-                        let wait = end.saturating_duration_since(Instant::now());
-                        let got = lock.try_lock_for(wait).unwrap();
-                        if got {
-                            lock.unlock().unwrap();
-                        }
-                        got
-                    })
-                })
-                .collect();
-            thread::sleep(ms(10));
-            let patient = scope.spawn(|| pass(&lock));
-            thread::sleep((start + ms(21)).saturating_duration_since(Instant::now()));
-            let freed = Instant::now();
-            holder.unlock().unwrap();
-            let waited = patient.join().unwrap() - freed;
-            let results = hasty.into_iter().map(|one| one.join().unwrap());
-            let given_up = results.filter(|got| !got).count();
-            (waited, given_up)
-        });
-        timed_out += given_up;
-        assert!(waited < POLL + SLACK, "{waited:?}");
-        late += usize::from(waited > WOKEN);
-    }
-    // A permit that is lost with its waiter leaves the next one asleep until it looks for itself.
-    assert!(late <= 2, "{late} of {ROUNDS} waited for a poll");
-    let tries = usize::try_from(ROUNDS * HASTY).unwrap();
-    assert!(
-        (tries / 10..tries).contains(&timed_out),
-        "the race did not happen: {timed_out} of {tries} were timed out"
-    );
-    assert_eq!(server.int(&["DBSIZE"]), 0);
-}
-
-#[test]
 fn a_lock_that_never_ends_is_reported_and_its_end_is_noticed() {
     let server = RedisServer::start();
     let client = Client::builder()
@@ -346,30 +294,6 @@ fn a_pause_within_a_request_hears_an_interrupt_and_a_shutdown() {
             assert!(took < Duration::from_secs(3), "{took:?}");
         });
     }
-}
-
-#[test]
-fn an_interrupt_that_comes_during_an_attempt_lets_no_other_follow() {
-    let server = RedisServer::start();
-    lock_of(&server.url()).lock().unwrap();
-    let proxy = Proxy::to(server.addr());
-    let lock = lock_of(&proxy.url());
-    // It listens from now on, so nothing stands between two attempts.
-    assert!(!lock.try_lock_for(ms(100)).unwrap());
-    // The first attempt is refused, and one that follows would take its whole time.
-    let first = proxy.next(1, Some(b"EVALSHA"), Fault::DelayReply(ms(200)));
-    proxy.next(1, Some(b"EVALSHA"), Fault::Hold);
-    let interrupt = Interrupt::new();
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| lock.lock_interruptibly(&interrupt));
-        eventually(SLACK, "the first attempt", || first.hits() == 1);
-        interrupt.raise();
-        let raised = Instant::now();
-        let ended = waiter.join().unwrap();
-        assert!(matches!(ended, Err(Error::Interrupted { .. })), "{ended:?}");
-        let took = raised.elapsed();
-        assert!(took < ms(1500), "{took:?}");
-    });
 }
 
 #[test]

@@ -28,58 +28,6 @@ fn a_waiter_whose_subscriber_is_killed_with_the_unlock_is_woken_by_the_next_one(
 }
 
 #[test]
-fn a_loop_of_killed_subscribers_starves_no_waiter() {
-    let server = RedisServer::start();
-    let done = AtomicBool::new(false);
-    let inside = AtomicBool::new(false);
-    let passes: Vec<AtomicU32> = (0..4).map(|_| AtomicU32::new(0)).collect();
-    let longest = thread::scope(|scope| {
-        let workers: Vec<_> = passes
-            .iter()
-            .map(|passes| {
-                let (url, done, inside) = (server.url(), &done, &inside);
-                scope.spawn(move || {
-                    let lock = lock_of(&url);
-                    let mut longest = Duration::ZERO;
-                    while !done.load(Ordering::SeqCst) {
-                        let start = Instant::now();
-                        lock.lock().unwrap();
-                        longest = longest.max(start.elapsed());
-                        assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
-                        thread::sleep(ms(5));
-                        inside.store(false, Ordering::SeqCst);
-                        lock.unlock().unwrap();
-                        passes.fetch_add(1, Ordering::SeqCst);
-                    }
-                    longest
-                })
-            })
-            .collect();
-        let start = Instant::now();
-        let mut killed = 0;
-        while start.elapsed() < ms(2500) {
-            killed += server.int(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-            thread::sleep(ms(20));
-        }
-        done.store(true, Ordering::SeqCst);
-        assert!(killed > 20, "subscribers come back: {killed}");
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap())
-            .max()
-    });
-    let passes: Vec<u32> = passes
-        .iter()
-        .map(|count| count.load(Ordering::SeqCst))
-        .collect();
-    assert!(passes.iter().all(|count| *count > 0), "{passes:?}");
-    // With a poll per hand-over it would be two or three in all.
-    assert!(passes.iter().sum::<u32>() > 20, "{passes:?}");
-    assert!(longest.unwrap() < POLL * 2 + SLACK, "{longest:?}");
-    assert_eq!(server.int(&["DBSIZE"]), 0);
-}
-
-#[test]
 fn a_subscriber_that_the_server_gives_up_for_its_slowness_comes_back() {
     let server = RedisServer::start();
     server.cmd(&[

@@ -35,6 +35,7 @@ macro_rules! on_both_servers {
         mod rollback_on_timeout {
             $(
                 #[test]
+                #[ignore = "another server: make test-all"]
                 fn $law() {
                     super::$law(super::rolling_back());
                 }
@@ -62,6 +63,11 @@ on_both_servers! {
     a_statement_without_limit_is_no_panic
     no_rows_are_no_lock
     what_a_transaction_leaves_in_its_session_ends_with_it
+}
+
+#[test]
+fn where_the_server_rolls_back_a_refused_wait_leaves_no_statement_outside_of_a_transaction() {
+    a_refused_wait_leaves_no_statement_outside_of_a_transaction(rolling_back());
 }
 
 /// A server that rolls back the whole transaction when a wait for a row is over.
