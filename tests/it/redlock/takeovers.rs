@@ -292,3 +292,28 @@ fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
     redlock.check().unwrap();
     assert_eq!(servers[1].int(&["DBSIZE"]), 1);
 }
+
+#[test]
+fn a_node_whose_replicas_are_away_for_long_has_no_vote_and_says_so() {
+    let servers = super::servers(3);
+    let redlock = super::redlock(&servers);
+    let master = &servers[1];
+    let replica = server();
+    replica.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    eventually(SLACK * 4, "it follows", || {
+        replica.info("master_link_status").as_deref() == Some("up")
+    });
+    master.cmd(&["CONFIG", "SET", "repl-backlog-ttl", "1"]);
+    redlock.lock("a").lock().unwrap();
+    redlock.lock("a").unlock().unwrap();
+    replica.kill();
+    servers[0].kill();
+    eventually(SLACK * 4, "it has no vote", || {
+        let lock = redlock.lock("a");
+        let told = match lock.try_lock() {
+            Ok(_) => lock.unlock().err(),
+            Err(error) => Some(error),
+        };
+        told.is_some_and(|error| error.to_string().contains("another replication id"))
+    });
+}
