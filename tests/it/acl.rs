@@ -342,7 +342,6 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     words.push(format!("&redlatch_condition:{{{PREFIX}*"));
     words.push(format!("~redisson_lock_queue:{{{PREFIX}*"));
     words.push(format!("~redisson_lock_timeout:{{{PREFIX}*"));
-    words.push(format!("~redlatch_fair:{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
     words.push("&redisson_sc:*".to_owned());
     words.push("&redisson_rwlock:*".to_owned());

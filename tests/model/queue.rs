@@ -6,6 +6,7 @@
 //! Redisson.
 
 use redlatch_server::{Keyspace, Subscriptions, Value};
+use redlatch_spec::with_look;
 use stateright::{Model, Property};
 
 use crate::server::{self, NOW, Said, members};
@@ -16,7 +17,6 @@ pub(crate) const THREADS: usize = 3;
 const LOCK: &[u8] = b"lock";
 const LINE: &[u8] = b"line";
 const TIMES: &[u8] = b"times";
-const ABSENT: &[u8] = b"absent";
 const CHANNEL: &[u8] = b"channel";
 
 /// A tick in ms.
@@ -326,9 +326,8 @@ impl Model for Queue {
                 if doubt.ticks.is_none() || self.rules.withdraws == Withdraws::Once {
                     next.doubts.remove(at);
                 }
-                let (name, patience) = (name_of(doubt.visitor), PATIENCE.to_string());
-                let args: [&[u8]; 3] = [&name, CHANNEL, patience.as_bytes()];
-                let said = next.call("fair/withdraw", &[LOCK, LINE, TIMES], &args);
+                let name = name_of(doubt.visitor);
+                let said = next.call("fair/withdraw", &[LOCK, LINE, TIMES], &[&name, CHANNEL]);
                 next.hear(&said);
             }
         }
@@ -392,31 +391,30 @@ impl Queue {
         ];
         let is_new = !members(&next.keys, LINE).iter().any(|it| it == name);
         if !self.rules.newcomers_queue && is_new && server::entry(&next.keys, LOCK).is_none() {
-            return next.call("fair/acquire", &[LOCK, b"", b"", b""], &args);
+            return next.call("fair/acquire", &[LOCK, b"", b""], &args);
         }
         let before = members(&next.keys, LINE);
-        let said = next.call("fair/acquire", &[LOCK, LINE, TIMES, ABSENT], &args);
+        let said = next.call("fair/acquire", &[LOCK, LINE, TIMES], &args);
         let after = members(&next.keys, LINE);
         next.did.passed_over |= before.iter().any(|it| it != name && !after.contains(it));
         self.meddle(&mut next.keys);
         said
     }
 
-    /// Spoils the notes on those who do not come.
+    /// Spoils the notes on when each has looked.
     fn meddle(&self, keys: &mut Keyspace) {
-        let back = match self.rules.absent {
+        let looked = match self.rules.absent {
             Absent::InTime => return,
-            Absent::Never => return server::put(keys, ABSENT, None),
-            Absent::AtOnce => 4 * TICK,
+            Absent::Never => NOW,
+            Absent::AtOnce => NOW - 4 * TICK,
         };
-        if let Some(mut entry) = server::entry(keys, ABSENT).cloned() {
-            if let Value::Hash(fields) = &mut entry.value {
-                for (_, since) in fields {
-                    let mark = if since.starts_with(b"-") { -1 } else { 1 };
-                    *since = ((NOW - back) * mark).to_string().into_bytes();
+        if let Some(mut entry) = server::entry(keys, TIMES).cloned() {
+            if let Value::Sorted(members) = &mut entry.value {
+                for (_, score) in members {
+                    *score = with_look(score.whole(), looked);
                 }
             }
-            server::put(keys, ABSENT, Some(entry));
+            server::put(keys, TIMES, Some(entry));
         }
     }
 

@@ -7,7 +7,6 @@ mod faults;
 mod processes;
 mod queue;
 mod rights;
-mod times;
 
 pub(crate) use processes::{ROLE, wait};
 

@@ -1,7 +1,7 @@
 //! Processes that wait for a fair lock, and are stopped or killed.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlatch::Client;
 
@@ -71,14 +71,12 @@ impl Scene {
 }
 
 #[test]
-fn killed_waiters_cost_seconds_wherever_they_stand() {
+fn killed_waiters_cost_about_a_second_wherever_they_stand() {
     let scene = Scene::new();
     let (_client, held) = scene.process();
     let (other, lock) = scene.process();
     // At the head, inside, at the end, and many.
-    for (before, threads, behind, most) in
-        [(0, 1, 1, 5), (1, 1, 1, 5), (2, 1, 0, 5), (0, 64, 1, 11)]
-    {
+    for (before, threads, behind) in [(0, 1, 1), (1, 1, 1), (2, 1, 0), (0, 20, 1), (0, 64, 1)] {
         held.lock().unwrap();
         let (took, ()) = thread::scope(|scope| {
             let wait = |count: usize| {
@@ -100,11 +98,8 @@ fn killed_waiters_cost_seconds_wherever_they_stand() {
                 });
             })
         });
-        let most = Duration::from_secs(most);
-        assert!(
-            took < most + SLACK,
-            "{took:?} with {threads} behind {before}"
-        );
+        println!("{took:?} with {threads} killed behind {before}");
+        assert!(took < ms(2700) + SLACK, "with {threads} behind {before}");
         // Those at the end go with the next look.
         lock.run(|_| ()).unwrap();
         scene.all_goes();
@@ -149,7 +144,7 @@ fn a_process_that_is_stopped_for_long_is_passed_over_and_comes_back_to_the_front
             held.unlock().unwrap();
             behind.join().unwrap();
         });
-        assert!(took < Duration::from_secs(12) + SLACK, "{took:?}");
+        assert!(took < ms(11_200) + SLACK, "{took:?}");
         // It comes back before one that came later.
         let later = scope.spawn(|| held.lock().unwrap());
         eventually(SLACK, "it waits", || scene.waiting().len() == 1);
@@ -164,12 +159,11 @@ fn a_process_that_is_stopped_for_long_is_passed_over_and_comes_back_to_the_front
 }
 
 #[test]
-fn threads_of_stopped_processes_cost_one_silence_wherever_they_stand() {
+fn stopped_waiters_cost_10_s_wherever_they_stand() {
     let scene = Scene::new();
     let (_client, held) = scene.process();
     let (_other, lock) = scene.process();
     held.lock().unwrap();
-    // Each silence by itself would take them ten times as long as one.
     let is_taken = || {
         let is_taken = lock.try_lock_for(Duration::from_secs(40)).unwrap();
         is_taken.then(|| lock.unlock().unwrap()).is_some()
@@ -177,15 +171,19 @@ fn threads_of_stopped_processes_cost_one_silence_wherever_they_stand() {
     thread::scope(|scope| {
         let mut both = Vec::new();
         for _ in 0..2 {
-            let stopped = scene.waiters(5);
+            let stopped = scene.waiters(10);
             let before = scene.waiting().len();
             both.push((stopped, scope.spawn(is_taken)));
             eventually(SLACK, "it waits", || scene.waiting().len() == before + 1);
         }
         both.iter().for_each(|(stopped, _)| stopped.freeze());
+        let began = Instant::now();
         held.unlock().unwrap();
         for (stopped, waits) in both {
             assert!(waits.join().unwrap(), "the silences add up");
+            let took = began.elapsed();
+            println!("{took:?} with 10 stopped, and 10 before them");
+            assert!(took < ms(11_200) + SLACK, "{took:?}");
             stopped.thaw();
             stopped.expect_line("over", Duration::from_secs(30));
         }

@@ -116,9 +116,8 @@ fn is_needed_and_named(server: &RedisServer, lacking: &str) {
         errors.extend(waits.join().unwrap().err());
     });
     errors.retain(|error| !error.is_lost() && !matches!(error, Error::NotHeld { .. }));
-    // Without these only the times are wrong, a hash that is no lock takes longer, or one that gives up keeps its place
-    // until it is passed over.
-    let spare = ["zrange", "zincrby", "hlen", "lrem"];
+    // Without these a hash that is no lock takes longer, or one that gives up keeps its place until it is passed over.
+    let spare = ["hlen", "lrem"];
     let is_needed = !is_spare(lacking) && !spare.contains(&lacking);
     is_named(lacking, errors, is_needed);
 }

@@ -71,7 +71,7 @@ pub(crate) const MUTANTS: [Mutant; 55] = [
     in_shape(Shape::Queues, "one that comes back stands last"),
     in_shape(
         Shape::Queues,
-        "one that leaves takes twice its time off others",
+        "a look does not count for one that has a place",
     ),
     in_shape(
         Shape::Queues,

@@ -13,4 +13,4 @@ pub use redlatch_server::{
     Surroundings, Value, slot,
 };
 pub use server::{Address, Changes, Config, Persistence, Server, SlotRange, Snapshot, warm_up};
-pub use times::{Times, time_in};
+pub use times::{Times, looked, time_in, with_look};

@@ -1,6 +1,6 @@
 //! The times that the keys of locks have in them, for those that let time pass by moving these.
 
-use redlatch_server::{Keyspace, Value};
+use redlatch_server::{Keyspace, Score, Value};
 
 /// No score that is a time in ms is so large, that of a permit without an end included.
 const LEAST_MICROS: i64 = 1_000_000_000_000_000;
@@ -17,16 +17,21 @@ pub trait Times {
 impl Times for Keyspace {
     fn ends(&self) -> Vec<i64> {
         let of_members = |value: &Value| match value {
-            Value::Sorted(members) => members.iter().map(|(_, score)| score.whole()).collect(),
+            Value::Sorted(members) => {
+                let times = members.iter().flat_map(|(_, score)| {
+                    let silent = looked(*score).into_iter();
+                    let silent =
+                        silent.flat_map(|at| [1500, 1700, 10_000, 10_200].map(|it| at + it));
+                    silent.chain([score.whole()])
+                });
+                times.collect()
+            }
             Value::Hash(fields) => {
                 let times = fields.iter().filter_map(|(_, text)| time_in(text));
                 // Those who wait to write are forgotten some time after their ends, and waited for a while behind their arrival.
                 let of_notes = times.flat_map(|(came, time)| {
                     let (patience, time) = (came.map(|came| came / 1000 + 3000), time.abs());
-                    // Those who are silent at a fair lock are noted with a time alone; some time after it others are, or they go.
-                    let gone = [1000, 1500, 10_000].map(|it| (came.is_none()).then_some(time + it));
-                    let ends = [Some(time), came.map(|_| time + 6000), patience];
-                    ends.into_iter().chain(gone)
+                    [Some(time), came.map(|_| time + 6000), patience]
                 });
                 of_notes.flatten().collect()
             }
@@ -49,7 +54,8 @@ impl Times for Keyspace {
                     for (_, score) in members {
                         let time = score.whole();
                         let unit = if time > LEAST_MICROS { 1000 } else { 1 };
-                        *score = (time + later * unit).into();
+                        let moved = looked(*score).map(|at| with_look(time + later, at + later));
+                        *score = moved.unwrap_or((time + later * unit).into());
                     }
                 }
                 Value::Hash(fields) => {
@@ -69,6 +75,19 @@ impl Times for Keyspace {
             }
         }
     }
+}
+
+/// When a waiter for a fair lock has looked, in ms, by its score; `None` if that is no such score, or it is not known.
+pub fn looked(score: Score) -> Option<i64> {
+    let tenths = (score.get().fract() * 2048.0) as i64;
+    let since = (score.whole() / 100 - (tenths - 1)).rem_euclid(2047);
+    (tenths > 0).then(|| (score.whole() / 100 - since) * 100)
+}
+
+/// The score of a waiter that counts as dead from `ends` on, and has looked at a time, both in ms.
+pub fn with_look(ends: i64, looked: i64) -> Score {
+    let tenths = (looked / 100).rem_euclid(2047) + 1;
+    Score::new(ends as f64 + tenths as f64 / 2048.0).unwrap_or(ends.into())
 }
 
 /// The time in ms that the value of a field is or ends with, below zero if a sign marks it, and the time in µs before it, if there

@@ -188,11 +188,7 @@ fn the_keys_beside_a_lock_are_named_once_and_without_its_own() {
         beside(Layout::of(Kind::PermitIds)),
         ["redlatch_once:{a}:*", "{a}:timeout"]
     );
-    let fair = [
-        "redisson_lock_queue:{a}",
-        "redisson_lock_timeout:{a}",
-        "redlatch_fair:{a}",
-    ];
+    let fair = ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"];
     assert_eq!(beside(Layout::of(Kind::Fair)), fair);
     let waiting = [
         "redlatch_condition:{a}:*:due",

@@ -9,14 +9,13 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
         Visitor, Lease, Known, Wanted, Channel, Wish, Patience, HearsAll,
     ];
     let withdraw = include_str!("withdraw.lua");
-    let withdrawn = &[Visitor, Channel, Patience];
     let force_release = include_str!("force_release.lua");
     Layout {
         place_channel: Some(Key::OfVisitor("redisson_lock__channel")),
         rights: "fair",
-        acquire: Script::new(acquire, WITH_ABSENT, asked).expiring(),
+        acquire: Script::new(acquire, WITH_QUEUE, asked).expiring(),
         release: owned(include_str!("release.lua"), WITH_QUEUE),
-        resolve: Script::new(withdraw, WITH_ABSENT, withdrawn),
+        resolve: owned(withdraw, WITH_QUEUE),
         force_release: Script::new(force_release, WITH_QUEUE, &[Channel]).expiring(),
         waiters: Some(Script::new(
             include_str!("waiters.lua"),
@@ -32,11 +31,3 @@ const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 
 /// A fair lock, those who wait for it, and until when they count as alive.
 const WITH_QUEUE: &[Key] = &[Key::Name, QUEUE, Key::Prefix("redisson_lock_timeout")];
-
-/// The same with the notes on those who are silent.
-const WITH_ABSENT: &[Key] = &[
-    Key::Name,
-    QUEUE,
-    Key::Prefix("redisson_lock_timeout"),
-    Key::Prefix("redlatch_fair"),
-];

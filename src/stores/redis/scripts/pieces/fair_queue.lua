@@ -1,44 +1,50 @@
 -- Those who wait for a fair lock stand in a list, in the order in which they came. A sorted set has for each of them the time,
--- ms, from which on it counts as dead. Each listens to a channel of its own.
+-- ms, from which on it counts as dead: for one of this library a patience for each place behind its last look, as each holder of
+-- Redisson takes one off the times of all. The fraction of that, in 2048ths, is when it looked last, in tenths of a second from 1
+-- to 2047; for one of Redisson since when nobody listens for it; 0 if that is not known. Each listens to a channel of its own.
 
 -- Whether a waiter is one of this library, whose visitors have the number of a hold at the end.
 local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
 end
 
--- The first who waits, false if nobody does. Before it, all but `me` go that are dead; one without a time is dead, too. Where
--- `call` hands errors out, it may be one.
-local function first_of(call, queue, times, me, now)
-    local first = call('LINDEX', queue, 0)
+-- A time with the note that its waiter looked now.
+local function time_of(ends, now)
+    return string.format('%.17g', math.floor(ends) + (math.floor(now / 100) % 2047 + 1) / 2048)
+end
+
+-- For how long a waiter has not looked at least, ms, by its time; false if that is not known, or was noted before the clock was set back.
+local function silence_of(ends, now)
+    local noted = ends % 1 * 2048
+    local silence = noted > 0 and (math.floor(now / 100) - noted + 1) % 2047
+    return silence and silence < 1024 and (silence - 1) * 100
+end
+
+-- The first who waits, false if nobody does. Before it, all but `me` go that are dead: one whose time is over, one without a time,
+-- and one of which `left_of` says that nothing is left, if that is given, by its time and whether it stands behind a dead one.
+-- Also returns what is left of the first. Where `call` hands errors out, the first may be one.
+local function first_of(call, queue, times, me, now, left_of)
+    local first, has_dead = call('LINDEX', queue, 0), false
     while first and first ~= me and type(first) == 'string' do
         local ends = call('ZSCORE', times, first)
-        if type(ends) == 'string' and ends + 0 > now then
-            return first
+        local left = type(ends) == 'string' and ends - now or 0
+        if left > 0 and left_of then
+            left = left_of(first, ends, has_dead)
+        end
+        if left > 0 then
+            return first, left
         end
         local gone = call('LPOP', queue)
         if type(gone) ~= 'string' then
             return gone
         end
         call('ZREM', times, first)
-        first = call('LINDEX', queue, 0)
+        first, has_dead = call('LINDEX', queue, 0), true
     end
     if not first and call('EXISTS', times) == 1 then
         call('DEL', times)
     end
     return first
-end
-
--- Takes the time of one that left off that of others, who have one fewer before them: each of them, and until when it counts as
--- alive. A place may be left more often than it was paid for, as late copies take it once more, so nobody is left with less than
--- half of a patience by that.
-local function take_time(times, others, patience, now)
-    local least = now + (patience - patience % 2) / 2
-    for at = 1, #others, 2 do
-        local ends = others[at + 1] + 0
-        if ends > least then
-            redis.pcall('ZADD', times, string.format('%.0f', math.max(ends - patience, least)), others[at])
-        end
-    end
 end
 
 -- Tells the first who waits that the lock is free. If it does not hear of it, the first of this library who does looks at once.
