@@ -331,8 +331,6 @@ pub(crate) struct Refusal {
     pub(crate) split: Option<Duration>,
     /// The hold that this attempt may have left in some part of the store.
     pub(crate) leftover: Option<InDoubt>,
-    /// A word that the store wants back with the next attempt of this wait.
-    pub(crate) memo: Option<Box<str>>,
     /// How long a lost message may cost this visitor, where that is more than it may cost others.
     pub(crate) recheck_after: Option<Duration>,
 }

@@ -38,8 +38,6 @@ pub(crate) struct ClientInner {
     is_shut_down: AtomicBool,
     /// The call that shut it down has done what it could.
     has_ended: AtomicBool,
-    /// The time that the last request took that told of it, µs.
-    round_trip: AtomicU64,
 }
 
 /// The prefix of every name of a client.
@@ -117,7 +115,6 @@ impl ClientInner {
             holds: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
-            round_trip: AtomicU64::new(0),
         }
     }
 
@@ -128,16 +125,6 @@ impl ClientInner {
 
     pub(crate) fn next_hold(&self) -> u64 {
         self.holds.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub(crate) fn note_round_trip(&self, took: Duration) {
-        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.round_trip.store(took, Ordering::Relaxed);
-    }
-
-    /// How long a request took lately; 0 if none has told of it.
-    pub(crate) fn round_trip(&self) -> Duration {
-        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
     }
 
     /// When a request that starts now has to be over.
@@ -332,16 +319,5 @@ mod tests {
         client.shutdown();
         assert!(!client.inner.is_shut_down.load(Ordering::Acquire));
         Arc::get_mut(&mut client.inner).unwrap().pid = parent;
-    }
-
-    #[test]
-    fn the_last_round_trip_counts() {
-        let client = crate::Client::in_memory();
-        let inner = client.inner();
-        assert_eq!(inner.round_trip(), Duration::ZERO);
-        for took in [1_500, 700].map(Duration::from_micros) {
-            inner.note_round_trip(took);
-            assert_eq!(inner.round_trip(), took);
-        }
     }
 }

@@ -173,6 +173,7 @@ impl Kind {
             Kind::Latch | Kind::Permits => &Rules::COUNTER,
             Kind::Read => &Rules {
                 is_shared: true,
+                places_in_store: true,
                 queues_locally: false,
                 restores_lifetime: true,
                 no_conditions: Some(
@@ -300,8 +301,8 @@ impl Rules {
     const READ_WRITE: Rules = Rules {
         hands_off: false,
         no_waiters: Some(
-            "of those who wait to write the first of each process alone is noted in the store, and of those who wait to \
-             read nobody, so nobody knows how many there are",
+            "of those who wait to write the first of each process alone is noted in the store, so nobody knows how many \
+             there are",
         ),
         form: Form::ReadWrite,
         ..Rules::PLAIN
@@ -379,13 +380,7 @@ pub(crate) enum Queueing {
     Barges,
     /// It asks once, and leaves the lock to those who wait.
     Tries,
-    /// It waits: how long it needs to come when it is told, the word of its last refusal, whether it takes a place among
-    /// those who wait, and whether it was told that it has one. Of a client that has a queue of its own the first in line alone
-    /// takes a place, for the others do not ask again before they are that.
-    Waits {
-        need: Duration,
-        memo: Option<Box<str>>,
-        takes_place: bool,
-        had_place: bool,
-    },
+    /// It waits: whether it takes a place among those who wait, and whether it was told that it has one. Of a client that
+    /// has a queue of its own the first in line alone takes a place, for the others do not ask again before they are that.
+    Waits { takes_place: bool, had_place: bool },
 }

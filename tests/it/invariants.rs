@@ -54,10 +54,9 @@ scripts! {
     PERMITS_ACQUIRE "permits/acquire.lua"
     PERMITS_COUNT "permits/count.lua"
     PERMITS_RELEASE "permits/release.lua"
-    RW_READ "read_write/read.lua"
+    RW_ACQUIRE "read_write/acquire.lua"
     RW_RELEASE "read_write/release.lua"
     RW_WITHDRAW "read_write/withdraw.lua"
-    RW_WRITE "read_write/write.lua"
 }
 
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are

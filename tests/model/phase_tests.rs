@@ -14,39 +14,30 @@ fn breaks(rules: Rules, promise: &str) -> bool {
 }
 
 #[test]
-fn a_reader_that_is_turned_away_in_each_phase_starves() {
+fn a_reader_of_which_nobody_knows_is_passed_by_writers() {
     let rules = Rules {
-        has_memo: false,
+        notes_readers: false,
         ..Rules::default()
     };
     assert!(breaks(rules, "nobody waits for more than two phases"));
 }
 
 #[test]
-fn without_a_window_the_next_writer_comes_before_readers() {
+fn by_arrival_alone_readers_wait_for_several_writers() {
     let rules = Rules {
-        opens_window: false,
+        lets_readers_in: false,
         ..Rules::default()
     };
     assert!(breaks(rules, "nobody waits for more than two phases"));
 }
 
 #[test]
-fn a_window_that_ends_with_the_first_reader_keeps_the_others_out() {
-    let rules = Rules {
-        counts_readers: false,
-        ..Rules::default()
-    };
-    assert!(breaks(rules, "nobody waits for more than two phases"));
-}
-
-#[test]
-fn readers_that_come_in_whoever_waits_starve_writers() {
+fn readers_that_come_in_whoever_waits_keep_no_turns() {
     let rules = Rules {
         prefers_readers: true,
         ..Rules::default()
     };
-    assert!(breaks(rules, "nobody waits for long"));
+    assert!(!broken(Phases { rules }).is_empty());
 }
 
 #[test]

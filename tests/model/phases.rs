@@ -2,10 +2,11 @@
 //!
 //! Each thread is of a process of its own, and a tick is half a second: all are told at once of a message, look in time, and
 //! give back what they hold. The server runs the scripts themselves. Runs have no end and yet finitely many states,
-//! for the last phases alone count, not their number. Not in it: what fails, re-entry, a thread with both sides,
+//! for the order of those who wait alone counts, not when they came. Not in it: what fails, re-entry, a thread with both sides,
 //! Redisson.
 
-use redlatch_server::{Keyspace, Subscriptions, Value};
+use redlatch_server::{Keyspace, Score, Subscriptions, Value};
+use redlatch_spec::{looked, with_look};
 use stateright::{Model, Property};
 
 use crate::server::{self, NOW, Said};
@@ -22,55 +23,43 @@ const TICK: i64 = 500;
 
 const LEASE: &[u8] = b"2000";
 
-/// For so long one that waits to write counts as alive, and so long a reader needs to come, ms.
-const ALIVE: &[u8] = b"3000";
-const NEED: &[u8] = b"500";
-
 /// The server time after which requests are refused.
 const LATE: &[u8] = b"9000000000000000";
 
 /// More than are ever counted.
 const MANY: u8 = 20;
 
-/// For so many ticks nobody waits: two holds of each side before it, and a window.
+/// For so many ticks nobody waits: two holds of each side before it.
 const LONGEST: u8 = 8;
 
 /// What the clients and the server go by; the default is what the library does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Whether a reader tells in which phase it was turned away.
-    pub(crate) has_memo: bool,
     /// Whether readers come in whoever waits to write.
     pub(crate) prefers_readers: bool,
-    /// Whether a writer leaves the lock to readers that were turned away.
-    pub(crate) opens_window: bool,
-    /// Whether the last of these ends that time, not the first.
-    pub(crate) counts_readers: bool,
+    /// Whether readers that waited go first after a writer.
+    pub(crate) lets_readers_in: bool,
     /// Whether a writer that waits is noted.
     pub(crate) notes_writers: bool,
+    /// Whether a reader that waits is noted.
+    pub(crate) notes_readers: bool,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
-            has_memo: true,
             prefers_readers: false,
-            opens_window: true,
-            counts_readers: true,
+            lets_readers_in: true,
             notes_writers: true,
+            notes_readers: true,
         }
     }
 }
-
-/// The number of the present phase in all states in which so many writers were in.
-const PHASE: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Is {
     Idle,
     Waits {
-        /// The writer behind which a reader was told to come.
-        memo: Option<u8>,
         /// In how many ticks it looks at the latest.
         looks_in: u8,
         /// The writers that came in since it came, and the ticks.
@@ -162,20 +151,21 @@ impl Model for Phases {
             }
             Action::Release(at) => {
                 let visitor = visitor(at);
-                let said = next.call(at, "read_write/release", &[&visitor, CHANNEL]);
+                let notes = if self.rules.lets_readers_in {
+                    NOTES
+                } else {
+                    b"none"
+                };
+                let own = own(&visitor);
+                let names = [LOCK, &own, notes];
+                let said = next.call("read_write/release", &names, &[&visitor, CHANNEL]);
                 next.threads[at] = Is::Idle;
                 if !said.told.is_empty() {
                     next.tell_all();
                 }
             }
         }
-        if !self.rules.opens_window {
-            next.forget(&[b"turned", b"window", b"due"]);
-        }
-        if !self.rules.counts_readers {
-            next.expect_one();
-        }
-        next.count_from_last();
+        next.count_from_now();
         Some(next)
     }
 
@@ -208,28 +198,19 @@ impl Model for Phases {
 impl Phases {
     fn ask(&self, next: &mut State, at: usize) -> Said {
         let visitor = visitor(at);
-        if WRITES[at] {
-            let waits: &[u8] = if self.rules.notes_writers {
-                ALIVE
-            } else {
-                b"0"
-            };
-            return next.call(
-                at,
-                "read_write/write",
-                &[&visitor, LEASE, b"0", b"1", waits, LATE],
-            );
-        }
-        let memo = match next.threads[at] {
-            _ if self.rules.prefers_readers => "*".to_owned(),
-            Is::Waits {
-                memo: Some(memo), ..
-            } if self.rules.has_memo => memo.to_string(),
-            _ => String::new(),
+        let is_noted = match WRITES[at] {
+            true => self.rules.notes_writers,
+            false => self.rules.notes_readers,
         };
-        let memo = memo.as_bytes();
-        let args: [&[u8]; 8] = [&visitor, LEASE, b"0", b"1", b"", memo, NEED, LATE];
-        next.call(at, "read_write/read", &args)
+        let wish: &[u8] = match next.threads[at] {
+            _ if self.rules.prefers_readers && !WRITES[at] => b"barge",
+            _ if !is_noted => b"never",
+            Is::Waits { .. } => b"rejoin",
+            _ => b"join",
+        };
+        let own = own(&visitor);
+        let args: [&[u8]; 7] = [&visitor, LEASE, b"0", b"1", b"", wish, LATE];
+        next.call("read_write/acquire", &[LOCK, &own, NOTES, &own], &args)
     }
 
     fn answered(&self, next: &mut State, at: usize, said: &Said) {
@@ -246,25 +227,18 @@ impl Phases {
         }
         let ttl = said.number(2).clamp(1, 1000);
         let soon = u8::try_from((ttl + TICK - 1) / TICK).unwrap_or(1);
-        let word = match WRITES[at] {
-            true => None,
-            false => std::str::from_utf8(said.text(4))
-                .ok()
-                .and_then(|it| it.parse().ok()),
-        };
         match &mut next.threads[at] {
-            Is::Waits { memo, looks_in, .. } => (*memo, *looks_in) = (word, soon),
+            Is::Waits { looks_in, .. } => *looks_in = soon,
             thread => {
                 *thread = Is::Waits {
-                    memo: word,
                     looks_in: soon,
                     writers: 0,
                     ticks: 0,
                 };
                 if WRITES[at] {
                     next.line.push(at);
-                    next.tell_apart(at);
                 }
+                next.tell_apart(at);
             }
         }
     }
@@ -279,26 +253,19 @@ impl State {
         }
     }
 
-    /// Lets the writers that are noted have come before this one, which has come at the same microsecond in the model.
+    /// Lets those who are noted have come before this one, which has come at the same millisecond in the model.
     fn tell_apart(&mut self, at: usize) {
         let me = visitor(at);
         self.change_notes(|notes| {
-            for (field, text) in notes.iter_mut().filter(|(field, _)| *field != me) {
-                let noted = std::str::from_utf8(text)
-                    .ok()
-                    .and_then(|it| it.split_once(':'));
-                let came = noted.and_then(|(came, ends)| Some((came.parse::<i64>().ok()?, ends)));
-                if let Some((came, ends)) = came.filter(|_| field.ends_with(b":write")) {
-                    *text = format!("{}:{ends}", came - 1).into_bytes();
-                }
+            for (_, score) in notes.iter_mut().filter(|(visitor, _)| *visitor != me) {
+                *score = came(*score, |time| time - 1);
             }
         });
     }
 
-    fn call(&mut self, at: usize, script: &str, args: &[&[u8]]) -> Said {
-        let own = [LOCK, b":", &visitor(at), b":rwlock_timeout:1"].concat();
+    fn call(&mut self, script: &str, names: &[&[u8]], args: &[&[u8]]) -> Said {
         let nobody = Subscriptions::new();
-        server::call(&mut self.keys, script, &[LOCK, &own, NOTES], args, &nobody)
+        server::call(&mut self.keys, script, names, args, &nobody)
     }
 
     fn tell_all(&mut self) {
@@ -309,78 +276,36 @@ impl State {
         }
     }
 
-    /// What is noted under a name.
-    fn note(&self, name: &[u8]) -> Vec<u8> {
-        let Some(Value::Hash(notes)) = server::entry(&self.keys, NOTES).map(|it| &it.value) else {
-            return b"0".to_vec();
-        };
-        let found = notes.iter().find(|(field, _)| field == name);
-        found.map_or(b"0".to_vec(), |(_, text)| text.clone())
-    }
-
-    fn change_notes(&mut self, change: impl FnOnce(&mut Vec<(Vec<u8>, Vec<u8>)>)) {
+    fn change_notes(&mut self, change: impl FnOnce(&mut Vec<(Vec<u8>, Score)>)) {
         if let Some(mut entry) = server::entry(&self.keys, NOTES).cloned() {
-            if let Value::Hash(notes) = &mut entry.value {
+            if let Value::Sorted(notes) = &mut entry.value {
                 change(notes);
-                notes.sort();
+                notes.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
             }
             server::put(&mut self.keys, NOTES, Some(entry));
         }
     }
 
-    fn forget(&mut self, names: &[&[u8]]) {
-        self.change_notes(|notes| notes.retain(|(field, _)| !names.contains(&&**field)));
-    }
-
-    /// Lets the first reader that comes end the time of all.
-    fn expect_one(&mut self) {
+    /// Gives those who are noted times that tell their order alone.
+    fn count_from_now(&mut self) {
         self.change_notes(|notes| {
-            for (_, text) in notes.iter_mut().filter(|(field, _)| field == b"due") {
-                let due = numbers(text).map(|[opened, due]| [opened, due.min(1)]);
-                *text = due.map_or(Vec::new(), |[opened, due]| {
-                    format!("{opened},{due}").into_bytes()
-                });
-            }
-        });
-    }
-
-    /// Gives the present phase the same number in all states, and those before it the numbers before that.
-    fn count_from_last(&mut self) {
-        let phase = std::str::from_utf8(&self.note(b"phase"))
-            .ok()
-            .and_then(|it| it.parse().ok());
-        let past = phase.map_or(0, |phase: u8| phase.saturating_sub(PHASE));
-        for thread in &mut self.threads {
-            if let Is::Waits {
-                memo: Some(memo), ..
-            } = thread
-            {
-                *memo = memo.saturating_sub(past);
-            }
-        }
-        self.change_notes(|notes| {
-            for (field, text) in notes {
-                if field == b"phase" && past > 0 {
-                    *text = PHASE.to_string().into_bytes();
-                } else if field == b"due"
-                    && let Some([opened, due]) = numbers(text)
-                {
-                    *text = format!("{},{due}", opened.saturating_sub(past)).into_bytes();
-                } else if field == b"window"
-                    && std::str::from_utf8(text)
-                        .is_ok_and(|it| it.parse().is_ok_and(|end: i64| end < NOW))
-                {
-                    *text = (NOW - 1).to_string().into_bytes();
-                }
+            for (place, (_, score)) in notes.iter_mut().enumerate() {
+                *score = came(*score, |_| NOW - 10 + place as i64);
             }
         });
     }
 }
 
-/// Two numbers between which a comma stands.
-fn numbers(text: &[u8]) -> Option<[u8; 2]> {
-    let (one, other) = std::str::from_utf8(text).ok()?.split_once(',')?;
-    Some([one.parse().ok()?, other.parse().ok()?])
+/// A score with another time of coming, if it has one.
+fn came(score: Score, time: impl FnOnce(i64) -> i64) -> Score {
+    match (score.whole(), looked(score)) {
+        (whole, Some(at)) if whole > 0 => with_look(time(whole), at),
+        _ => score,
+    }
+}
+
+fn own(visitor: &[u8]) -> Vec<u8> {
+    [LOCK, b":", visitor, b":rwlock_timeout:1"].concat()
 }
 
 fn visitor(at: usize) -> Vec<u8> {

@@ -15,12 +15,7 @@ use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::ground::time;
 use crate::store::{Granted, InDoubt, Outcome, Refusal};
-
-/// A reader that is told comes in no less, and in no more is waited for.
-const SHORTEST_NEED: Duration = Duration::from_millis(20);
-const LONGEST_NEED: Duration = Duration::from_millis(500);
 
 /// One wait of one thread for one lock.
 pub(super) struct LockVisit<'a> {
@@ -33,8 +28,6 @@ pub(super) struct LockVisit<'a> {
     waits: bool,
     /// It was refused, and has taken a place.
     has_place: bool,
-    /// The word of the last refusal.
-    memo: Option<Box<str>>,
     /// It was counted as one that found somebody else there.
     was_contended: bool,
     /// The hold that it was refused by last, where the store names it.
@@ -135,7 +128,6 @@ impl<'a> LockVisit<'a> {
             was_refused: false,
             waits,
             has_place: false,
-            memo: None,
             was_contended: false,
             holder: None,
             first_holder: None,
@@ -171,8 +163,6 @@ impl<'a> LockVisit<'a> {
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                need: (self.raw_lock.inner.round_trip() * 2).clamp(SHORTEST_NEED, LONGEST_NEED),
-                memo: self.memo.clone(),
                 // It is the first of the line of this client, if that has one, unless it asks before it joins that.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
@@ -208,13 +198,7 @@ impl<'a> LockVisit<'a> {
             inside: inside.as_ref().map(|it| it.visitor.clone()),
             queueing: self.queueing(),
         };
-        // What a reader needs to come is told with its next attempt.
-        let asked = kind.rules().is_shared.then(time::now);
-        let answer = inner.store.acquire(&claim, deadline)?;
-        if let Some(asked) = asked {
-            inner.note_round_trip(time::since(asked));
-        }
-        match answer {
+        match inner.store.acquire(&claim, deadline)? {
             Outcome::Done(granted) => {
                 // It has the lock, and is not to be withdrawn.
                 self.visitor.retire();
@@ -239,7 +223,6 @@ impl<'a> LockVisit<'a> {
                 Ok(ControlFlow::Break(entry))
             }
             Outcome::Refused(mut refusal) => {
-                self.memo = refusal.memo.take().or(self.memo.take());
                 self.holder.clone_from(&refusal.holder);
                 if self.first_holder.is_none() && cfg!(feature = "tracing") {
                     self.first_holder.clone_from(&refusal.holder);

@@ -169,7 +169,6 @@ impl Quorum {
             holder: None,
             split: (most + silent < self.needed).then(|| self.round_trip()),
             leftover,
-            memo: None,
             recheck_after: None,
         }))
     }

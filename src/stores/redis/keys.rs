@@ -21,6 +21,8 @@ pub(super) enum Key {
     Braced(&'static str),
     /// `{name}:visitor`, without the braces if the name has a `{`, and this behind it.
     BehindVisitor(&'static str),
+    /// The same of the writer inside whose hold the visitor reads; that of the visitor, if there is none.
+    BehindWriter(&'static str),
     /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name has a `{`.
     OfCondition(&'static str),
 }
@@ -39,7 +41,7 @@ impl Key {
     /// Whether the key `key` of some lock is this one.
     pub(super) fn begins(self, key: &str) -> bool {
         let (prefix, next) = match self {
-            Key::Name | Key::BehindVisitor(_) => return true,
+            Key::Name | Key::BehindVisitor(_) | Key::BehindWriter(_) => return true,
             Key::Suffix(suffix) => {
                 return key.strip_suffix(suffix).is_some_and(|it| it.ends_with(':'));
             }
@@ -76,7 +78,7 @@ impl Key {
                 [PLACES, ":", name, ":", visitor, suffix]
             }
             Key::OfCondition(suffix) => [PLACES_IN_BRACES, name, "}:", visitor, suffix, ""],
-            Key::BehindVisitor(suffix) => {
+            Key::BehindVisitor(suffix) | Key::BehindWriter(suffix) => {
                 let [_, _, name, after, ..] = Key::Prefix("").pieces(name, "");
                 let before = if after.is_empty() { "" } else { "{" };
                 [before, name, after, ":", visitor, suffix]

@@ -59,12 +59,6 @@ pub(super) enum Arg {
     Work,
     /// The writer inside whose hold a thread reads.
     Inside,
-    /// The word of the last refusal, by which a reader is known that was turned away before.
-    Memo,
-    /// How long a reader that waits needs to come, in ms.
-    Need,
-    /// For how long a writer is to count as waiting, in ms.
-    Announced,
     /// The word for the place that a waiter is to have.
     Wish,
     /// For how long a waiter counts as alive behind the one before it, in ms.

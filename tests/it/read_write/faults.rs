@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlatch::{Client, ReadWriteLock};
 
 use super::{WAKE_UP, is_free};
-use crate::invariants::{Class, RW_READ, RW_RELEASE, RW_WRITE, SLACK, fails, quick, sha, teach};
+use crate::invariants::{Class, RW_ACQUIRE, RW_RELEASE, SLACK, fails, quick, sha, teach};
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
@@ -66,8 +66,8 @@ pub(super) const LOST: [Fault; 4] = [
 fn copies_and_lost_requests_leave_no_hold_and_lose_none() {
     let scene = Scene::new();
     for fault in LOST {
-        for (side, script) in [(scene.lock.read(), RW_READ), (scene.lock.write(), RW_WRITE)] {
-            let rule = scene.next(1, script, fault);
+        for side in [scene.lock.read(), scene.lock.write()] {
+            let rule = scene.next(1, RW_ACQUIRE, fault);
             assert!(side.try_lock_for(Duration::from_secs(20)).unwrap());
             assert_eq!(rule.hits(), 1, "{fault:?}");
             assert!(side.is_valid());
@@ -84,8 +84,8 @@ fn copies_and_lost_requests_leave_no_hold_and_lose_none() {
 fn a_request_without_any_answer_is_unknown_and_is_undone() {
     let scene = Scene::new();
     let silent = Fault::SwallowReply(End::Silent);
-    for (side, script) in [(scene.lock.read(), RW_READ), (scene.lock.write(), RW_WRITE)] {
-        scene.next(usize::MAX, script, silent);
+    for side in [scene.lock.read(), scene.lock.write()] {
+        scene.next(usize::MAX, RW_ACQUIRE, silent);
         fails(side.try_lock(), Class::Unknown);
         scene.proxy.heal();
         scene.all_goes();
@@ -100,7 +100,7 @@ fn a_request_without_any_answer_is_unknown_and_is_undone() {
 #[test]
 fn a_late_read_is_undone_and_keeps_no_writer_out() {
     let scene = Scene::new();
-    let held = scene.next(1, RW_READ, Fault::Hold);
+    let held = scene.next(1, RW_ACQUIRE, Fault::Hold);
     fails(scene.lock.read().try_lock(), Class::Unknown);
     let (_client, other) = scene.other(Duration::from_secs(30));
     other.write().lock().unwrap();
@@ -110,7 +110,7 @@ fn a_late_read_is_undone_and_keeps_no_writer_out() {
     other.write().unlock().unwrap();
     // While others read, a late one joins them, and is freed alone.
     other.read().lock().unwrap();
-    let held = scene.next(1, RW_READ, Fault::Hold);
+    let held = scene.next(1, RW_ACQUIRE, Fault::Hold);
     fails(scene.lock.read().try_lock(), Class::Unknown);
     held.release();
     eventually(ms(9000), "it is freed", || {
@@ -158,30 +158,21 @@ fn a_late_release_and_a_late_read_cross_without_harm() {
 #[test]
 fn a_copy_of_the_first_request_changes_no_count_and_shortens_nothing() {
     let scene = Scene::new();
-    for (side, script, key) in [
-        (scene.lock.read(), RW_READ, "read"),
-        (scene.lock.write(), RW_WRITE, "write"),
-    ] {
+    for (side, key) in [(scene.lock.read(), "read"), (scene.lock.write(), "write")] {
         let long = side.with_lease_time(Duration::from_secs(60));
-        let rule = scene.next(1, script, Fault::DuplicateRequest);
+        let rule = scene.next(1, RW_ACQUIRE, Fault::DuplicateRequest);
         side.lock().unwrap();
         assert_eq!(rule.hits(), 1);
         long.lock().unwrap();
         let field = side.guard().unwrap().visitor().to_string();
         let own = format!("{{prices}}:{field}:rwlock_timeout:1");
-        let text = crate::support::scripts::spliced(script);
+        let text = crate::support::scripts::spliced(RW_ACQUIRE);
         let far = "9999999999999";
         let notes = "redlatch_rw:{prices}";
-        let mut words = vec![
-            "EVAL", &text, "3", "prices", &own, notes, &field, "1000", "0", "1",
-        ];
-        words.extend(if key == "read" {
-            &["", "", "0"][..]
-        } else {
-            &["0"]
-        });
-        words.extend([far, "7"]);
-        scene.server.cmd(&words);
+        scene.server.cmd(&[
+            "EVAL", &text, "4", "prices", &own, notes, &own, &field, "1000", "0", "1", "", "join",
+            far, "7",
+        ]);
         assert_eq!(side.hold_count().unwrap(), 2, "{key}");
         assert!(scene.server.int(&["PTTL", "prices"]) > 50_000, "{key}");
         side.unlock().unwrap();

@@ -1,6 +1,6 @@
-//! The notes on writers that wait: requests that write and remove them are lost and late, and those who left them die.
+//! The notes on those who wait: requests that write and remove them are lost and late, and those who left them die.
 
-use std::sync::Barrier;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -8,43 +8,35 @@ use redlatch::Client;
 
 use super::WAKE_UP;
 use super::faults::{LOST, Scene};
-use crate::invariants::{RW_WITHDRAW, RW_WRITE, SLACK};
+use crate::invariants::{RW_ACQUIRE, RW_WITHDRAW, SLACK};
 use crate::support::{End, Fault, elsewhere, eventually, ms, timed};
 
-/// A dead writer counts for three seconds, and a reader that was turned away looks again after one.
+/// One that died counts for three seconds, and others look again after one.
 const BEHIND_THE_DEAD: Duration = ms(4000);
 
 const NOTES: &str = "redlatch_rw:{prices}";
 
 impl Scene {
     fn noted(&self) -> Vec<String> {
-        let fields: Vec<String> =
-            ::redis::from_redis_value(self.server.cmd(&["HKEYS", NOTES])).unwrap();
-        fields
+        let noted: Vec<String> =
+            ::redis::from_redis_value(self.server.cmd(&["ZRANGE", NOTES, "0", "-1"])).unwrap();
+        noted
             .into_iter()
             .filter(|it| it.ends_with(":write"))
             .collect()
     }
 
-    /// The time of the server, s and µs.
-    fn now(&self) -> (i64, i64) {
-        ::redis::from_redis_value(self.server.cmd(&["TIME"])).unwrap()
-    }
-
-    /// Keeps the lock for readers until so many ms from now.
-    fn keep_for_readers(&self, rest: i64) {
-        let now = self.now();
-        let window = (now.0 * 1000 + now.1 / 1000 + rest).to_string();
-        self.server.cmd(&["HSET", NOTES, "window", &window]);
-    }
-
-    /// Notes a writer of another process that came now and counts until so many ms from now.
-    fn note(&self, writer: &str, ends: i64) {
-        let now = self.now();
-        let (came, now) = (now.0 * 1_000_000 + now.1, now.0 * 1000 + now.1 / 1000);
-        let noted = format!("{came}:{}", now + ends);
-        self.server.cmd(&["HSET", NOTES, writer, &noted]);
+    /// Notes one of another process that came at a time of the server, or now, and looked so many ms ago.
+    fn note(&self, visitor: &str, came: Option<i64>, ago: i64) {
+        let now: (i64, i64) = ::redis::from_redis_value(self.server.cmd(&["TIME"])).unwrap();
+        let now = now.0 * 1000 + now.1 / 1000;
+        let looked = ((now - ago) / 100 % 2047 + 1) as f64 / 2048.0;
+        let noted = came.unwrap_or(now) as f64 + looked;
+        let words = ["ZADD", NOTES, &noted.to_string(), visitor];
+        self.server.cmd(&words);
         self.server.cmd(&["PEXPIRE", NOTES, "60000"]);
+        // Others come in a later millisecond.
+        thread::sleep(ms(5));
     }
 }
 
@@ -54,7 +46,7 @@ fn a_request_that_notes_a_writer_may_be_lost_or_late() {
     let (_client, other) = scene.other(Duration::from_secs(30));
     for fault in LOST.into_iter().chain([Fault::Hold]) {
         let reading = other.read().guard().unwrap();
-        let rule = scene.next(1, RW_WRITE, fault);
+        let rule = scene.next(1, RW_ACQUIRE, fault);
         let taken = elsewhere(|| scene.lock.write().try_lock_for(ms(700)));
         assert!(
             !taken.is_ok_and(|taken| taken),
@@ -124,7 +116,7 @@ fn a_late_removal_leaves_a_later_wait_alone() {
 fn dead_writers_end_and_are_forgotten() {
     let scene = Scene::new();
     let reading = scene.lock.read().guard().unwrap();
-    scene.note("dead:1:1:write", 3000);
+    scene.note("dead:1:1:write", None, 0);
     let (took, ()) = timed(|| elsewhere(|| scene.lock.read().run(|_| ()).unwrap()));
     assert!(
         took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
@@ -134,14 +126,14 @@ fn dead_writers_end_and_are_forgotten() {
     // One that is dead keeps no writer out for longer, either.
     let (took, ()) = timed(|| scene.lock.write().run(|_| ()).unwrap());
     assert!(took < WAKE_UP, "{took:?}");
-    scene.note("dead:1:2:write", 3000);
+    scene.note("dead:1:2:write", None, 0);
     let (took, ()) = timed(|| scene.lock.write().run(|_| ()).unwrap());
     assert!(
         took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
         "{took:?}"
     );
     // Others go on to wait there, and yet the dead are no more.
-    scene.note("dead:1:3:write", -6100);
+    scene.note("dead:1:3:write", None, 3300);
     let reading = scene.lock.read().guard().unwrap();
     assert!(!elsewhere(|| scene
         .lock
@@ -173,12 +165,38 @@ fn a_client_that_shuts_down_while_it_waits_leaves_no_note() {
 }
 
 #[test]
+fn a_reader_that_died_holds_writers_up_for_three_seconds() {
+    let scene = Scene::new();
+    // It waited for a writer that has left.
+    scene.note("dead:1:1", Some(0), 0);
+    let (took, ()) = timed(|| scene.lock.read().run(|_| ()).unwrap());
+    assert!(took < WAKE_UP, "{took:?}");
+    let (took, ()) = timed(|| scene.lock.write().run(|_| ()).unwrap());
+    assert!(
+        took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
+        "{took:?}"
+    );
+}
+
+#[test]
+fn a_reader_that_gives_up_holds_no_writer_up() {
+    let scene = Scene::new();
+    let (_client, other) = scene.other(Duration::from_secs(30));
+    let writing = other.write().guard().unwrap();
+    assert!(!elsewhere(|| scene
+        .lock
+        .read()
+        .try_lock_for(ms(300))
+        .unwrap()));
+    writing.unlock().unwrap();
+    let (took, ()) = timed(|| other.write().run(|_| ()).unwrap());
+    assert!(took < WAKE_UP, "{took:?}");
+}
+
+#[test]
 fn notes_of_a_clock_that_was_set_count_for_nothing() {
     let scene = Scene::new();
-    scene.note("ahead:1:1:write", 3_600_000);
-    scene
-        .server
-        .cmd(&["HSET", NOTES, "window", "9999999999999"]);
+    scene.note("ahead:1:1:write", None, -60_000);
     for side in [scene.lock.read(), scene.lock.write()] {
         let (took, ()) = timed(|| side.run(|_| ()).unwrap());
         assert!(took < WAKE_UP, "{took:?}");
@@ -186,111 +204,23 @@ fn notes_of_a_clock_that_was_set_count_for_nothing() {
 }
 
 #[test]
-fn a_free_lock_that_is_kept_for_readers_turns_none_away() {
-    let scene = Scene::new();
-    let (_client, other) = scene.other(Duration::from_secs(30));
-    let may_read = || {
-        elsewhere(|| {
-            let taken = scene.lock.read().try_lock().unwrap();
-            taken.then(|| scene.lock.read().unlock().unwrap()).is_some()
-        })
-    };
-    scene.note("other:1:1:write", 3000);
-    assert!(!may_read(), "the turn of the other");
-    scene.keep_for_readers(900);
-    assert!(may_read());
-    let reading = other.read().guard().unwrap();
-    assert!(!may_read(), "it is not free");
-    reading.unlock().unwrap();
-    scene.keep_for_readers(-1);
-    assert!(!may_read(), "no more");
-}
-
-#[test]
-fn the_last_reader_to_come_ends_the_time_that_is_kept_for_readers() {
-    // With one that has given up the time runs on, and a writer comes in behind it.
-    for gone in [0, 1] {
-        let scene = Scene::new();
-        let (_client, other) = scene.other(Duration::from_secs(30));
-        let text = |field: &str| {
-            let noted = scene.server.cmd(&["HGET", NOTES, field]);
-            ::redis::from_redis_value::<Option<String>>(noted).unwrap()
-        };
-        let both_are_in = Barrier::new(2);
-        let reads = |_: &redlatch::Guard| {
-            both_are_in.wait();
-            ["due", "window"].map(text)
-        };
-        let found = thread::scope(|scope| {
-            let writing = scene.lock.write().guard().unwrap();
-            let readers = [0, 1].map(|_| scope.spawn(|| other.read().run(reads).unwrap()));
-            eventually(SLACK * 4, "both wait", || {
-                text("turned").is_some_and(|it| it.ends_with(",2"))
-            });
-            // As if one of them needed long to come.
-            let turned = format!("500,{}", 2 + gone);
-            scene.server.cmd(&["HSET", NOTES, "turned", &turned]);
-            writing.unlock().unwrap();
-            readers.map(|it| it.join().unwrap())
-        });
-        for [due, window] in found {
-            assert_eq!(due, Some(format!("0,{gone}")));
-            assert_eq!(window.is_some(), gone == 1);
-        }
-        scene.lock.write().run(|_| ()).unwrap();
-        eventually(ms(9500), "they end", || {
-            scene.server.int(&["EXISTS", NOTES]) == 0
-        });
-    }
-}
-
-#[test]
-fn a_reader_behind_writers_that_died_is_one_reader() {
-    let scene = Scene::new();
-    let (_client, other) = scene.other(Duration::from_secs(30));
-    let turned = || -> Option<String> {
-        ::redis::from_redis_value(scene.server.cmd(&["HGET", NOTES, "turned"])).unwrap()
-    };
-    thread::scope(|scope| {
-        // Its thread ends without unlocking.
-        elsewhere(|| scene.lock.write().lock().unwrap());
-        let read = other.read().with_backoff(ms(50), ms(50));
-        let reads = scope.spawn(move || read.run(|_| ()).unwrap());
-        eventually(SLACK, "it waits", || turned().is_some());
-        for phase in 2..5 {
-            // The lease of the writer ends, and the next one is quicker than the reader.
-            let hash = ["HSET", "prices", "mode", "write", "other:1:1:write", "1"];
-            scene.server.in_one_step(&[
-                &["DEL", "prices"],
-                &hash,
-                &["PEXPIRE", "prices", "30000"],
-                &["HSET", NOTES, "phase", &phase.to_string()],
-            ]);
-            thread::sleep(ms(300));
-        }
-        let turned = turned().unwrap();
-        assert!(turned.ends_with(",1"), "{turned}");
-        scene.server.cmd(&["DEL", "prices"]);
-        reads.join().unwrap();
-    });
-}
-
-#[test]
 fn a_forced_release_of_a_writer_leaves_the_lock_to_readers() {
     let scene = Scene::new();
     let (_client, other) = scene.other(Duration::from_secs(30));
-    let fields = |names: [&str; 2]| -> Vec<Option<String>> {
-        let words = ["HMGET", NOTES, names[0], names[1]];
-        ::redis::from_redis_value(scene.server.cmd(&words)).unwrap()
-    };
+    let count = |least: i64| scene.server.int(&["ZCARD", NOTES]) >= least;
     let writing = scene.lock.write().guard().unwrap();
+    let order = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        let due = scope.spawn(|| other.read().run(|_| fields(["due", "window"])).unwrap());
-        eventually(SLACK, "it waits", || fields(["turned"; 2])[0].is_some());
+        for (number, side) in [other.write(), other.read()].into_iter().enumerate() {
+            let order = &order;
+            scope.spawn(move || side.run(|_| order.lock().unwrap().push(number)).unwrap());
+            eventually(SLACK * 4, "it waits", || {
+                count(i64::try_from(number).unwrap() + 1)
+            });
+        }
         assert!(other.write().force_unlock().unwrap());
-        let due = due.join().unwrap();
-        assert_eq!(due, [Some("0,0".to_owned()), None], "it was waited for");
     });
+    assert_eq!(order.into_inner().unwrap(), [1, 0]);
     assert!(writing.unlock().unwrap_err().is_lost());
 }
 
@@ -310,8 +240,6 @@ fn notes_that_a_takeover_forgot_are_written_again() {
         reading.unlock().unwrap();
         waits.join().unwrap();
     });
-    // A phase that begins anew keeps nobody out.
-    scene.lock.read().run(|_| ()).unwrap();
 }
 
 #[test]
@@ -325,15 +253,13 @@ fn notes_never_stand_for_ever() {
     };
     let writing = scene.lock.write().guard().unwrap();
     thread::scope(|scope| {
-        // Only a reader waits, so that nothing but its wish is noted.
         let reads = scope.spawn(|| other.read().run(|_| lives()).unwrap());
         eventually(ms(3000), "it waits", || {
-            scene.server.int(&["HEXISTS", NOTES, "turned"]) == 1
+            scene.server.int(&["ZCARD", NOTES]) == 1
         });
         thread::sleep(ms(3500));
         assert!(lives() > 0, "as long as it waits");
         writing.unlock().unwrap();
-        assert!(lives() > 0, "its time to come");
         reads.join().unwrap();
     });
     eventually(ms(9500), "they end", || lives() == -2);

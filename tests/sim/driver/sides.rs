@@ -81,8 +81,6 @@ struct Wish {
 struct Scene {
     /// By process, when its last writer came, left or gave up, and how many of them are in.
     written_by: BTreeMap<usize, (Nanos, u32)>,
-    /// Until when the lock may be kept for readers behind a writer that left.
-    kept: Nanos,
 }
 
 #[derive(Debug)]
@@ -100,9 +98,6 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns {
 
 /// One that waits has asked, stood in line and been noted after this time, in calm.
 const NOTED: Nanos = 400 * MILLI;
-
-/// For so long a writer that leaves keeps the lock for readers at most.
-const KEPT: Nanos = 500 * MILLI;
 
 /// A reader that nobody keeps out is in after this time, in calm.
 const SOON: Nanos = 800 * MILLI;
@@ -152,11 +147,10 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
 
 impl Turns {
     /// Notes that a writer gave up, or came or left with another count of those that are in.
-    fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) -> &mut Scene {
+    fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) {
         let scene = self.scenes.entry(lock.to_owned()).or_default();
         let of_process = scene.written_by.entry(process).or_default();
         *of_process = (scheduler::now(), count(of_process.1));
-        scene
     }
 
     fn scene(&self, lock: &str) -> Scene {
@@ -185,8 +179,7 @@ impl Turns {
         let Wish { lock, process, .. } = wish;
         let waited = (scheduler::now() - wish.since) / MILLI;
         let noted = self.noted(lock, wish.since).next();
-        let is_kept = !wish.writes && wish.since <= self.scene(lock).kept;
-        if let Some(writer) = noted.filter(|_| !wish.is_passed && !is_kept) {
+        if let Some(writer) = noted.filter(|_| !wish.is_passed) {
             let what = if wish.writes { "writer" } else { "reader" };
             let before = (wish.since - writer.since) / MILLI;
             return Some(format!(
@@ -260,10 +253,9 @@ pub(crate) fn end(
 pub(crate) fn left(name: &str) {
     if name.ends_with(WRITE) {
         let mut turns = turns();
-        let scene = turns.change(lock_of(name), scheduler::process(), |count| {
+        turns.change(lock_of(name), scheduler::process(), |count| {
             count.saturating_sub(1)
         });
-        scene.kept = scheduler::now() + KEPT;
     }
 }
 

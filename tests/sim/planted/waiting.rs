@@ -10,12 +10,12 @@ pub(super) const BUGS: &[Bug] = &[
         find: "if self.raw_lock.prefers_readers {",
         replace: "if self.raw_lock.prefers_readers || rules.is_shared && PLANTED {",
     },
-    // The memo says in which phase it was turned away first; a reader that was waits for no further writer.
+    // It leaves no note that it waits.
     Bug {
         name: "a reader is turned away in each phase",
-        file: "engine/raw_lock/visit.rs",
-        find: "memo: self.memo.clone(),",
-        replace: "memo: self.memo.clone().filter(|_| !PLANTED),",
+        file: "stores/redis/calls/call.rs",
+        find: "if !takes_place => \"never\",",
+        replace: "if !takes_place || PLANTED && self.layout.rights == \"read\" => \"never\",",
     },
     // It is to take a place in the store with its first attempt, though it was not refused yet.
     Bug {

@@ -13,4 +13,4 @@ pub use redlatch_server::{
     Surroundings, Value, slot,
 };
 pub use server::{Address, Changes, Config, Persistence, Server, SlotRange, Snapshot, warm_up};
-pub use times::{Times, looked, time_in, with_look};
+pub use times::{Times, looked, with_look};

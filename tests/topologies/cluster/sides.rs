@@ -114,7 +114,7 @@ fn bury(cluster: &Cluster, name: &str) {
 fn with_all_keys(cluster: &Cluster, name: &str) {
     let node = &cluster.nodes[0];
     let notes = format!("redlatch_rw:{{{name}}}");
-    node.cmd(&["HSET", &notes, "phase", "1"]);
+    node.cmd(&["ZADD", &notes, "1", "dead:1:1"]);
     let fields: Vec<String> = redis::from_redis_value(node.cmd(&["HKEYS", name])).unwrap();
     for field in fields.iter().filter(|it| it.ends_with(":write")) {
         let own = format!("{{{name}}}:{field}:rwlock_timeout:1");

@@ -149,8 +149,7 @@ impl Operation for Acquire<'_> {
             leftover: copies
                 .are_in_doubt()
                 .then(|| claim.in_doubt(copies.not_after)),
-            memo: item_at(reply, 4).map(|memo| text_of(memo).into()),
-            recheck_after: integer_at(reply, 5)
+            recheck_after: integer_at(reply, 4)
                 .and_then(|pause| u64::try_from(pause).ok())
                 .map(Duration::from_millis),
             ..Refusal::default()

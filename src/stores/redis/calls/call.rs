@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::batch::Work;
-use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Kind, Queueing, VisitorId};
+use crate::ground::claim::{Claim, Kind, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::store::CountStep;
 use crate::stores::quorum::quarantine::NodeHandle;
@@ -184,6 +184,9 @@ impl<'c> Call<'c> {
     fn of_key(&self, key: Key) -> &'c str {
         match (key, self.condition) {
             (Key::OfCondition(_), Some(condition)) => condition.name,
+            (Key::BehindWriter(_), _) if self.inside.is_some() => {
+                self.inside.map_or("", VisitorId::as_str)
+            }
             _ => self.visitor.map_or("", VisitorId::as_str),
         }
     }
@@ -198,27 +201,12 @@ impl<'c> Call<'c> {
         match arg {
             Arg::Visitor => packed.text(&[field(self.visitor)]),
             Arg::Successor => packed.text(&[field(self.successor)]),
-            Arg::Memo => packed.text(&[match self.queueing {
-                Some(Queueing::Waits { memo, .. }) => memo.as_deref().unwrap_or_default(),
-                Some(Queueing::Tries) => "",
-                Some(Queueing::Barges) | None => "*",
-            }]),
-            Arg::Need => packed.number(match self.queueing {
-                Some(Queueing::Waits { need, .. }) => millis(*need),
-                _ => 0,
-            }),
-            Arg::Announced => packed.number(match self.queueing {
-                Some(Queueing::Waits { takes_place, .. }) if *takes_place => {
-                    millis(COUNTS_AS_WAITING)
-                }
-                Some(Queueing::Waits { .. }) => 0,
-                Some(Queueing::Tries) => -1,
-                Some(Queueing::Barges) | None => -2,
-            }),
             Arg::Wish => packed.text(&[match self.queueing {
+                Some(Queueing::Waits { takes_place, .. }) if !takes_place => "never",
                 Some(Queueing::Waits { had_place, .. }) if *had_place => "rejoin",
                 Some(Queueing::Waits { .. }) => "join",
-                _ => "never",
+                Some(Queueing::Tries) => "never",
+                Some(Queueing::Barges) | None => "barge",
             }]),
             Arg::Patience => packed.number(millis(self.patience)),
             Arg::HearsAll => packed.number(i64::from(!self.is_in_cluster)),

@@ -6,8 +6,8 @@ use crate::ground::claim::Kind;
 use crate::ground::error::Error;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Announced, Channel, Check, Counter, Floor, HearsAll, Inside, Known, Lease, Life, Lock,
-    Memo, Need, Patience, Places, Rights, Step, Successor, Visitor, Wanted, Wish, Work,
+    Amount, Channel, Check, Counter, Floor, HearsAll, Inside, Known, Lease, Life, Lock, Patience,
+    Places, Rights, Step, Successor, Visitor, Wanted, Wish, Work,
 };
 use crate::stores::redis::scripts::{Arg, Script};
 

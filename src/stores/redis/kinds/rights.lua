@@ -88,7 +88,10 @@ try('PEXPIRE', key, 'x')
 try('PUBLISH', ARGV[1] .. '\n', '0')
 if ARGV[2] == 'read' or ARGV[2] == 'write' then
     try('HGETALL', key)
-    try('HINCRBY', key, '', 'x')
+    try('ZRANGE', key, 0, 0)
+    try('ZSCORE', key, '')
+    try('ZADD', key, 'x', '')
+    try_apart('ZREM', '')
     try('SET', key, '', 'PX', 'x')
     try_apart('DEL')
 end

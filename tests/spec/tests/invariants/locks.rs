@@ -149,7 +149,8 @@ fn acquired(seen: &Seen<'_>, holds: &mut Holds, last_token: &mut i64) -> Result<
     if known != 0 && had.is_none() {
         return Err(format!("{visitor} entered a hold that is gone"));
     }
-    let is_reader = seen.call.script == "read_write/read";
+    let is_reader =
+        seen.call.script == "read_write/acquire" && !seen.call.args[0].ends_with(":write");
     let inside = match &had {
         Some(had) => had.inside.clone(),
         None if is_reader => seen.call.args[4].clone(),

@@ -308,8 +308,8 @@ impl World {
             "condition/look" => call.args[1] == "pass",
             // The first copy comes back to the front, where the next one finds a free lock.
             "fair/acquire" => call.args[5] == "rejoin" && entry(keys, self.name).is_none(),
-            // Of two writers that came in the same µs the second one may have the free lock when it comes back.
-            "read_write/write" => entry(keys, self.name).is_none(),
+            // Of two that came in the same ms the second one may have the free lock when it comes back.
+            "read_write/acquire" => entry(keys, self.name).is_none(),
             _ => false,
         }
     }
@@ -317,7 +317,7 @@ impl World {
     /// Whether a request begins a hold of a read-write lock for a visitor of which something is left. No client sends that:
     /// visitors are new for each hold.
     fn is_used_up(&self, call: &Call, keys: &Keyspace) -> bool {
-        matches!(call.script, "read_write/read" | "read_write/write") && call.args[2] == "0" && {
+        call.script == "read_write/acquire" && call.args[2] == "0" && {
             let visitor = &call.args[0];
             let is_left = fields(keys, self.name).contains_key(visitor)
                 || entry(keys, &call.keys[1]).is_some();

@@ -8,14 +8,14 @@
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
 -- ARGV[4]  the count wanted
 -- ARGV[5]  the channel of unlock messages, behind which stand ':' and a visitor
--- ARGV[6]  the place wanted: 'join' for one behind all others, 'rejoin' for one that it had before, 'never' for none
+-- ARGV[6]  the place wanted: 'join' for one behind all others, 'rejoin' for one that it had before, 'never' or 'barge' for none
 -- ARGV[7]  the patience: for how long a waiter counts as alive behind the one before it, ms
 -- ARGV[8]  '1' if the server knows all who listen to a channel, '0' if some may listen at other servers
 -- ARGV[9]  the server time after which the request is refused, ms since 1970
 -- ARGV[10]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns as acquire.lua: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, and
---         {0, now, ttl, holder, '', pause}  refused; holder is whoever has the lock, or is before the visitor while nobody
+--         {0, now, ttl, holder, pause}  refused; holder is whoever has the lock, or is before the visitor while nobody
 --         has it; the visitor is to look again after pause ms at the latest
 --
 -- Keeps: a key of a hold never lacks a time to live. A copy of the first request changes no count, and shortens nothing. A
@@ -92,7 +92,7 @@ end
 
 local ttl = is_held and call('PTTL', key) or 1000
 holder = holder or string.sub(first, 1, 128)
-if wish == 'never' then
+if wish ~= 'join' and wish ~= 'rejoin' then
     return {number, {0, now, ttl, holder}}
 end
 local ends, length = call('ZSCORE', times, visitor), call('LLEN', queue)
@@ -122,4 +122,4 @@ elseif place > 2 and (ARGV[8] ~= '1' or (pcall('PUBSUB', 'NUMSUB', base .. ':' .
     -- One that does not listen is to look each second.
     pause = 3000
 end
-return {number, {0, now, ttl, holder, '', pause}}
+return {number, {0, now, ttl, holder, pause}}

@@ -1,7 +1,7 @@
 -- Frees a read-write lock whoever reads, or whoever writes.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the notes on those who wait to write
+-- KEYS[2]  the notes on those who wait
 -- ARGV[1]  the channel of unlock messages
 -- ARGV[2]  the mode that is to end, 'read' or 'write'
 -- ARGV[3]  the server time after which the request is refused, ms since 1970
@@ -12,7 +12,7 @@
 -- Keeps: what is no read-write lock is left alone.
 
 -- include sides.lua
--- include leave_side.lua
+-- include turns.lua
 
 local number = ARGV[4] + 0
 local call, key = redis.call, KEYS[1]
@@ -28,8 +28,6 @@ elseif mode ~= ARGV[2] then
     return {number, {0, now}}
 end
 call('DEL', key)
-if mode == 'write' then
-    open_window(KEYS[2], now)
-end
+let_readers_in(KEYS[2])
 redis.pcall('PUBLISH', ARGV[1], '1')
 return {number, {1, now}}

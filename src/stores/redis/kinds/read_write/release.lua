@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the time key of the visitor
--- KEYS[3]  the notes on those who wait to write
+-- KEYS[3]  the notes on those who wait
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages, '' to send none
 -- ARGV[3]  the number of the request, which comes before the answer: {number, …}
@@ -13,6 +13,7 @@
 -- Keeps: other holds last as long as before. Works on a server that is full.
 
 -- include sides.lua
+-- include turns.lua
 -- include leave_side.lua
 
 local number = ARGV[3] + 0
@@ -24,15 +25,10 @@ elseif has == 0 then
     redis.pcall('DEL', KEYS[2])
     return {number, {0, holder_of(KEYS[1])}}
 end
-local time = string.sub(ARGV[1], -6) == ':write' and redis.call('TIME')
-local message, refused = leave(KEYS[1], KEYS[2], ARGV[1])
+local message, refused = leave(KEYS[1], KEYS[2], ARGV[1], KEYS[3])
 if refused then
     return refused
-end
-if time then
-    open_window(KEYS[3], time[1] * 1000 + (time[2] - time[2] % 1000) / 1000)
-end
-if not message or ARGV[2] == '' then
+elseif not message or ARGV[2] == '' then
     return number * 4194304
 end
 local heard = redis.pcall('PUBLISH', ARGV[2], message)

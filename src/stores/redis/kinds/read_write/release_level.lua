@@ -22,23 +22,15 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
     return {number, {3, now}}
 end
-local count = redis.pcall('HGET', key, visitor)
-if type(count) == 'table' then
-    return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count
-end
-if not count or is_over(key, own, visitor) then
-    return {number, {2, now, not count and holder_of(key) or ''}}
-elseif count ~= ARGV[3] and count ~= ARGV[4] then
-    return {number, {4, now, string.sub(count, 1, 32)}}
-end
-local others
+local known = ARGV[3]
+-- include side_count.lua
+local others, flaw
 if redis.call('EXISTS', own) == 1 then
-    local flaw
-    others, flaw = others_of(key, prefix_of(own, visitor), visitor)
+    others, flaw = others_of(key, own, visitor)
     if flaw then
         return flaw
     end
-    others.longest, others.has_writer = math.max(others.longest, lease), others.has_writer or string.sub(visitor, -6) == ':write'
+    others.longest, others.has_writer = math.max(others.longest, lease), others.has_writer or is_writer(visitor)
 end
 local counted = redis.pcall('HSET', key, visitor, ARGV[4])
 -- A full server refuses to write the count. The level is given back all the same; the last release frees any count.

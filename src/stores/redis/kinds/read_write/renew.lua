@@ -34,10 +34,8 @@ for i = 1, #KEYS / 2 do
     elseif is_over(key, own, visitor) then
         what = ''
     else
-        if redis.call('EXISTS', own) == 1 then
-            lengthen(own, lease)
-        end
-        lengthen(key, lease)
+        prolong(own, lease)
+        prolong(key, lease)
     end
     if what then
         result[#result + 1] = i

@@ -1,23 +1,13 @@
 -- Those who wait for a fair lock stand in a list, in the order in which they came. A sorted set has for each of them the time,
 -- ms, from which on it counts as dead: for one of this library a patience for each place behind its last look, as each holder of
--- Redisson takes one off the times of all. The fraction of that, in 2048ths, is when it looked last, in tenths of a second from 1
--- to 2047; for one of Redisson since when nobody listens for it; 0 if that is not known. Each listens to a channel of its own.
+-- Redisson takes one off the times of all. With it stands when it looked last; for one of Redisson since when nobody listens for
+-- it. Each listens to a channel of its own.
+
+-- include looks.lua
 
 -- Whether a waiter is one of this library, whose visitors have the number of a hold at the end.
 local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
-end
-
--- A time with the note that its waiter looked now.
-local function time_of(ends, now)
-    return string.format('%.17g', math.floor(ends) + (math.floor(now / 100) % 2047 + 1) / 2048)
-end
-
--- For how long a waiter has not looked at least, ms, by its time; false if that is not known, or was noted before the clock was set back.
-local function silence_of(ends, now)
-    local noted = ends % 1 * 2048
-    local silence = noted > 0 and (math.floor(now / 100) - noted + 1) % 2047
-    return silence and silence < 1024 and (silence - 1) * 100
 end
 
 -- The first who waits, false if nobody does. Before it, all but `me` go that are dead: one whose time is over, one without a time,
