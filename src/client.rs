@@ -154,9 +154,9 @@ impl Client {
     /// they came, over all threads of all processes. It is Redisson's `RFairLock`.
     ///
     /// A [`try_lock`](Lock::try_lock) without a wait gets it only if nobody waits, and a re-entry goes before everybody. A waiter
-    /// that dies keeps the others waiting for about 1.5 s once it is its turn, one whose process was stopped for 10 s, and those
-    /// right behind it who are silent, too, cost nothing more; if that one goes on, it is the first again. After a request
-    /// without an answer a waiter goes to the end.
+    /// that dies keeps the others waiting for about 1.5 s, one whose process was stopped for 10 s, and those behind it who died or
+    /// were stopped with it cost nothing more; if that one goes on, it is the first again. After a request without an answer a
+    /// waiter goes to the end.
     ///
     /// In Redis those who wait stand in the list `redisson_lock_queue:{name}` and, with times, in the sorted set
     /// `redisson_lock_timeout:{name}`; each listens to a channel of its own. A [`lock`](Client::lock) of the same name is excluded

@@ -16,11 +16,11 @@ use crate::lock::Lock;
 ///   first, it goes on reading, and other readers come in at once: a downgrade.
 /// - **A reader may not write.** A thread that has the read side alone and takes the write side would wait for itself, so that
 ///   is [`Error::Upgrade`](crate::Error::Upgrade) at once, from every form of it, and nothing is changed.
-/// - **Nobody starves**: a reader that comes while a writer waits lets one writer go first, and writers leave the lock to the
-///   readers that were turned away. So a thread that reads and waits for another thread that wants to read waits for a writer,
+/// - **Nobody starves**: a reader that comes while a writer waits stands behind it, and after a writer the readers that waited go
+///   first. So a thread that reads and waits for another thread that wants to read waits for a writer,
 ///   too: use [`ReadWriteLock::prefer_readers`] there, which is how Redisson's readers behave. Redisson's own readers come in
-///   beside others in any case, as do the parts of a [`MultiLock`](crate::MultiLock). A process that died while it waited to
-///   write holds others up for 3 seconds. A [`Lock::try_lock`] without a wait is refused while a writer waits, though
+///   beside others in any case, as do the parts of a [`MultiLock`](crate::MultiLock). A process that died while it waited
+///   holds others up for 3 seconds. A [`Lock::try_lock`] without a wait is refused while a writer waits, though
 ///   the lock may be free.
 ///
 /// The hold of each side is one of its own: with its own levels, its own validity and its own [`Losses`](crate::Losses). If a
