@@ -90,14 +90,6 @@ impl Said {
             other => panic!("a number, not {other:?}, in {self:?}"),
         }
     }
-
-    /// The text in this part of a longer answer.
-    pub(crate) fn text(&self, part: usize) -> &[u8] {
-        match self.parts.as_ref().and_then(|parts| parts.get(part)) {
-            Some(Reply::Bulk(text)) => text,
-            other => panic!("a text, not {other:?}, in {self:?}"),
-        }
-    }
 }
 
 /// Lets so many ms pass.
