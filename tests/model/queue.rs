@@ -437,7 +437,7 @@ impl Queue {
         let thread = &mut next.threads[at];
         thread.is = Is::Waits;
         thread.has_place = true;
-        let pause = (said.number(5) + TICK - 1) / TICK;
+        let pause = (said.number(4) + TICK - 1) / TICK;
         let pause = u8::try_from(pause).unwrap_or(u8::MAX);
         thread.looks_in = if self.rules.looks { pause } else { u8::MAX };
         if leftover.is_some() {

@@ -4,9 +4,10 @@
 
 -- include looks.lua
 
--- The first who waits and came before a visitor, for a reader of those who write alone; false if nobody did.
+-- The first who waits and came before a visitor, for a reader of those who write alone; false if nobody did. Behind the first 32
+-- nobody is looked for: so many readers have their turn, and a few more may come along.
 local function first_before(notes, visitor, now, reads)
-    local noted = redis.pcall('ZRANGE', notes, 0, -1, 'WITHSCORES')
+    local noted = redis.pcall('ZRANGE', notes, 0, 31, 'WITHSCORES')
     for i = 1, #noted, 2 do
         local silence = silence_of(noted[i + 1], now)
         if noted[i] == visitor then
