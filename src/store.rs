@@ -313,8 +313,8 @@ impl Granted {
 /// A hold, or levels of it, that were given back.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
-    /// Whether somebody in another process has heard that the lock is free.
-    pub(crate) others_wait: bool,
+    /// How many in other processes have heard that the lock is free.
+    pub(crate) others: u32,
     /// The part of the hold that may be left in some part of the store. Of levels: the effect that an earlier copy of
     /// the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,

@@ -151,18 +151,15 @@ impl RawLock {
             None => store.release(claim, 0, deadline),
         };
         let outcome = match released {
-            Ok(Outcome::Done(Released {
-                others_wait,
-                leftover,
-            })) => {
+            Ok(Outcome::Done(Released { others, leftover })) => {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.settle(leftover);
                 }
-                // Two round trips: that long another process takes to hear of it and to ask.
-                head_start = others_wait.then(|| {
+                // Two round trips for each: that long another process takes to hear of it and to ask.
+                head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
-                    took * 2
+                    took * 2 * others.min(1_000)
                 });
                 pause = self.poll_pause();
                 Ok(None)

@@ -232,12 +232,12 @@ impl Store for MultiStore {
         }
         self.note_count(&claim.visitor, 0);
         let mut in_doubt = InDoubt::at_none(claim, self.members.len());
-        let (mut lost, mut trouble, mut waiting) = (None, None, false);
+        let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
             let by = share(deadline, member.place + 1);
             match member.store.release(&member.claim(claim), 0, by) {
                 Ok(Outcome::Done(released)) => {
-                    waiting |= released.others_wait;
+                    waiting = released.others.max(waiting);
                     in_doubt.set(member.place, released.leftover.map(|_| 0));
                 }
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
@@ -251,7 +251,7 @@ impl Store for MultiStore {
             (Some(cause), _) => Ok(Outcome::Gone(cause)),
             (None, Some(error)) => Ok(Outcome::unknown(in_doubt, error)),
             (None, None) => Ok(Outcome::Done(Released {
-                others_wait: waiting,
+                others: waiting,
                 leftover: (!in_doubt.is_resolved()).then_some(in_doubt),
             })),
         }

@@ -53,7 +53,7 @@ impl Quorum {
         });
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
         let absent = self.nodes.len() - placement.count_ones() as usize;
-        let (mut done, mut lacking, mut others_wait) = (0, 0, false);
+        let (mut done, mut lacking, mut others) = (0, 0, 0);
         // One that has forgotten it, and has no vote since, has granted it to nobody.
         let mut forgot = 0;
         let mut patience = None;
@@ -62,11 +62,8 @@ impl Quorum {
                 continue;
             };
             let what = match answer {
-                Ok(Outcome::Done(Released {
-                    others_wait: waiting,
-                    ..
-                })) => {
-                    others_wait |= waiting;
+                Ok(Outcome::Done(Released { others: heard, .. })) => {
+                    others = heard.max(others);
                     done += 1;
                     Vote::Granted
                 }
@@ -120,7 +117,7 @@ impl Quorum {
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {
-                others_wait,
+                others,
                 leftover: (left > 0).then_some(in_doubt),
             }));
         }

@@ -34,7 +34,13 @@ impl<'a> Release<'a> {
     fn released(&self, redis: &Redis, heard: u64) -> Released {
         Released {
             // Mostly nobody at all has heard of it.
-            others_wait: heard > 0 && redis.others_of(self.claim, heard) > 0,
+            others: match heard {
+                0 => 0,
+                heard => redis
+                    .others_of(self.claim, heard)
+                    .try_into()
+                    .unwrap_or(u32::MAX),
+            },
             leftover: None,
         }
     }

@@ -29,7 +29,7 @@ fn a_hold_that_is_not_there_was_lost_unless_a_copy_took_it() {
     assert_eq!(holder, "other:1");
     let server = answering(vec![cut(), Some(gone(""))]);
     let released = done(release(&server, 0));
-    assert!(!released.others_wait && released.leftover.is_none());
+    assert!(released.others == 0 && released.leftover.is_none());
     assert_eq!(calls(&server).len(), 2);
 }
 
