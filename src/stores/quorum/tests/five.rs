@@ -15,8 +15,6 @@ pub(super) enum Mode {
     Missed,
     /// There is something else under the name.
     Strange,
-    /// A copy of the acquisition may yet come, until its time 7.
-    Late,
 }
 
 pub(super) struct Scripted {
@@ -54,7 +52,7 @@ impl Scripted {
         let mode = *self.mode.lock();
         let unknown = || Error::unknown(&"a".into(), "in memory", "request", None, "it was lost");
         Pending::Ready(match mode {
-            Mode::Well | Mode::Late => run(),
+            Mode::Well => run(),
             Mode::Dead | Mode::Strange => Err(self.error(mode == Mode::Strange)),
             Mode::Lost => run().and_then(|_| lost(unknown())),
             Mode::Missed => lost(unknown()),
@@ -109,21 +107,11 @@ impl Node for Scripted {
         by: Instant,
     ) -> Pending<'a, Outcome<Released>> {
         let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
-        let is_late = *self.mode.lock() == Mode::Late;
         self.given_back.lock().push((claim.count, keep));
         if let Some(answered) = &*self.read_meanwhile.lock() {
             answered.store(true, Ordering::Release);
         }
-        self.answer(lost, || {
-            let outcome = self.memory.release(claim, keep, by)?;
-            Ok(match outcome {
-                Outcome::Done(released) => Outcome::Done(Released {
-                    leftover: is_late.then(|| claim.in_doubt(7)),
-                    ..released
-                }),
-                other => other,
-            })
-        })
+        self.answer(lost, || self.memory.release(claim, keep, by))
     }
 
     fn send_resolve<'a>(&'a self, mut in_doubt: InDoubt, by: Instant) -> Pending<'a, bool> {
@@ -242,7 +230,6 @@ pub(super) const D: Mode = Mode::Dead;
 pub(super) const L: Mode = Mode::Lost;
 pub(super) const M: Mode = Mode::Missed;
 pub(super) const S: Mode = Mode::Strange;
-pub(super) const A: Mode = Mode::Late;
 
 /// The nodes that a doubt is about.
 pub(super) fn nodes_of(in_doubt: &InDoubt) -> Vec<usize> {

@@ -187,10 +187,7 @@ fn a_release_is_done_where_a_majority_is_free_of_a_hold_that_was_its() {
     for (lost, modes, expected) in [
         (&[][..], [W; 5], Done(vec![])),
         (&[], [W, D, W, W, W], Done(vec![1])),
-        (&[], [A, W, A, W, W], Done(vec![0, 2])),
-        (&[0], [W, D, D, A, W], Done(vec![1, 2, 3])),
-        (&[0, 1], [W, W, D, A, A], Done(vec![2, 3, 4])),
-        (&[0, 1, 2], [W, W, W, A, A], Gone),
+        (&[], [W, L, M, W, W], Done(vec![1, 2])),
         (&[], [D, D, D, W, W], Unknown(vec![0, 1, 2])),
         (&[0, 1], [W; 5], Done(vec![])),
         (&[0, 1, 2], [W; 5], Gone),
