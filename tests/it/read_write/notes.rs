@@ -269,10 +269,14 @@ fn notes_never_stand_for_ever() {
 fn a_key_of_another_type_costs_turns_alone() {
     let scene = Scene::new();
     let (_client, other) = scene.other(Duration::from_secs(30));
-    scene.server.cmd(&["SET", NOTES, "a text"]);
+    scene.server.cmd(&["SET", NOTES, "a text", "EX", "100"]);
     let reading = scene.lock.read().guard().unwrap();
     assert!(!elsewhere(|| other.write().try_lock_for(ms(300)).unwrap()));
     other.read().run(|_| ()).unwrap();
     reading.unlock().unwrap();
     other.write().run(|_| ()).unwrap();
+    assert!(
+        scene.server.int(&["PTTL", NOTES]) > 50_000,
+        "it is left alone"
+    );
 }

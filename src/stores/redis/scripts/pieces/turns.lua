@@ -24,8 +24,8 @@ end
 -- Notes that a visitor waits, and looks now.
 local function note_wait(notes, visitor, now)
     local came = redis.pcall('ZSCORE', notes, visitor)
-    redis.pcall('ZADD', notes, time_of(type(came) == 'string' and came or now, now), visitor)
-    if redis.pcall('PEXPIRE', notes, 9000) ~= 1 then
+    local noted = redis.pcall('ZADD', notes, time_of(type(came) == 'string' and came or now, now), visitor)
+    if type(noted) ~= 'table' and redis.pcall('PEXPIRE', notes, 9000) ~= 1 then
         redis.pcall('DEL', notes)
     end
 end
