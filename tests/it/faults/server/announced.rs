@@ -129,11 +129,14 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
         is_wrong.store(false, Ordering::Relaxed);
         guard.unlock().unwrap();
     };
-    thread::scope(|scope| {
-        for (number, (map, class, word)) in wrong.into_iter().enumerate() {
-            scope.spawn(move || tried(map, class, word, &format!("kept {number}")));
-        }
-    });
+    // The trace of a map that panics takes a busy machine's time from the others.
+    for some in wrong.chunks(3) {
+        thread::scope(|scope| {
+            for (number, (map, class, word)) in some.iter().enumerate() {
+                scope.spawn(move || tried(*map, *class, word, &format!("kept {number}")));
+            }
+        });
+    }
     for server in [&node, &other, &single] {
         assert_eq!(server.int(&["DBSIZE"]), 0);
     }
