@@ -109,7 +109,11 @@ local is_first = first == visitor or not is_in and wish == 'rejoin'
 local place = is_first and 1 or is_in and call('LINDEX', queue, 1) == visitor and 2 or is_in and length or length + 1
 call('ZADD', times, time_of(now + patience * place, now), visitor)
 if not is_in then
-    call(is_first and 'LPUSH' or 'RPUSH', queue, visitor)
+    if is_first then
+        call('LPUSH', queue, visitor)
+    else
+        call('RPUSH', queue, visitor)
+    end
 end
 if not is_in or not ends then
     call('PEXPIRE', queue, 86400000)
