@@ -37,13 +37,9 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 55] = [
+pub(crate) const MUTANTS: [Mutant; 54] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
-    in_shape(
-        Shape::Writes,
-        "a batch is sent while a copy of the acquisition is out",
-    ),
     in_shape(Shape::Writes, "a batch may run behind the validity"),
     in_shape(Shape::Writes, "a batch does not declare its keys"),
     in_shape(Shape::Free, "a hold that is handed off keeps its token"),
