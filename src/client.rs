@@ -1,7 +1,5 @@
 //! The client: hands out locks, and owns what they share.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,14 +37,14 @@ use crate::stores::redis::in_memory::World;
 /// client.lock("lock:orders:42").run(|_| println!("alone"))?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) backend: Backend,
 }
 
 /// Where a client keeps its locks: to make another one of the same place, or a node of a quorum.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Redis(Arc<Redis>),
     /// The store itself: it has transactions and row locks, which others have not.
@@ -370,18 +368,5 @@ impl Client {
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
         // In a forked child nobody may ever unlock its mutex.
         (self.redis()?.world.as_ref()).filter(|_| !self.inner.is_forked())
-    }
-}
-
-// A panic of the caller leaves nothing half done: no code of the caller runs under a mutex of this library.
-impl UnwindSafe for Client {}
-impl RefUnwindSafe for Client {}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("id", &self.inner.id)
-            .field("store", &self.inner.store)
-            .finish_non_exhaustive()
     }
 }

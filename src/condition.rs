@@ -1,7 +1,5 @@
 //! The condition.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +69,7 @@ const LONGEST_NAME: usize = 128;
 /// })?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Condition {
     lock: Lock,
     raw_lock: RawLock,
@@ -282,17 +280,4 @@ fn flaw(name: &str) -> Option<Error> {
         name: name.chars().take(64).collect(),
         reason,
     })
-}
-
-// As for `Client`.
-impl UnwindSafe for Condition {}
-impl RefUnwindSafe for Condition {}
-
-impl fmt::Debug for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condition")
-            .field("lock", &self.raw_lock.key.lock.name)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
 }

@@ -1,7 +1,5 @@
 //! The count-down latch.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +45,7 @@ use crate::store::CountStep;
 /// latch.wait()?; // it is open
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Latch {
     raw_lock: RawLock,
 }
@@ -158,16 +156,4 @@ impl Latch {
 
 fn to_count(count: i64) -> u32 {
     u32::try_from(count.max(0)).unwrap_or(u32::MAX)
-}
-
-// As for `Client`.
-impl UnwindSafe for Latch {}
-impl RefUnwindSafe for Latch {}
-
-impl fmt::Debug for Latch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Latch")
-            .field("name", &self.raw_lock.key.lock.name)
-            .finish_non_exhaustive()
-    }
 }

@@ -1,7 +1,6 @@
 //! Where a holder is told of a loss.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -190,10 +189,6 @@ impl AsRef<Receiver<Loss>> for Losses {
         self.as_receiver()
     }
 }
-
-// As for `Client`.
-impl UnwindSafe for Losses {}
-impl RefUnwindSafe for Losses {}
 
 impl fmt::Debug for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

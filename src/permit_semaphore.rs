@@ -1,7 +1,5 @@
 //! The semaphore whose permits have ids.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::engine::hold::Lease;
@@ -50,7 +48,7 @@ use crate::store::CountStep;
 /// assert!(!semaphore.release_id(&id)?, "it was given back before");
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PermitSemaphore {
     semaphore: Semaphore,
 }
@@ -308,17 +306,5 @@ impl Permits {
         let has_ids = self.hold.kind.rules().has_ids;
         let owners = self.hold.visitor.owners().filter(|_| has_ids);
         owners.map(|visitor| PermitId { visitor }).collect()
-    }
-}
-
-// As for `Client`.
-impl UnwindSafe for PermitSemaphore {}
-impl RefUnwindSafe for PermitSemaphore {}
-
-impl fmt::Debug for PermitSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitSemaphore")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,5 @@
 //! The read-write lock.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-
 use crate::lock::Lock;
 
 /// A lock that many threads of many processes may have to read, or one to write: Redisson's `RReadWriteLock`.
@@ -52,7 +49,7 @@ use crate::lock::Lock;
 /// reading.unlock()?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ReadWriteLock {
     read: Lock,
     write: Lock,
@@ -126,17 +123,5 @@ impl ReadWriteLock {
     /// Returns the name, key prefix included.
     pub fn name(&self) -> &str {
         self.read.name()
-    }
-}
-
-// As for `Client`.
-impl UnwindSafe for ReadWriteLock {}
-impl RefUnwindSafe for ReadWriteLock {}
-
-impl fmt::Debug for ReadWriteLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadWriteLock")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +70,7 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// lock.unlock()?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Redlock {
     inner: Arc<ClientInner>,
     kind: Kind,
@@ -116,19 +115,6 @@ impl Redlock {
     /// The clients of the nodes go on.
     pub fn shutdown(&self) {
         self.inner.shut_down();
-    }
-}
-
-// As for `Client`.
-impl UnwindSafe for Redlock {}
-impl RefUnwindSafe for Redlock {}
-
-impl fmt::Debug for Redlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redlock")
-            .field("id", &self.inner.id)
-            .field("store", &self.inner.store)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,6 @@
 //! The semaphore, and the permits that were taken from it.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +52,7 @@ use crate::store::CountStep;
 /// assert_eq!(semaphore.available()?, 3);
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Semaphore {
     pub(crate) raw_lock: RawLock,
 }
@@ -366,21 +365,6 @@ impl Drop for Permits {
         if let Err(error) = self.give_back() {
             events::unlock_failed(&self.hold.name, &error);
         }
-    }
-}
-
-// As for `Client`.
-impl UnwindSafe for Semaphore {}
-impl RefUnwindSafe for Semaphore {}
-impl UnwindSafe for Permits {}
-impl RefUnwindSafe for Permits {}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("name", &self.raw_lock.key.lock.name)
-            .field("lease", &self.raw_lock.lease)
-            .finish_non_exhaustive()
     }
 }
 

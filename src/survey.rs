@@ -1,7 +1,6 @@
 //! The look of an operator at all locks of a place.
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::store::{LockInfo, Position, Scope};
 /// It asks the store page by page while it is read, and pauses after each page for as long as that took, so that a server
 /// in trouble is at most half as busy with it as it could be. Nothing is written. Each name comes once, in no order. A
 /// lock that is taken, given back or moved to another master of a cluster meanwhile may come or may not.
+#[derive(Debug)]
 #[must_use = "nothing is asked until it is read"]
 pub struct Locks {
     inner: Arc<ClientInner>,
@@ -99,14 +99,6 @@ impl Iterator for Locks {
                 return Some(Err(error));
             }
         }
-    }
-}
-
-impl fmt::Debug for Locks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks")
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
     }
 }
 

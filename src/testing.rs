@@ -20,7 +20,6 @@
 //!
 //! The page `docs/testing.md` of the repository has an example for each kind of test.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::client::Client;
@@ -34,6 +33,7 @@ use crate::stores::redis::in_memory::Faults;
 ///
 /// A control counts for all clients of that server. For a client of any other server only
 /// [`Controls::kill_watchdog`] does anything.
+#[derive(Debug)]
 pub struct Controls<'a> {
     client: &'a Client,
 }
@@ -201,14 +201,6 @@ impl Controls<'_> {
         if let Some(world) = self.client.world() {
             world.fail(change);
         }
-    }
-}
-
-impl fmt::Debug for Controls<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controls")
-            .field("client", &self.client)
-            .finish()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The parts that a client, its locks and its guards share.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -220,6 +221,18 @@ impl Drop for ClientInner {
     fn drop(&mut self) {
         self.watchdog.client().note_gone();
         self.shut_down();
+    }
+}
+
+// A panic of the caller leaves nothing half done: no code of the caller runs under a mutex of this library.
+impl std::panic::RefUnwindSafe for ClientInner {}
+
+impl fmt::Debug for ClientInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 

@@ -40,6 +40,8 @@ struct Heard {
     next_channel: u64,
 }
 
+impl std::panic::RefUnwindSafe for LossNotice {}
+
 impl LossNotice {
     /// Tells of a loss, unless something was told before.
     pub(crate) fn tell(&self, loss: Loss) {

@@ -1,6 +1,5 @@
 //! The signal that ends waits from outside.
 
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -128,6 +127,4 @@ impl Interrupt {
     }
 }
 
-// As for `Client`.
-impl UnwindSafe for Interrupt {}
-impl RefUnwindSafe for Interrupt {}
+impl std::panic::RefUnwindSafe for Signal {}

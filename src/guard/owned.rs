@@ -1,7 +1,6 @@
 //! The guard that belongs to no thread.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,10 +176,6 @@ impl Drop for OwnedGuard {
         }
     }
 }
-
-// As for `Client`.
-impl UnwindSafe for OwnedGuard {}
-impl RefUnwindSafe for OwnedGuard {}
 
 impl fmt::Debug for OwnedGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

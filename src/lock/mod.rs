@@ -3,8 +3,6 @@
 mod describe;
 mod queries;
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +55,7 @@ use crate::stores::redis::flaw;
 /// }
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Lock {
     raw_lock: RawLock,
     /// The store of the lock, if it is a database.
@@ -377,18 +375,5 @@ impl Lock {
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.check_not_pinned_here()?;
         self.raw_lock.acquire(limit)
-    }
-}
-
-// As for `Client`.
-impl UnwindSafe for Lock {}
-impl RefUnwindSafe for Lock {}
-
-impl fmt::Debug for Lock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("name", &self.raw_lock.key.lock.name)
-            .field("lease", &self.raw_lock.lease)
-            .finish_non_exhaustive()
     }
 }

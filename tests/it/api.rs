@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{
-    Client, Error, Guard, Interrupt, Lock, Loss, Losses, OwnedGuard, RunError, VisitorId,
+    Client, Condition, Error, Guard, Interrupt, Latch, Lock, Loss, Losses, OwnedGuard,
+    PermitSemaphore, Permits, ReadWriteLock, Redlock, RunError, Semaphore, VisitorId,
 };
 
 fn is_shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
@@ -26,6 +27,13 @@ fn handles_go_wherever_threads_go() {
     is_shared::<Loss>();
     is_shared::<VisitorId>();
     is_shared::<OwnedGuard>();
+    is_shared::<Redlock>();
+    is_shared::<Condition>();
+    is_shared::<Latch>();
+    is_shared::<Permits>();
+    is_shared::<PermitSemaphore>();
+    is_shared::<ReadWriteLock>();
+    is_shared::<Semaphore>();
     is_static::<OwnedGuard>();
     is_error::<Error>();
     is_error::<RunError<String>>();

@@ -96,6 +96,8 @@ pub(crate) enum ReleasePlan {
     Expired(Claim),
 }
 
+impl std::panic::RefUnwindSafe for Hold {}
+
 impl Hold {
     pub(crate) fn new(
         claim: &Claim,

@@ -34,6 +34,8 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
+impl std::panic::RefUnwindSafe for Owner {}
+
 impl Owner {
     /// Returns the token of the calling thread, which belongs to process `pid`; `None` once the thread is past its
     /// thread-local destructors, where nothing can be known to be its own any more.

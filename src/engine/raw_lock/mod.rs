@@ -10,6 +10,7 @@ mod visit;
 mod wait_visitor;
 mod write;
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,19 @@ pub(crate) struct RawLock {
     pub(crate) permits: Option<u32>,
     /// Whether readers of a read-write lock go before writers that wait.
     pub(crate) prefers_readers: bool,
+}
+
+// An error in it may have a source of any type, which nobody changes.
+impl std::panic::UnwindSafe for RawLock {}
+impl std::panic::RefUnwindSafe for RawLock {}
+
+impl fmt::Debug for RawLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawLock")
+            .field("name", &self.key.lock.name)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A level of a hold that was entered.

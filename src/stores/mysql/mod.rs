@@ -292,6 +292,8 @@ impl Store for MySql {
     }
 }
 
+impl std::panic::RefUnwindSafe for MySql {}
+
 impl fmt::Debug for MySql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MySql")

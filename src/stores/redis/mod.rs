@@ -235,6 +235,8 @@ impl Redis {
     }
 }
 
+impl std::panic::RefUnwindSafe for Redis {}
+
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
