@@ -9,7 +9,36 @@ use crate::ground::error::Result;
 use crate::ground::observer::{Observed, Observer};
 use crate::redlock::RedlockBuilder;
 
-impl Builder {
+/// The setters of both builders, with the docs of each.
+macro_rules! count_setters {
+    ($builder:ident: $(#[$class:meta])* lock_class, $(#[$observer:meta])* observer, $(#[$warn:meta])* warn_after) => {
+        impl $builder {
+            $(#[$class])*
+            pub fn lock_class(
+                mut self,
+                class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static,
+            ) -> $builder {
+                self.count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
+                self
+            }
+
+            $(#[$observer])*
+            pub fn observer(mut self, observer: impl Observer) -> $builder {
+                self.count_settings.observer = Observed::by(Arc::new(observer));
+                self
+            }
+
+            $(#[$warn])*
+            pub fn warn_after(mut self, wait: Duration, hold: Duration) -> $builder {
+                (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
+                self
+            }
+        }
+    };
+}
+
+count_setters! {
+    Builder:
     /// Sets which class a lock is counted in by the feature `metrics` and told in to an [`Observer`]: a part of its name.
     ///
     /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value. Classes are the labels of
@@ -29,70 +58,31 @@ impl Builder {
     /// client.lock("eu.orders.42").run(|_| ())?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
-    pub fn lock_class(
-        mut self,
-        class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static,
-    ) -> Builder {
-        self.count_settings.set_class(class_of);
-        self
-    }
-
+    lock_class,
     /// Sets the observer that hears what happens to the locks of this client; see [`Observer`].
     ///
     /// There is at most one. Defaults to none.
-    pub fn observer(mut self, observer: impl Observer) -> Builder {
-        self.count_settings.set_observer(observer);
-        self
-    }
-
+    observer,
     /// Sets after which time a wait and a hold are told to last for long.
     ///
     /// They are told once then, and again each time that the time has doubled: to the [`Observer`], and as a warning of `tracing`
     /// (with that feature). A wait is told when it looks after the lock, every
     /// second to every third one, with the hold that refused it last; a hold when it is renewed. A hold with a fixed lease ends
     /// by itself, and is not told. At least 1 ms, and [`Duration::MAX`] for never. Defaults to 30 s and 10 min.
-    pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
-        self.count_settings.set_warnings(wait, hold);
-        self
-    }
+    warn_after
 }
 
-impl RedlockBuilder {
+count_setters! {
+    RedlockBuilder:
     /// Sets which class a lock is counted in; see [`Builder::lock_class`].
-    pub fn lock_class(
-        mut self,
-        class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static,
-    ) -> RedlockBuilder {
-        self.count_settings.set_class(class_of);
-        self
-    }
-
+    lock_class,
     /// Sets the observer that hears what happens to the locks of this quorum; see [`Observer`].
-    pub fn observer(mut self, observer: impl Observer) -> RedlockBuilder {
-        self.count_settings.set_observer(observer);
-        self
-    }
-
+    observer,
     /// Sets after which time a wait and a hold are told to last for long; see [`Builder::warn_after`].
-    pub fn warn_after(mut self, wait: Duration, hold: Duration) -> RedlockBuilder {
-        self.count_settings.set_warnings(wait, hold);
-        self
-    }
+    warn_after
 }
 
 impl CountSettings {
-    fn set_class(&mut self, class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) {
-        self.class_of = Some(ClassOf(Arc::new(class_of)));
-    }
-
-    fn set_observer(&mut self, observer: impl Observer) {
-        self.observer = Observed::by(Arc::new(observer));
-    }
-
-    fn set_warnings(&mut self, wait: Duration, hold: Duration) {
-        (self.long_wait, self.long_hold) = (wait, hold);
-    }
-
     /// Refuses settings that cannot be used.
     pub(crate) fn validate(&self) -> Result<()> {
         let shorter = self.long_wait.min(self.long_hold);

@@ -13,11 +13,11 @@ impl Builder {
     /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
     /// and this setting is refused. Defaults to none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.credentials = Some(Credentials {
+        self.settings.credentials = Some(Credentials {
             user: user.into(),
             password: password.into(),
         });
-        self.access.provider = None;
+        self.settings.access.provider = None;
         self
     }
 
@@ -59,8 +59,8 @@ impl Builder {
                 password: password.into(),
             })
         };
-        self.access.provider = Some(Arc::new(Provider::new("credentials", ask)));
-        self.credentials = None;
+        self.settings.access.provider = Some(Arc::new(Provider::new("credentials", ask)));
+        self.settings.credentials = None;
         self
     }
 
@@ -83,7 +83,7 @@ impl Builder {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn sentinel_settings(mut self, settings: Builder) -> Builder {
-        self.sentinel_access = Some(settings.access);
+        self.settings.sentinel_access = Some(settings.settings.access);
         self
     }
 }
@@ -95,7 +95,10 @@ impl Builder {
     /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
     /// system trusts.
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
-        self.access.tls_config.set_authorities(pem.as_ref());
+        self.settings
+            .access
+            .tls_config
+            .set_authorities(pem.as_ref());
         self
     }
 
@@ -106,7 +109,10 @@ impl Builder {
     /// counts as an outage, because it may be about to be replaced: waits go on for the
     /// [`outage_timeout`](Builder::outage_timeout). See [`ca_certificate`](Builder::ca_certificate).
     pub fn ca_certificate_file(mut self, path: impl AsRef<Path>) -> Builder {
-        self.access.tls_config.set_authorities_file(path.as_ref());
+        self.settings
+            .access
+            .tls_config
+            .set_authorities_file(path.as_ref());
         self
     }
 
@@ -121,7 +127,10 @@ impl Builder {
         key_pem: impl AsRef<[u8]>,
     ) -> Builder {
         let (certificate, key) = (certificate_pem.as_ref(), key_pem.as_ref());
-        self.access.tls_config.set_identity(certificate, key);
+        self.settings
+            .access
+            .tls_config
+            .set_identity(certificate, key);
         self
     }
 
@@ -133,7 +142,10 @@ impl Builder {
         key: impl AsRef<Path>,
     ) -> Builder {
         let (certificate, key) = (certificate.as_ref(), key.as_ref());
-        self.access.tls_config.set_identity_files(certificate, key);
+        self.settings
+            .access
+            .tls_config
+            .set_identity_files(certificate, key);
         self
     }
 
@@ -156,7 +168,7 @@ impl Builder {
             (authorities.as_ref().to_vec(), client.as_ref().to_vec())
         };
         let provider = Provider::new("certificates", move || provider().map(bytes));
-        self.access.tls_config.provider = Some(Arc::new(provider));
+        self.settings.access.tls_config.provider = Some(Arc::new(provider));
         self
     }
 
@@ -166,7 +178,7 @@ impl Builder {
     /// the certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL, or to the host that a cluster
     /// or a sentinel announces; for an announced IP address the certificate may also be for the host of one of the URLs.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Builder {
-        self.access.tls_config.server_name = Some(name.into());
+        self.settings.access.tls_config.server_name = Some(name.into());
         self
     }
 
@@ -177,7 +189,7 @@ impl Builder {
     /// that is checked of a certificate, not its authority, its names and its time. With it, all are checked. Only for
     /// `rediss://` and `mysqls://`. Defaults to none.
     pub fn tls_pin_sha256(mut self, pin: impl Into<String>) -> Builder {
-        self.access.tls_config.pins.push(pin.into());
+        self.settings.access.tls_config.pins.push(pin.into());
         self
     }
 
@@ -185,7 +197,7 @@ impl Builder {
     ///
     /// Only for [`sentinel`](Builder::sentinel). Defaults to the scheme of the URLs of the sentinels.
     pub fn master_tls(mut self, is_encrypted: bool) -> Builder {
-        self.master_tls = Some(is_encrypted);
+        self.settings.master_tls = Some(is_encrypted);
         self
     }
 }

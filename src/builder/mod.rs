@@ -16,7 +16,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;
 use crate::ground::random;
 use crate::store::LONGEST_LEASE;
-use crate::stores::redis::{Access, Credentials, Mapper, Replication};
+use crate::stores::redis::{Mapper, Replication, Settings};
 
 /// The settings of a client, each with its default until it is set.
 ///
@@ -37,24 +37,10 @@ use crate::stores::redis::{Access, Credentials, Mapper, Replication};
 /// ```
 #[must_use]
 pub struct Builder {
-    watchdog_timeout: Duration,
-    command_timeout: Duration,
-    connect_timeout: Duration,
+    /// Its connection name and its traffic are filled in when a client is made.
+    settings: Settings,
     outage_timeout: Duration,
-    pool_size: u32,
-    idle_timeout: Duration,
-    max_lifetime: Option<Duration>,
-    check_idle_after: Duration,
     key_prefix: KeyPrefix,
-    access: Access,
-    sentinel_access: Option<Access>,
-    master_tls: Option<bool>,
-    credentials: Option<Credentials>,
-    database: Option<i64>,
-    mapper: Option<Mapper>,
-    sharded_pubsub: Option<bool>,
-    wait_replicas: Option<Replication>,
-    fair_lock_wait_timeout: Duration,
     #[cfg(feature = "mysql")]
     lock_table: String,
     connection_name: Option<String>,
@@ -65,24 +51,9 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Builder {
         Builder {
-            watchdog_timeout: Duration::from_secs(30),
-            command_timeout: Duration::from_secs(2),
-            connect_timeout: Duration::from_secs(1),
+            settings: Settings::default(),
             outage_timeout: Duration::from_secs(30),
-            pool_size: 32,
-            idle_timeout: Duration::from_secs(300),
-            max_lifetime: None,
-            check_idle_after: Duration::from_secs(30),
             key_prefix: KeyPrefix::default(),
-            access: Access::default(),
-            sentinel_access: None,
-            master_tls: None,
-            credentials: None,
-            database: None,
-            mapper: None,
-            sharded_pubsub: None,
-            wait_replicas: None,
-            fair_lock_wait_timeout: Duration::from_secs(300),
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
             connection_name: None,
@@ -92,77 +63,109 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+/// Setters of one value each.
+macro_rules! setters {
+    ($($(#[$meta:meta])* $name:ident($value:ident: $type:ty) => $($field:ident).+ = $set:expr;)*) => {
+        impl Builder {
+            $($(#[$meta])*
+            pub fn $name(mut self, $value: $type) -> Builder {
+                self.$($field).+ = $set;
+                self
+            })*
+        }
+    };
+}
+
+setters! {
     /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
     ///
     /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,
     /// so it should be at least ten round trips to the server, and more where connecting takes longer: about twenty with TLS,
     /// fifty behind sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
-    pub fn watchdog_timeout(mut self, timeout: Duration) -> Builder {
-        self.watchdog_timeout = timeout;
-        self
-    }
+    watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
     /// Sets how long one request may take in all, connecting and authenticating included.
     ///
     /// 1 ms ..= 1 day. Defaults to 2 s.
-    pub fn command_timeout(mut self, timeout: Duration) -> Builder {
-        self.command_timeout = timeout;
-        self
-    }
+    command_timeout(timeout: Duration) => settings.command_timeout = timeout;
 
     /// Sets how long connecting and authenticating may take, within the time of the request that needs the connection.
     ///
     /// 1 ms ..= 1 day. Defaults to 1 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Builder {
-        self.connect_timeout = timeout;
-        self
-    }
+    connect_timeout(timeout: Duration) => settings.connect_timeout = timeout;
 
     /// Sets how long a wait without a deadline goes on while the server gives no usable answer.
     ///
     /// 1 ms ..= 1 day. Defaults to 30 s.
-    pub fn outage_timeout(mut self, timeout: Duration) -> Builder {
-        self.outage_timeout = timeout;
-        self
-    }
+    outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
     /// Sets how many requests may be under way at once; further ones queue up.
     ///
     /// A connection is made when it is needed. A thread that waits for a lock uses none. In a database, row locks and
     /// transactions have a second pool of the same size: each keeps its connection until it is over, a row lock also while
     /// it waits. 1 ..= 5000. Defaults to 32.
-    pub fn pool_size(mut self, connections: u32) -> Builder {
-        self.pool_size = connections;
-        self
-    }
+    pool_size(connections: u32) => settings.pool_size = connections;
 
     /// Sets after how long without a request a connection is closed.
     ///
     /// It is closed at the latest 30 s later. 1 ms ..= 1 day. Defaults to 5 minutes.
-    pub fn idle_timeout(mut self, timeout: Duration) -> Builder {
-        self.idle_timeout = timeout;
-        self
-    }
+    idle_timeout(timeout: Duration) => settings.pool_settings.idle_timeout = timeout;
 
     /// Sets how old a connection may become: one that is older is closed when nobody uses it, at the latest 30 s later.
     ///
     /// For servers whose address or certificate changes. 1 ms ..= 1 day. Defaults to none.
-    pub fn max_lifetime(mut self, lifetime: Duration) -> Builder {
-        self.max_lifetime = Some(lifetime);
-        self
-    }
+    max_lifetime(lifetime: Duration) => settings.pool_settings.max_lifetime = Some(lifetime);
 
     /// Sets after how long without a request a connection is checked before it carries the next one.
     ///
     /// A balancer or a firewall may drop an idle connection without a word, so this should be shorter than its time-out. The
     /// check takes a round trip, and at most a quarter of the time of the request; a connection that fails it is replaced.
     /// 1 ms ..= 1 day. Defaults to 30 s.
-    pub fn check_idle_after(mut self, idle: Duration) -> Builder {
-        self.check_idle_after = idle;
-        self
-    }
+    check_idle_after(idle: Duration) => settings.check_idle_after = idle;
 
+    /// Sets the number of the database on the master that the sentinels name.
+    ///
+    /// Without sentinels the URL has the number, and this setting is refused. Defaults to 0.
+    database(number: u32) => settings.database = Some(i64::from(number));
+
+    /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
+    ///
+    /// All clients of a cluster have to agree. Otherwise they still exclude each other, but an unlock does not wake the
+    /// other side, which looks again within about a second. Defaults to what Redisson does by default: sharded if the
+    /// server answers `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
+    sharded_pubsub(sharded: bool) => settings.sharded = Some(sharded);
+
+    /// Sets for how long a waiter for a [`fair_lock`](crate::Client::fair_lock) counts as alive behind the one before it, as
+    /// Redisson's `fairLockWaitTimeout` does.
+    ///
+    /// Only Redisson goes by that time: it takes a waiter out of the queue whose time is over when it is the first. Waiters of
+    /// this library renew theirs every few seconds, and come back to the front if they are taken out all the same. It need not
+    /// be Redisson's. 10 s ..= 1 day, so that half of it is longer than a waiter rests between two looks. Defaults to 5 minutes, as in Redisson.
+    fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
+
+    /// Sets the name of the lock table in a database; the table of the named rows has the same name and `_rows` after it.
+    ///
+    /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
+    #[cfg(feature = "mysql")]
+    lock_table(table: impl Into<String>) => lock_table = table.into();
+
+    /// Sets the name that the connections have in `CLIENT LIST` of a Redis server.
+    ///
+    /// By the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) know which
+    /// process holds a lock; set another one, such as `redlatch`, to tell less. 1 ..= 256 visible signs of ASCII. A database
+    /// gets no name. Defaults to `redlatch:UUID:PID@HOST`: the [`id`](crate::Client::id) of the client, the process and the
+    /// machine.
+    connection_name(name: impl Into<String>) => connection_name = Some(name.into());
+
+    /// Sets the hook that is called when a hold of this client is lost.
+    ///
+    /// The hook runs on a thread of its own, with no mutex of this library locked. A panic in it is contained, and a slow
+    /// call delays only the next one. After the end of the client it is not called any more, see [`Client::shutdown`](crate::Client::shutdown).
+    /// Defaults to nothing.
+    on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
+}
+
+impl Builder {
     /// Sets a prefix of every name, also of one that begins with it already.
     ///
     /// Defaults to none.
@@ -181,14 +184,6 @@ impl Builder {
         self
     }
 
-    /// Sets the number of the database on the master that the sentinels name.
-    ///
-    /// Without sentinels the URL has the number, and this setting is refused. Defaults to 0.
-    pub fn database(mut self, number: u32) -> Builder {
-        self.database = Some(i64::from(number));
-        self
-    }
-
     /// Sets the function that maps each announced host and port to those to connect to, as behind NAT or forwarded ports.
     ///
     /// It applies to what sentinels and cluster nodes announce, also in redirections and failovers, and not to URLs. With TLS
@@ -200,17 +195,7 @@ impl Builder {
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
     ) -> Builder {
-        self.mapper = Some(Mapper::new(map));
-        self
-    }
-
-    /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
-    ///
-    /// All clients of a cluster have to agree. Otherwise they still exclude each other, but an unlock does not wake the
-    /// other side, which looks again within about a second. Defaults to what Redisson does by default: sharded if the
-    /// server answers `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
-    pub fn sharded_pubsub(mut self, sharded: bool) -> Builder {
-        self.sharded_pubsub = Some(sharded);
+        self.settings.mapper = Some(Mapper::new(map));
         self
     }
 
@@ -236,73 +221,28 @@ impl Builder {
     /// [`command_timeout`](Builder::command_timeout); 0 replicas switch it off. A server that does not know `WAIT` is
     /// [`Error::Unsupported`]. Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
-        self.wait_replicas = (replicas > 0).then_some(Replication { replicas, timeout });
-        self
-    }
-
-    /// Sets for how long a waiter for a [`fair_lock`](crate::Client::fair_lock) counts as alive behind the one before it, as
-    /// Redisson's `fairLockWaitTimeout` does.
-    ///
-    /// Only Redisson goes by that time: it takes a waiter out of the queue whose time is over when it is the first. Waiters of
-    /// this library renew theirs every few seconds, and come back to the front if they are taken out all the same. It need not
-    /// be Redisson's. 10 s ..= 1 day, so that half of it is longer than a waiter rests between two looks. Defaults to 5 minutes, as in Redisson.
-    pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Builder {
-        self.fair_lock_wait_timeout = timeout;
-        self
-    }
-
-    /// Sets the name of the lock table in a database; the table of the named rows has the same name and `_rows` after it.
-    ///
-    /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
-    #[cfg(feature = "mysql")]
-    pub fn lock_table(mut self, table: impl Into<String>) -> Builder {
-        self.lock_table = table.into();
-        self
-    }
-
-    /// Sets the name that the connections have in `CLIENT LIST` of a Redis server.
-    ///
-    /// By the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) know which
-    /// process holds a lock; set another one, such as `redlatch`, to tell less. 1 ..= 256 visible signs of ASCII. A database
-    /// gets no name. Defaults to `redlatch:UUID:PID@HOST`: the [`id`](crate::Client::id) of the client, the process and the
-    /// machine.
-    pub fn connection_name(mut self, name: impl Into<String>) -> Builder {
-        self.connection_name = Some(name.into());
-        self
-    }
-
-    /// Sets the hook that is called when a hold of this client is lost.
-    ///
-    /// The hook runs on a thread of its own, with no mutex of this library locked. A panic in it is contained, and a slow
-    /// call delays only the next one. After the end of the client it is not called any more, see [`Client::shutdown`](crate::Client::shutdown).
-    /// Defaults to nothing.
-    pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> Builder {
-        self.on_lost = Some(Arc::new(hook));
+        let replication = Replication { replicas, timeout };
+        self.settings.replication = (replicas > 0).then_some(replication);
         self
     }
 
     fn validate(&self) -> Result<()> {
-        check_lease("watchdog_timeout", self.watchdog_timeout)?;
-        check_timeout("command_timeout", self.command_timeout)?;
-        check_timeout("connect_timeout", self.connect_timeout)?;
+        let settings = &self.settings;
+        check_lease("watchdog_timeout", settings.lease)?;
+        check_timeout("command_timeout", settings.command_timeout)?;
+        check_timeout("connect_timeout", settings.connect_timeout)?;
         check_timeout("outage_timeout", self.outage_timeout)?;
-        check_timeout("idle_timeout", self.idle_timeout)?;
-        if let Some(lifetime) = self.max_lifetime {
-            check_timeout("max_lifetime", lifetime)?;
-        }
-        check_timeout("check_idle_after", self.check_idle_after)?;
+        check_timeout("idle_timeout", settings.pool_settings.idle_timeout)?;
+        let lifetime = settings.pool_settings.max_lifetime;
+        check_timeout("max_lifetime", lifetime.unwrap_or(LEAST_TIMEOUT))?;
+        check_timeout("check_idle_after", settings.check_idle_after)?;
         self.count_settings.validate()?;
-        let patience = LEAST_PATIENCE..=MOST_TIMEOUT;
-        check_within(
-            "fair_lock_wait_timeout",
-            self.fair_lock_wait_timeout,
-            patience,
-            "10 s ..= 1 day",
-        )?;
-        if let Some(Replication { timeout, .. }) = self.wait_replicas
-            && !(LEAST_TIMEOUT..self.command_timeout).contains(&timeout)
+        let (setting, range) = ("fair_lock_wait_timeout", LEAST_PATIENCE..=MOST_TIMEOUT);
+        check_within(setting, settings.patience, range, "10 s ..= 1 day")?;
+        if let Some(Replication { timeout, .. }) = settings.replication
+            && !(LEAST_TIMEOUT..settings.command_timeout).contains(&timeout)
         {
-            let most = self.command_timeout;
+            let most = settings.command_timeout;
             let reason = format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out");
             return Err(Error::config("wait_replicas", reason));
         }
@@ -314,7 +254,12 @@ impl Builder {
             return Err(Error::config("connection_name", reason));
         }
         let range = format!("1 ..= {MOST_CONNECTIONS}");
-        check_within("pool_size", self.pool_size, 1..=MOST_CONNECTIONS, &range)
+        check_within(
+            "pool_size",
+            settings.pool_size,
+            1..=MOST_CONNECTIONS,
+            &range,
+        )
     }
 }
 
@@ -365,11 +310,11 @@ pub(crate) fn new_id() -> Arc<str> {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("watchdog_timeout", &self.watchdog_timeout)
-            .field("command_timeout", &self.command_timeout)
-            .field("connect_timeout", &self.connect_timeout)
+            .field("watchdog_timeout", &self.settings.lease)
+            .field("command_timeout", &self.settings.command_timeout)
+            .field("connect_timeout", &self.settings.connect_timeout)
             .field("outage_timeout", &self.outage_timeout)
-            .field("pool_size", &self.pool_size)
+            .field("pool_size", &self.settings.pool_size)
             .field("key_prefix", &self.key_prefix)
             .finish_non_exhaustive()
     }

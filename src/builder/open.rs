@@ -13,7 +13,9 @@ use crate::stores::mysql::MySql;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::{Redis, Settings};
-use crate::stores::slots::PoolSettings;
+
+/// The servers that a setting of every Redis is for.
+const REDIS: &str = "Redis servers";
 
 impl Client {
     /// Makes a client of the server at `url`, with the default settings.
@@ -70,10 +72,10 @@ impl Builder {
             .any(|it| url.starts_with(it))
         {
             self.validate()?;
-            self.refuse_replication()?;
+            self.refuse_settings_but(&[])?;
             return self.open_database(url);
         }
-        self.on_redis(None, |settings| Redis::open(url, settings))
+        self.on_redis(REDIS, |settings| Redis::open(url, settings))
     }
 
     /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
@@ -94,7 +96,7 @@ impl Builder {
         self,
         urls: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Client> {
-        self.on_redis(None, |settings| Redis::replicas(&owned(urls), settings))
+        self.on_redis(REDIS, |settings| Redis::replicas(&owned(urls), settings))
     }
 
     /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
@@ -132,7 +134,7 @@ impl Builder {
         master_name: &str,
         urls: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Client> {
-        self.on_redis(Some("sentinel"), |settings| {
+        self.on_redis("sentinel()", |settings| {
             Redis::sentinel(master_name, &owned(urls), settings)
         })
     }
@@ -166,118 +168,77 @@ impl Builder {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn cluster(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Client> {
-        self.on_redis(Some("cluster"), |settings| {
+        self.on_redis("cluster()", |settings| {
             Redis::cluster(&owned(urls), settings)
         })
     }
 
     /// Makes a client of the store that `open` opens, at a place with settings of its own.
     fn on_redis(
-        self,
-        place: Option<&str>,
+        mut self,
+        place: &str,
         open: impl FnOnce(&Settings) -> Result<Redis>,
     ) -> Result<Client> {
         self.validate()?;
-        self.refuse_settings_of(place)?;
-        let id = new_id();
-        let settings = self.settings(&id);
-        let store = Arc::new(open(&settings)?);
+        self.refuse_settings_but(&[REDIS, place])?;
+        let id = self.identify();
+        let store = Arc::new(open(&self.settings)?);
         let backend = Backend::Redis(Arc::clone(&store));
         Ok(self.of_store(id, store, backend))
     }
 
-    /// The settings of the store of the client with this id.
-    pub(crate) fn settings(&self, id: &str) -> Settings {
-        let name = self.connection_name.clone();
-        let name = name.unwrap_or_else(|| process_name::of_client(id));
-        Settings {
-            connection_name: name.into(),
-            traffic: self.traffic(),
-            command_timeout: self.command_timeout,
-            connect_timeout: self.connect_timeout,
-            pool_size: self.pool_size,
-            pool_settings: self.pool_settings(),
-            check_idle_after: self.check_idle_after,
-            access: self.access.clone(),
-            sentinel_access: self.sentinel_access.clone(),
-            master_tls: self.master_tls,
-            lease: self.watchdog_timeout,
-            credentials: self.credentials.clone(),
-            database: self.database.unwrap_or_default(),
-            mapper: self.mapper.clone(),
-            sharded: self.sharded_pubsub,
-            replication: self.wait_replicas,
-            patience: self.fair_lock_wait_timeout,
-        }
-    }
-
-    fn pool_settings(&self) -> Arc<PoolSettings> {
-        PoolSettings::new(self.idle_timeout, self.max_lifetime)
-    }
-
-    /// The counters of the connections, which the observer hears of.
-    fn traffic(&self) -> Arc<Traffic> {
-        Arc::new(Traffic::told_to(self.count_settings.observer.clone()))
+    /// Fills in what each client has of its own, and returns its id.
+    fn identify(&mut self) -> Arc<str> {
+        let id = new_id();
+        let name = self.connection_name.take();
+        let name = name.unwrap_or_else(|| process_name::of_client(&id));
+        self.settings.connection_name = name.into();
+        let traffic = Traffic::told_to(self.count_settings.observer.clone());
+        self.settings.traffic = Arc::new(traffic);
+        id
     }
 
     /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
-    fn refuse_settings_of(&self, place: Option<&str>) -> Result<()> {
-        let refuse = |setting, reason: &str| Err(Error::config(setting, reason));
-        if place != Some("sentinel") && self.credentials.is_some() {
-            return refuse(
-                "credentials",
-                "only sentinel() has them; put them into the URL",
-            );
-        }
-        if place != Some("sentinel") && self.sentinel_access.is_some() {
-            return refuse("sentinel_settings", "only sentinel() has them");
-        }
-        if place != Some("sentinel") && self.master_tls.is_some() {
-            return refuse(
-                "master_tls",
-                "only sentinel() has it; the scheme of the URL says it",
-            );
-        }
-        if place != Some("sentinel") && self.database.is_some() {
-            return refuse("database", "only sentinel() has it; put it into the URL");
-        }
-        if place != Some("cluster") && self.sharded_pubsub.is_some() {
-            return refuse("sharded_pubsub", "only cluster() has it");
-        }
-        if place.is_none_or(|it| it != "sentinel" && it != "cluster") && self.mapper.is_some() {
-            return refuse("map_address", "only sentinel() and cluster() have it");
+    fn refuse_settings_but(&self, places: &[&str]) -> Result<()> {
+        let (set, here) = (&self.settings, "sentinel(); elsewhere the URL says it");
+        for (is_set, setting, of) in [
+            (set.access.provider.is_some(), "credentials_with", REDIS),
+            (set.replication.is_some(), "wait_replicas", REDIS),
+            (set.credentials.is_some(), "credentials", here),
+            (set.sentinel_access.is_some(), "sentinel_settings", here),
+            (set.master_tls.is_some(), "master_tls", here),
+            (set.database.is_some(), "database", here),
+            (set.sharded.is_some(), "sharded_pubsub", "cluster()"),
+            (
+                set.mapper.is_some(),
+                "map_address",
+                "sentinel() and cluster()",
+            ),
+        ] {
+            if is_set && !places.iter().any(|place| of.contains(place)) {
+                let reason = format!("it is only for {of}");
+                return Err(Error::config(setting, reason));
+            }
         }
         Ok(())
     }
 
-    fn refuse_replication(&self) -> Result<()> {
-        if self.access.provider.is_some() {
-            return Err(Error::config(
-                "credentials_with",
-                "only Redis servers have it",
-            ));
-        }
-        if self.wait_replicas.is_some() {
-            return Err(Error::config("wait_replicas", "only Redis servers have it"));
-        }
-        self.refuse_settings_of(None)
-    }
-
     #[cfg(feature = "mysql")]
-    fn open_database(self, url: &str) -> Result<Client> {
+    fn open_database(mut self, url: &str) -> Result<Client> {
+        let id = self.identify();
         let settings = crate::stores::mysql::Settings {
-            command_timeout: self.command_timeout,
-            connect_timeout: self.connect_timeout,
-            pool_size: self.pool_size,
-            pool_settings: self.pool_settings(),
-            check_idle_after: self.check_idle_after,
+            command_timeout: self.settings.command_timeout,
+            connect_timeout: self.settings.connect_timeout,
+            pool_size: self.settings.pool_size,
+            pool_settings: self.settings.pool_settings.clone(),
+            check_idle_after: self.settings.check_idle_after,
             table: self.lock_table.clone(),
-            tls_config: self.access.tls_config.clone(),
-            traffic: self.traffic(),
+            tls_config: self.settings.access.tls_config.clone(),
+            traffic: Arc::clone(&self.settings.traffic),
         };
         let store = Arc::new(MySql::open(url, settings)?);
         let backend = Backend::Mysql(Arc::clone(&store));
-        Ok(self.of_store(new_id(), store, backend))
+        Ok(self.of_store(id, store, backend))
     }
 
     #[cfg(not(feature = "mysql"))]
@@ -297,17 +258,21 @@ impl Builder {
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory(self) -> Result<Client> {
         self.validate()?;
-        self.refuse_replication()?;
-        self.access.tls_config.check_is_unused()?;
+        self.refuse_settings_but(&[])?;
+        self.settings.access.tls_config.check_is_unused()?;
         Ok(self.of_world(&Arc::default()))
     }
 
     /// The settings that `inner` was made with, as far as they do not concern a server.
     #[cfg(feature = "in-memory")]
     fn like(inner: &ClientInner) -> Builder {
-        Builder {
-            watchdog_timeout: inner.timeouts.watchdog_timeout,
+        let settings = Settings {
+            lease: inner.timeouts.watchdog_timeout,
             command_timeout: inner.timeouts.command_timeout,
+            ..Settings::default()
+        };
+        Builder {
+            settings,
             outage_timeout: inner.timeouts.outage_timeout,
             key_prefix: inner.key_prefix.clone(),
             on_lost: inner.watchdog.on_lost(),
@@ -317,17 +282,17 @@ impl Builder {
     }
 
     #[cfg(feature = "in-memory")]
-    fn of_world(self, world: &Arc<World>) -> Client {
-        let id = new_id();
-        let store = Arc::new(Redis::in_memory(world, &self.settings(&id)));
+    fn of_world(mut self, world: &Arc<World>) -> Client {
+        let id = self.identify();
+        let store = Arc::new(Redis::in_memory(world, &self.settings));
         let backend = Backend::Redis(Arc::clone(&store));
         self.of_store(id, store, backend)
     }
 
     fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, backend: Backend) -> Client {
         let timeouts = Timeouts {
-            watchdog_timeout: self.watchdog_timeout,
-            command_timeout: self.command_timeout,
+            watchdog_timeout: self.settings.lease,
+            command_timeout: self.settings.command_timeout,
             outage_timeout: self.outage_timeout,
         };
         let inner = ClientInner::new(

@@ -17,21 +17,24 @@ use crate::ground::process;
 use crate::ground::sync::{self, Mutex};
 
 /// The settings that the pools of one client share, and their thread, which lives as long as there is a pool.
+#[derive(Clone)]
 pub(crate) struct PoolSettings {
-    idle_timeout: Duration,
-    max_lifetime: Option<Duration>,
-    thread: Mutex<Weak<ScheduledThreadPool>>,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) max_lifetime: Option<Duration>,
+    thread: Arc<Mutex<Weak<ScheduledThreadPool>>>,
+}
+
+impl Default for PoolSettings {
+    fn default() -> PoolSettings {
+        PoolSettings {
+            idle_timeout: Duration::from_secs(300),
+            max_lifetime: None,
+            thread: Arc::default(),
+        }
+    }
 }
 
 impl PoolSettings {
-    pub(crate) fn new(idle_timeout: Duration, max_lifetime: Option<Duration>) -> Arc<PoolSettings> {
-        Arc::new(PoolSettings {
-            idle_timeout,
-            max_lifetime,
-            thread: Mutex::default(),
-        })
-    }
-
     fn thread(&self) -> io::Result<Arc<ScheduledThreadPool>> {
         let mut thread = self.thread.lock();
         if let Some(thread) = thread.upgrade() {
@@ -54,7 +57,7 @@ pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 /// At most so many slots.
 pub(crate) struct Slots<C: Send + 'static> {
     size: u32,
-    settings: Arc<PoolSettings>,
+    settings: PoolSettings,
     /// It is made when the first slot is borrowed.
     pool: Mutex<Option<r2d2::Pool<Empty<C>>>>,
     is_closed: AtomicBool,
@@ -71,10 +74,10 @@ pub(crate) enum NoSlot {
 }
 
 impl<C: Send + 'static> Slots<C> {
-    pub(crate) fn new(size: u32, settings: &Arc<PoolSettings>) -> Slots<C> {
+    pub(crate) fn new(size: u32, settings: &PoolSettings) -> Slots<C> {
         Slots {
             size,
-            settings: Arc::clone(settings),
+            settings: settings.clone(),
             pool: Mutex::default(),
             is_closed: AtomicBool::new(false),
             pid: process::id(),

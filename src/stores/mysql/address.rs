@@ -16,7 +16,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
-    pub(crate) pool_settings: Arc<PoolSettings>,
+    pub(crate) pool_settings: PoolSettings,
     pub(crate) check_idle_after: Duration,
     pub(crate) table: String,
     pub(crate) tls_config: TlsConfig,

@@ -51,7 +51,7 @@ use calls::{
 use fences::Fences;
 pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
-pub(crate) use open::{Access, Settings};
+pub(crate) use open::Settings;
 use topology::Topology;
 #[cfg(feature = "mysql")]
 pub(crate) use transport::{CallError as Fault, Peer, TlsConfig, Tunnel};

@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
-    pub(crate) pool_settings: Arc<PoolSettings>,
+    pub(crate) pool_settings: PoolSettings,
     pub(crate) check_idle_after: Duration,
     /// How to get into the servers that have the locks.
     pub(crate) access: Access,
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     /// As whom to talk to a master that sentinels name, and in which database.
     pub(crate) credentials: Option<Credentials>,
-    pub(crate) database: i64,
+    pub(crate) database: Option<i64>,
     /// The program's function for announced addresses.
     pub(crate) mapper: Option<Mapper>,
     /// Whether unlock messages in a cluster are sharded; `None` to find it out.
@@ -54,6 +54,30 @@ pub(crate) struct Settings {
     pub(crate) replication: Option<Replication>,
     /// For how long a waiter in a queue on the server counts as alive behind the one before it.
     pub(crate) patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            connection_name: "redlatch".into(),
+            traffic: Arc::default(),
+            command_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(1),
+            pool_size: 32,
+            pool_settings: PoolSettings::default(),
+            check_idle_after: Duration::from_secs(30),
+            access: Access::default(),
+            sentinel_access: None,
+            master_tls: None,
+            lease: Duration::from_secs(30),
+            credentials: None,
+            database: None,
+            mapper: None,
+            sharded: None,
+            replication: None,
+            patience: Duration::from_secs(300),
+        }
+    }
 }
 
 /// Certificates, and a provider of credentials.
@@ -117,9 +141,10 @@ impl Redis {
         if sentinels.iter().any(|it| it.database() != 0) {
             return invalid(setting, "a sentinel has no databases; use database()");
         }
+        let database = settings.database.unwrap_or_default();
         let mut master = first
             .clone()
-            .of_data(settings.credentials.as_ref(), settings.database)
+            .of_data(settings.credentials.as_ref(), database)
             .with_provider(settings.access.provider.as_ref())?;
         if settings.sentinel_access.is_some() || settings.master_tls.is_some() {
             let is_encrypted = settings.master_tls.unwrap_or(first.is_encrypted());
@@ -131,7 +156,7 @@ impl Redis {
             }
         }
         let connector = Sentinels::new(name, sentinels, master, settings);
-        Ok(Redis::on(Arc::new(connector), settings.database, settings))
+        Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
     pub(super) fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {

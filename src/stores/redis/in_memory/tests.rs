@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use super::World;
-use crate::Builder;
-use crate::stores::redis::Redis;
 use crate::stores::redis::node::RedisNode;
+use crate::stores::redis::{Redis, Settings};
 
 /// A client of this server with the default settings.
 pub(crate) fn store_of(world: &Arc<World>) -> Arc<Redis> {
-    let settings = Builder::default().settings("test");
+    let settings = Settings::default();
     Arc::new(Redis::in_memory(world, &settings))
 }
 

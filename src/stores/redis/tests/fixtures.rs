@@ -10,7 +10,6 @@ use redis::Value;
 use redlatch_server::Reply;
 
 use super::stub::{Act, NUMBERED, Says, StubServer};
-use crate::Builder;
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::stores::redis::transport::{Address, CallError, Connection, Connector, TlsConfig};
 use crate::stores::redis::{Redis, Settings};
@@ -46,7 +45,7 @@ pub(crate) fn settings() -> Settings {
         connect_timeout: timeout,
         command_timeout: timeout,
         pool_size: 8,
-        ..Builder::default().settings("redlatch")
+        ..Settings::default()
     }
 }
 

@@ -46,7 +46,7 @@ impl Pool {
     pub(crate) fn new(
         connector: Arc<dyn Connector>,
         size: u32,
-        (settings, check_idle_after): (&Arc<PoolSettings>, Duration),
+        (settings, check_idle_after): (&PoolSettings, Duration),
         is_sharded: bool,
     ) -> Pool {
         Pool {

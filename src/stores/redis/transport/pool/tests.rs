@@ -24,7 +24,7 @@ impl Scene {
         let server = StubServer::start(answers);
         let route = Route::to(&server);
         let connector: Arc<dyn Connector> = Arc::<Route>::clone(&route);
-        let settings = PoolSettings::new(Duration::from_secs(300), None);
+        let settings = PoolSettings::default();
         let pool = Pool::new(connector, size, (&settings, Duration::from_secs(30)), false);
         Scene {
             server,
@@ -237,7 +237,7 @@ fn a_connection_that_was_closed_behind_an_answer_that_it_owed_is_made_anew() {
 #[test]
 fn the_first_call_finds_the_slot_that_is_made_for_it() {
     let connector: Arc<dyn Connector> = Scene::plain().route;
-    let settings = PoolSettings::new(Duration::from_secs(300), None);
+    let settings = PoolSettings::default();
     for _ in 0..500 {
         let kept = (&settings, Duration::from_secs(30));
         let pool = Pool::new(Arc::clone(&connector), 1, kept, false);
