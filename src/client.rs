@@ -218,7 +218,8 @@ impl Client {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn semaphore(&self, name: &str) -> Semaphore {
-        Semaphore::new(self.lock_of(Kind::Permits, name).raw_lock().clone())
+        let lock = self.lock_of(Kind::Permits, name);
+        Semaphore { lock }
     }
 
     /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's `RPermitExpirableSemaphore`.
@@ -241,7 +242,8 @@ impl Client {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
-        PermitSemaphore::new(self.lock_of(Kind::PermitIds, name).raw_lock().clone())
+        let lock = self.lock_of(Kind::PermitIds, name);
+        PermitSemaphore { lock }
     }
 
     /// Returns the count-down latch of this name, without I/O: Redisson's `RCountDownLatch`.

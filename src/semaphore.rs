@@ -4,14 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::hold::{Hold, Lease};
-use crate::engine::owner::Owner;
-use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::{LARGEST_COUNT, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::ground::events;
 use crate::ground::interrupt::Interrupt;
+use crate::guard::OwnedGuard;
+use crate::lock::Lock;
 use crate::losses::Losses;
 use crate::store::CountStep;
 
@@ -54,19 +52,10 @@ use crate::store::CountStep;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    pub(crate) raw_lock: RawLock,
+    pub(crate) lock: Lock,
 }
 
 impl Semaphore {
-    pub(crate) fn new(raw_lock: RawLock) -> Semaphore {
-        Semaphore { raw_lock }
-    }
-
-    /// Returns the name of the semaphore, key prefix included.
-    pub fn name(&self) -> &str {
-        &self.raw_lock.key.lock.name
-    }
-
     /// Returns the same semaphore with a fixed lease time for the permits that are taken through it.
     ///
     /// Permits with a fixed lease are not renewed: they are anybody's after `lease`, released or not. The range is 10 ms ..=
@@ -74,147 +63,8 @@ impl Semaphore {
     /// renews the permits.
     #[must_use = "the semaphore itself is left as it is"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
-        let mut semaphore = self.clone();
-        semaphore.raw_lock.lease = Lease::Fixed(lease);
-        semaphore
-    }
-
-    /// Sets the number of permits, 0 ..= 2147483647, if there is no semaphore of this name, and returns whether it did.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] if there are too many, and those of [`Semaphore::add_permits`].
-    pub fn try_set(&self, permits: u32) -> Result<bool> {
-        self.set(permits, None)
-    }
-
-    /// Does the same with a semaphore that ends after `life`, 1 ms ..= 365 days, with all permits that were taken from it:
-    /// none of them is valid for longer, whatever its lease.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidLease`] if `life` is out of range, and those of [`Semaphore::try_set`].
-    pub fn try_set_for(&self, permits: u32, life: Duration) -> Result<bool> {
-        self.set(permits, Some(life))
-    }
-
-    fn set(&self, permits: u32, life: Option<Duration>) -> Result<bool> {
-        self.raw_lock.ready()?;
-        if permits > LARGEST_COUNT {
-            return Err(self.invalid(permits.into()));
-        }
-        if let Some(life) = life {
-            let longest = self.raw_lock.inner.store.facts().longest_lease;
-            if !(Duration::from_millis(1)..=longest).contains(&life) {
-                return Err(Error::InvalidLease {
-                    lock: Arc::clone(&self.raw_lock.key.lock.name),
-                    lease: life,
-                    longest,
-                });
-            }
-        }
-        let set = CountStep::SetIfMissing(permits, life);
-        Ok(self.raw_lock.count(set)? == 1)
-    }
-
-    /// Takes permits, and waits for them as long as it takes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] if it is none, or more than 2147483647, and those of [`Lock::lock`](crate::Lock::lock) that
-    /// one server has. After every error nothing was taken; after [`Error::Unknown`] what the request may have taken is
-    /// given back in the background.
-    pub fn acquire(&self, permits: u32) -> Result<Permits> {
-        self.acquire_forever(permits, None)
-    }
-
-    /// Takes permits, and waits until it has them or `interrupt` is raised.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Semaphore::acquire`].
-    pub fn acquire_interruptibly(&self, permits: u32, interrupt: &Interrupt) -> Result<Permits> {
-        self.acquire_forever(permits, Some(interrupt))
-    }
-
-    fn acquire_forever(&self, permits: u32, interrupt: Option<&Interrupt>) -> Result<Permits> {
-        loop {
-            if let Some(taken) = self.take(permits, WaitLimit::forever(interrupt))? {
-                return Ok(taken);
-            }
-        }
-    }
-
-    /// Takes permits if there are as many now; `None` if there are not.
-    ///
-    /// It sends one attempt, and bypasses the waiters of this client.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Semaphore::acquire`], each after one attempt.
-    pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
-        self.take(permits, WaitLimit::once())
-    }
-
-    /// Takes permits, and waits for them at most `wait`; `None` if it did not get them.
-    ///
-    /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Semaphore::acquire`],
-    /// with the end of the wait in place of the outage timeout.
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
-        self.take(permits, self.raw_lock.limit(wait, None)?)
-    }
-
-    pub(crate) fn take(&self, permits: u32, limit: WaitLimit<'_>) -> Result<Option<Permits>> {
-        self.raw_lock.ready()?;
-        let most = self.raw_lock.key.lock.kind.rules().most_permits;
-        if !(1..=most).contains(&permits) {
-            return Err(self.invalid(permits.into()));
-        }
-        let raw_lock = self.raw_lock.wanting(permits);
-        let entered = raw_lock.acquire(limit)?;
-        Ok(entered.map(|Entry { hold, owner, .. }| Permits {
-            raw_lock,
-            hold,
-            count: permits,
-            _owner: owner,
-            is_over: false,
-        }))
-    }
-
-    /// Asks for the number of permits that are free, those of holders whose leases are over included: below 0 if permits
-    /// were taken away by [`Semaphore::add_permits`] that are in use; 0 if nobody has set the semaphore.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Semaphore::add_permits`], but [`Error::Unreachable`] in place of [`Error::Unknown`].
-    pub fn available(&self) -> Result<i64> {
-        self.raw_lock.count(CountStep::Get)
-    }
-
-    /// Adds permits that nobody owned, or takes some away for good if `permits` is below 0, and makes the semaphore if there
-    /// is none: Redisson's `release` and `addPermits`.
-    ///
-    /// It is for permits that were forgotten ([`Permits::forget`]) or drained, and for a new limit. The request is carried
-    /// out at most once: if its answer is lost, it is sent again under the same number.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] if it is 0, or if more than 2147483647 permits would be free, or fewer than none by that
-    /// many; permits that are owned are not counted. After [`command_timeout`](crate::Builder::command_timeout) at the latest:
-    ///
-    /// - [`Error::Unknown`]: no answer came, so it was carried out once, or not at all. A second call may add twice;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
-    /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was done;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key is no count, or the server answered something unexpected;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name cannot be used, or semaphores cannot be kept here;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
-    pub fn add_permits(&self, permits: i64) -> Result<()> {
-        self.add(permits, CountStep::Add(permits)).map(drop)
+        let lock = self.lock.with_lease_time(lease);
+        Semaphore { lock }
     }
 
     /// Does the same if there is a semaphore of this name, and returns whether there was.
@@ -223,15 +73,10 @@ impl Semaphore {
     ///
     /// Those of [`Semaphore::add_permits`].
     pub fn add_permits_if_exists(&self, permits: i64) -> Result<bool> {
-        Ok(self.add(permits, CountStep::AddIfThere(permits))? == 1)
-    }
-
-    fn add(&self, permits: i64, step: CountStep) -> Result<i64> {
-        self.raw_lock.ready()?;
-        if permits == 0 || permits.unsigned_abs() > LARGEST_COUNT.into() {
-            return Err(self.invalid(permits));
-        }
-        self.raw_lock.count(step)
+        Ok(self
+            .lock
+            .add_permits(permits, CountStep::AddIfThere(permits))?
+            == 1)
     }
 
     /// Takes all permits that are free, without an owner, and returns how many those were.
@@ -244,25 +89,204 @@ impl Semaphore {
     ///
     /// Those of [`Semaphore::add_permits`].
     pub fn drain(&self) -> Result<i64> {
-        self.raw_lock.count(CountStep::Drain)
+        self.lock.raw_lock().count(CountStep::Drain)
+    }
+}
+
+/// The methods that the two semaphores have in common.
+macro_rules! counter_methods {
+    ($semaphore:ident) => {
+        impl $semaphore {
+            /// Returns the name of the semaphore, key prefix included.
+            pub fn name(&self) -> &str {
+                self.lock.name()
+            }
+
+            /// Sets the number of permits, 0 ..= 2147483647, if there is no semaphore of this name, and returns whether it did.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if there are too many, and those of
+            /// [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+            pub fn try_set(&self, permits: u32) -> Result<bool> {
+                self.lock.set_permits(permits, None)
+            }
+
+            /// Does the same with a semaphore that ends after `life`, 1 ms ..= 365 days, with all permits that were taken from
+            /// it: none of them is valid for longer, whatever its lease.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `life` is out of range, and those of
+            /// [`Semaphore::try_set`](crate::Semaphore::try_set).
+            pub fn try_set_for(&self, permits: u32, life: Duration) -> Result<bool> {
+                self.lock.set_permits(permits, Some(life))
+            }
+
+            /// Takes permits, and waits for them as long as it takes.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if it is none, or more than 2147483647 (1000 of a
+            /// [`PermitSemaphore`](crate::PermitSemaphore)), and those of [`Lock::lock`](crate::Lock::lock) that one server
+            /// has. After every error nothing was taken; after [`Error::Unknown`](crate::Error::Unknown) what the request may
+            /// have taken is given back in the background.
+            pub fn acquire(&self, permits: u32) -> Result<Permits> {
+                WaitLimit::without_end(None, |limit| self.lock.take_permits(permits, limit))
+            }
+
+            /// Takes permits, and waits until it has them or `interrupt` is raised.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Interrupted`](crate::Error::Interrupted) once `interrupt` is raised, and those of
+            /// [`Semaphore::acquire`](crate::Semaphore::acquire).
+            pub fn acquire_interruptibly(
+                &self,
+                permits: u32,
+                interrupt: &Interrupt,
+            ) -> Result<Permits> {
+                let take = |limit: WaitLimit<'_>| self.lock.take_permits(permits, limit);
+                WaitLimit::without_end(Some(interrupt), take)
+            }
+
+            /// Takes permits if there are as many now; `None` if there are not.
+            ///
+            /// It sends one attempt, and bypasses the waiters of this client.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire), each after one attempt.
+            pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
+                self.lock.take_permits(permits, WaitLimit::once())
+            }
+
+            /// Takes permits, and waits for them at most `wait`; `None` if it did not get them.
+            ///
+            /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be expressed as an instant, and
+            /// those of [`Semaphore::acquire`](crate::Semaphore::acquire), with the end of the wait in place of the outage
+            /// timeout.
+            pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
+                self.lock
+                    .take_permits(permits, self.lock.raw_lock().limit(wait, None)?)
+            }
+
+            /// Asks for the number of permits that are free, those of holders whose leases are over included: below 0 if
+            /// permits were taken away by [`Semaphore::add_permits`](crate::Semaphore::add_permits) that are in use; 0 if
+            /// nobody has set the semaphore.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits), but
+            /// [`Error::Unreachable`](crate::Error::Unreachable) in place of [`Error::Unknown`](crate::Error::Unknown).
+            pub fn available(&self) -> Result<i64> {
+                self.lock.raw_lock().count(CountStep::Get)
+            }
+
+            /// Adds permits that nobody owned, or takes some away for good if `permits` is below 0, and makes the semaphore if
+            /// there is none: Redisson's `addPermits`, and the `release` of its `RSemaphore`.
+            ///
+            /// It is for permits that were forgotten ([`Permits::forget`](crate::Permits::forget)) or drained, and for a new
+            /// limit. The request is carried out at most once: if its answer is lost, it is sent again under the same number.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if it is 0, or if more than 2147483647 permits would be
+            /// free, or fewer than none by that many; permits that are owned are not counted. After
+            /// [`command_timeout`](crate::Builder::command_timeout) at the latest:
+            ///
+            /// - [`Error::Unknown`](crate::Error::Unknown): no answer came, so it was carried out once, or not at all. A second
+            ///   call may add twice;
+            /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted): nothing was
+            ///   sent;
+            /// - [`Error::Unavailable`](crate::Error::Unavailable): the server cannot serve now, and nothing was done;
+            /// - [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted): the user lacks
+            ///   a right, or TLS does not trust the other side;
+            /// - [`Error::WrongType`](crate::Error::WrongType), [`Error::Unexpected`](crate::Error::Unexpected): the key is no
+            ///   count, or the server answered something unexpected;
+            /// - [`Error::InvalidName`](crate::Error::InvalidName), [`Error::Unsupported`](crate::Error::Unsupported): the name
+            ///   cannot be used, or semaphores cannot be kept here;
+            /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
+            pub fn add_permits(&self, permits: i64) -> Result<()> {
+                self.lock
+                    .add_permits(permits, CountStep::Add(permits))
+                    .map(drop)
+            }
+
+            /// Takes the semaphore away, and returns whether there was one. Permits that were taken from it are lost.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+            pub fn delete(&self) -> Result<bool> {
+                let raw_lock = self.lock.raw_lock();
+                let deleted = raw_lock.count(CountStep::Delete)?;
+                // Holders of this client learn of it at once.
+                raw_lock.inner.watchdog.check_now(self.name());
+                Ok(deleted == 1)
+            }
+        }
+    };
+}
+pub(crate) use counter_methods;
+
+counter_methods!(Semaphore);
+
+/// What both semaphores do with the lock that they are.
+impl Lock {
+    pub(crate) fn set_permits(&self, permits: u32, life: Option<Duration>) -> Result<bool> {
+        let raw_lock = self.raw_lock();
+        raw_lock.ready()?;
+        if permits > LARGEST_COUNT {
+            return Err(self.invalid_permits(permits.into()));
+        }
+        if let Some(life) = life {
+            let longest = raw_lock.inner.store.facts().longest_lease;
+            if !(Duration::from_millis(1)..=longest).contains(&life) {
+                return Err(Error::InvalidLease {
+                    lock: Arc::clone(&raw_lock.key.lock.name),
+                    lease: life,
+                    longest,
+                });
+            }
+        }
+        let set = CountStep::SetIfMissing(permits, life);
+        Ok(raw_lock.count(set)? == 1)
     }
 
-    /// Takes the semaphore away, and returns whether there was one. Permits that were taken from it are lost.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Semaphore::add_permits`].
-    pub fn delete(&self) -> Result<bool> {
-        let deleted = self.raw_lock.count(CountStep::Delete)?;
-        let RawLock { inner, key, .. } = &self.raw_lock;
-        // Holders of this client learn of it at once.
-        inner.watchdog.check_now(&key.lock.name);
-        Ok(deleted == 1)
+    pub(crate) fn take_permits(
+        &self,
+        permits: u32,
+        limit: WaitLimit<'_>,
+    ) -> Result<Option<Permits>> {
+        self.raw_lock().ready()?;
+        let most = self.raw_lock().key.lock.kind.rules().most_permits;
+        if !(1..=most).contains(&permits) {
+            return Err(self.invalid_permits(permits.into()));
+        }
+        let lock = self.wanting(permits);
+        let entered = lock.raw_lock().acquire(limit)?;
+        Ok(entered.map(|entry| Permits {
+            guard: OwnedGuard::new(lock, entry),
+            count: permits,
+        }))
     }
 
-    pub(crate) fn invalid(&self, permits: i64) -> Error {
+    pub(crate) fn add_permits(&self, permits: i64, step: CountStep) -> Result<i64> {
+        self.raw_lock().ready()?;
+        if permits == 0 || permits.unsigned_abs() > LARGEST_COUNT.into() {
+            return Err(self.invalid_permits(permits));
+        }
+        self.raw_lock().count(step)
+    }
+
+    pub(crate) fn invalid_permits(&self, permits: i64) -> Error {
         Error::InvalidPermits {
-            name: Arc::clone(&self.raw_lock.key.lock.name),
+            name: Arc::clone(&self.raw_lock().key.lock.name),
             permits,
         }
     }
@@ -292,12 +316,8 @@ impl Semaphore {
 /// ```
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permits {
-    raw_lock: RawLock,
-    pub(crate) hold: Arc<Hold>,
+    pub(crate) guard: OwnedGuard,
     count: u32,
-    /// Lives as long as the permits are to be renewed.
-    _owner: Arc<Owner>,
-    is_over: bool,
 }
 
 impl Permits {
@@ -309,19 +329,19 @@ impl Permits {
     /// Returns whether the permits are certainly owned at this moment, by local knowledge alone and without I/O; see
     /// [`Guard::is_valid`](crate::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
-        !self.raw_lock.inner.is_forked() && self.hold.is_valid()
+        self.guard.is_valid()
     }
 
     /// Returns the [`Losses`] of these permits, on which their loss arrives; see [`Guard::lost`](crate::Guard::lost).
     ///
     /// A semaphore that was deleted under them, or whose life is over, is [`LossCause::Gone`](crate::LossCause::Gone).
     pub fn lost(&self) -> Losses {
-        Losses::of(Arc::clone(&self.hold), self.raw_lock.inner.pid())
+        self.guard.lost()
     }
 
     /// Returns the id of their owner in the store: `permits*uuid:thread:hold`, or their ids, one behind the other.
     pub fn visitor(&self) -> &VisitorId {
-        &self.hold.visitor
+        self.guard.visitor()
     }
 
     /// Gives the permits back, and returns the error that a drop would only log.
@@ -332,9 +352,8 @@ impl Permits {
     ///
     /// [`Error::Lost`] with the cause if they were lost: then nothing is given back. And those of
     /// [`Lock::unlock`](crate::Lock::unlock) that one server has.
-    pub fn release(mut self) -> Result<()> {
-        self.is_over = true;
-        self.give_back()
+    pub fn release(self) -> Result<()> {
+        self.guard.unlock()
     }
 
     /// Gives the ownership up and keeps the permits taken: from now on they are anybody's, who gives them back with
@@ -345,36 +364,14 @@ impl Permits {
     ///
     /// [`Error::Lost`] with the cause if they were lost, [`Error::Unknown`] if no answer came, and those of
     /// [`Permits::release`]. After an error the permits are anybody's, or are given back a lease later.
-    pub fn forget(mut self) -> Result<()> {
-        self.is_over = true;
-        self.raw_lock.ready()?;
-        self.raw_lock.forget(&self.hold)
-    }
-
-    fn give_back(&self) -> Result<()> {
-        self.raw_lock.ready()?;
-        self.raw_lock.release(&self.hold, 0)
-    }
-}
-
-impl Drop for Permits {
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        if let Err(error) = self.give_back() {
-            events::unlock_failed(&self.hold.name, &error);
-        }
+    pub fn forget(self) -> Result<()> {
+        self.guard.forget()
     }
 }
 
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permits")
-            .field("semaphore", &self.hold.name)
-            .field("count", &self.count)
-            .field("visitor", &self.hold.visitor)
-            .field("is_valid", &self.is_valid())
-            .finish_non_exhaustive()
+        let mut permits = f.debug_struct("Permits");
+        self.guard.held().fmt(permits.field("count", &self.count))
     }
 }

@@ -17,7 +17,7 @@ use crate::stores::mysql::MySql;
 /// One level of a hold, and the lock through which it was taken.
 pub(crate) struct HeldLevel {
     pub(super) lock: Lock,
-    pub(super) hold: Arc<Hold>,
+    pub(crate) hold: Arc<Hold>,
     pub(super) level: LevelId,
 }
 
@@ -59,7 +59,7 @@ impl HeldLevel {
     }
 
     /// Ends the description of a guard.
-    pub(super) fn fmt(&self, guard: &mut fmt::DebugStruct<'_, '_>) -> fmt::Result {
+    pub(crate) fn fmt(&self, guard: &mut fmt::DebugStruct<'_, '_>) -> fmt::Result {
         guard
             .field("lock", &self.hold.name)
             .field("visitor", &self.hold.visitor)

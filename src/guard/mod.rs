@@ -192,7 +192,7 @@ impl Lock {
     ///
     /// Those of [`Lock::lock`].
     pub fn guard(&self) -> Result<Guard> {
-        self.guarded_forever(None)
+        WaitLimit::without_end(None, |limit| self.guarded(limit))
     }
 
     /// Takes the lock as [`Lock::lock_interruptibly`] does, and returns a guard that unlocks it when dropped.
@@ -216,7 +216,7 @@ impl Lock {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn guard_interruptibly(&self, interrupt: &Interrupt) -> Result<Guard> {
-        self.guarded_forever(Some(interrupt))
+        WaitLimit::without_end(Some(interrupt), |limit| self.guarded(limit))
     }
 
     /// Takes the lock if it is free now, and returns a guard; `None` if it is not free.
@@ -316,14 +316,6 @@ impl Lock {
         match self.try_guard_for(wait).map_err(RunError::NotRun)? {
             Some(guard) => run(guard, work).map(Some),
             None => Ok(None),
-        }
-    }
-
-    fn guarded_forever(&self, interrupt: Option<&Interrupt>) -> Result<Guard> {
-        loop {
-            if let Some(guard) = self.guarded(WaitLimit::forever(interrupt))? {
-                return Ok(guard);
-            }
         }
     }
 

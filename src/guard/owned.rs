@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::owner::Owner;
+use crate::engine::raw_lock::Entry;
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::VisitorId;
 use crate::ground::error::Result;
@@ -55,6 +56,14 @@ pub struct OwnedGuard {
 }
 
 impl OwnedGuard {
+    pub(crate) fn new(lock: Lock, entry: Entry) -> OwnedGuard {
+        OwnedGuard {
+            owner: entry.owner,
+            held: HeldLevel::new(lock, entry.hold, entry.level),
+            released: false,
+        }
+    }
+
     /// Returns the name of the lock, key prefix included.
     pub fn name(&self) -> &str {
         self.held.lock.name()
@@ -158,6 +167,14 @@ impl OwnedGuard {
         &self.held
     }
 
+    /// Gives up the ownership, and leaves what it holds taken.
+    pub(crate) fn forget(mut self) -> Result<()> {
+        self.released = true;
+        let raw_lock = self.held.raw_lock();
+        raw_lock.ready()?;
+        raw_lock.forget(&self.held.hold)
+    }
+
     fn give_back(&self) -> Result<()> {
         let HeldLevel { hold, level, .. } = &self.held;
         let raw_lock = self.held.raw_lock();
@@ -208,7 +225,7 @@ impl Lock {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn owned(&self) -> Result<OwnedGuard> {
-        self.owned_forever(None)
+        WaitLimit::without_end(None, |limit| self.owned_within(limit))
     }
 
     /// Takes the lock as [`Lock::owned`] does, and waits until it has the lock or `interrupt` is raised.
@@ -217,7 +234,7 @@ impl Lock {
     ///
     /// [`Error::Interrupted`](crate::Error::Interrupted) once `interrupt` is raised, and those of [`Lock::owned`].
     pub fn owned_interruptibly(&self, interrupt: &Interrupt) -> Result<OwnedGuard> {
-        self.owned_forever(Some(interrupt))
+        WaitLimit::without_end(Some(interrupt), |limit| self.owned_within(limit))
     }
 
     /// Takes the lock if it is free now, and returns a guard that any thread may keep; `None` if it is not free.
@@ -255,21 +272,9 @@ impl Lock {
         self.owned_within(self.raw_lock().limit(wait, Some(interrupt))?)
     }
 
-    fn owned_forever(&self, interrupt: Option<&Interrupt>) -> Result<OwnedGuard> {
-        loop {
-            if let Some(guard) = self.owned_within(WaitLimit::forever(interrupt))? {
-                return Ok(guard);
-            }
-        }
-    }
-
     fn owned_within(&self, limit: WaitLimit<'_>) -> Result<Option<OwnedGuard>> {
         self.check_not_pinned_here()?;
         let entered = self.raw_lock().acquire_owned(limit)?;
-        Ok(entered.map(|entry| OwnedGuard {
-            held: HeldLevel::new(self.clone(), entry.hold, entry.level),
-            owner: entry.owner,
-            released: false,
-        }))
+        Ok(entered.map(|entry| OwnedGuard::new(self.clone(), entry)))
     }
 }

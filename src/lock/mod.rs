@@ -190,6 +190,13 @@ impl Lock {
     }
 
     /// Returns the same side of a read-write lock, to which writers that wait do not matter.
+    /// The way to so many permits.
+    pub(crate) fn wanting(&self, permits: u32) -> Lock {
+        let mut lock = self.clone();
+        lock.raw_lock.permits = Some(permits);
+        lock
+    }
+
     pub(crate) fn preferring_readers(&self) -> Lock {
         let mut lock = self.clone();
         lock.raw_lock.prefers_readers = true;

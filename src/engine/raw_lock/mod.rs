@@ -185,14 +185,6 @@ impl RawLock {
         })
     }
 
-    /// The way to so many permits.
-    pub(crate) fn wanting(&self, permits: u32) -> RawLock {
-        RawLock {
-            permits: Some(permits),
-            ..self.clone()
-        }
-    }
-
     /// The visitor of a hold that is about to begin.
     fn visitor(&self, thread: u64) -> VisitorId {
         let RawLock { inner, key, .. } = self;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::engine::wait_loop::step::Time;
 use crate::engine::wait_loop::waiting::{GRACE, MARGIN};
 use crate::ground::clock::{PROCESS, Timeline};
+use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;
 use crate::ground::time;
 
@@ -42,6 +43,18 @@ impl<'a> WaitLimit<'a> {
             bound: Bound::Forever,
             timeline: &PROCESS,
             interrupt,
+        }
+    }
+
+    /// Waits for what `attempt` gets within a limit that has no end.
+    pub(crate) fn without_end<T>(
+        interrupt: Option<&'a Interrupt>,
+        mut attempt: impl FnMut(WaitLimit<'a>) -> Result<Option<T>>,
+    ) -> Result<T> {
+        loop {
+            if let Some(got) = attempt(WaitLimit::forever(interrupt))? {
+                return Ok(got);
+            }
         }
     }
 

@@ -48,9 +48,13 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "permits end with the call that took them",
-        file: "semaphore.rs",
-        find: "_owner: owner,",
-        replace: "_owner: if PLANTED { Owner::of_handle(self.raw_lock.inner.pid()) } else { owner },",
+        file: "guard/owned.rs",
+        find: "owner: entry.owner,",
+        replace: r"
+            owner: match PLANTED && lock.raw_lock().permits.is_some() {
+                true => Owner::of_handle(lock.raw_lock().inner.pid()),
+                false => entry.owner,
+            },",
     },
     Bug {
         name: "permits in doubt stay taken",

@@ -8,12 +8,10 @@ use std::time::Duration;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 
-pub(crate) struct PoolSettings;
-
-impl PoolSettings {
-    pub(crate) fn new(_: Duration, _: Option<Duration>) -> Arc<PoolSettings> {
-        Arc::new(PoolSettings)
-    }
+#[derive(Clone, Default)]
+pub(crate) struct PoolSettings {
+    pub(crate) idle_timeout: Duration,
+    pub(crate) max_lifetime: Option<Duration>,
 }
 
 pub(crate) struct Slots<C: Send + 'static> {
@@ -40,7 +38,7 @@ pub(crate) enum NoSlot {
 }
 
 impl<C: Send + 'static> Slots<C> {
-    pub(crate) fn new(size: u32, _: &Arc<PoolSettings>) -> Slots<C> {
+    pub(crate) fn new(size: u32, _: &PoolSettings) -> Slots<C> {
         let pool = Mutex::new(new_pool());
         Slots { size, pool }
     }
