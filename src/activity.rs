@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::VisitorId;
+use crate::ground::time;
 pub use crate::store::ConnectionStats;
 
 /// At most so many holds and so many waits are listed.
@@ -87,14 +88,15 @@ impl ClientInner {
                 lasts: age.unwrap_or_default(),
                 remaining_validity: hold.remaining_validity(),
             });
+        let now = time::now();
         let waits = self.counters.listed().into_iter().take(LISTED);
         Activity {
             holds: holds.collect(),
             waits: waits
                 .map(|wait| ActiveWait {
-                    lock: wait.lock.to_string(),
+                    lock: wait.lock.name.to_string(),
                     thread: wait.thread,
-                    lasts: wait.lasts,
+                    lasts: wait.lasts(now),
                 })
                 .collect(),
             doubts: self.watchdog.doubts(),

@@ -23,6 +23,7 @@
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::engine::raw_lock::RawLock;
 #[cfg(feature = "in-memory")]
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
@@ -228,8 +229,9 @@ impl Controls<'_> {
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 pub fn queue_length(lock: &Lock) -> usize {
-    let raw_lock = lock.raw_lock();
-    raw_lock.inner.wait_queues.length(&raw_lock.key.lock)
+    let RawLock { inner, key, .. } = lock.raw_lock();
+    let waits = inner.counters.listed();
+    waits.iter().filter(|wait| wait.lock == key.lock).count()
 }
 
 /// Sets the clock ahead on which this process counts the validity of holds on servers, as a suspend of the machine does.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::engine::counters::{CountSettings, Counters};
-use crate::engine::hold::{ClientState, HandOffOffer, Hold};
+use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
@@ -95,7 +95,7 @@ impl ClientInner {
             Arc::clone(&store),
             Arc::clone(&wait_queues),
             timeouts.command_timeout,
-            Arc::new(ClientState::new(&counters)),
+            Arc::clone(&counters),
             on_lost,
         );
         #[cfg(feature = "in-memory")]
@@ -219,7 +219,7 @@ impl ClientInner {
 
 impl Drop for ClientInner {
     fn drop(&mut self) {
-        self.watchdog.client().note_gone();
+        self.counters.note_gone();
         self.shut_down();
     }
 }

@@ -281,19 +281,3 @@ fn a_lock_that_is_left_to_others_is_left_to_nobody_once_it_is_freed_without_them
     assert!(is_left(&|| {}));
     assert!(!is_left(&|| queues.freed(&lock, None, None)));
 }
-
-#[cfg(feature = "test-util")]
-#[test]
-fn those_who_wait_are_counted_in_and_outside_of_the_queue() {
-    let (queues, notifier, lock) = queues();
-    assert_eq!(queues.length(&lock), 0);
-    let node = queues.join(&lock, &notifier.parker(), 0);
-    let mut outside = vec![queues.unqueued(&lock), queues.unqueued(&lock)];
-    assert_eq!(queues.length(&lock), 3);
-    outside.pop();
-    assert_eq!(queues.length(&lock), 2);
-    drop(node);
-    assert_eq!(queues.length(&lock), 1);
-    outside.pop();
-    assert_eq!(queues.length(&lock), 0);
-}

@@ -69,60 +69,13 @@ fn without_last_part(lock: &str) -> &str {
     class.trim_end_matches(SEPARATORS)
 }
 
-/// How a thread came to a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
-    /// The first question was granted.
-    Free,
-    /// It was woken by a message, and asked.
-    Woken,
-    /// It asked again by itself.
-    Polled,
-    /// A thread of this client handed it over.
-    Handed,
-    /// It had the lock already.
-    Reentered,
-}
-
-impl Via {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Via::Free => "free",
-            Via::Woken => "woken",
-            Via::Polled => "polled",
-            Via::Handed => "handed",
-            Via::Reentered => "reentered",
-        }
-    }
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitEnd {
-    Acquired,
-    Refused,
-    Interrupted,
-    Failed,
-}
-
-impl WaitEnd {
-    /// How a wait with this outcome ended.
-    pub(crate) fn of<T>(outcome: &Result<Option<T>>) -> WaitEnd {
-        match outcome {
-            Ok(Some(_)) => WaitEnd::Acquired,
-            Ok(None) => WaitEnd::Refused,
-            Err(Error::Interrupted { .. }) => WaitEnd::Interrupted,
-            Err(_) => WaitEnd::Failed,
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            WaitEnd::Acquired => "acquired",
-            WaitEnd::Refused => "refused",
-            WaitEnd::Interrupted => "interrupted",
-            WaitEnd::Failed => "failed",
-        }
+/// The word for the end of a wait.
+pub(crate) fn end_of_wait<T>(outcome: &Result<Option<T>>) -> &'static str {
+    match outcome {
+        Ok(Some(_)) => "acquired",
+        Ok(None) => "refused",
+        Err(Error::Interrupted { .. }) => "interrupted",
+        Err(_) => "failed",
     }
 }
 

@@ -9,24 +9,28 @@ mod settings;
 mod waits;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::engine::counters::class::{ClassId, Classes, Via, WaitEnd};
+use crate::engine::counters::class::{ClassId, Classes};
 pub(crate) use crate::engine::counters::settings::{ClassOf, CountSettings};
 use crate::engine::counters::waits::Waits;
 pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
+use crate::ground::claim::LockId;
 use crate::ground::loss::Loss;
 use crate::ground::observer::Event;
 use crate::ground::{events, numbers};
 use crate::store::Requests;
 
-/// The counters of one client.
+/// The counters of one client, and what its holds learn of its end.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     settings: CountSettings,
     classes: Classes,
     waits: Waits,
     pub(crate) requests: Arc<Requests>,
+    has_no_watchdog: AtomicBool,
+    is_gone: AtomicBool,
 }
 
 /// The word for the end of a hold here.
@@ -61,23 +65,29 @@ impl Counters {
         self.classes.get(id)
     }
 
-    pub(crate) fn acquired(&self, class: ClassId, lock: &str, via: Via, waited: Duration) {
+    pub(crate) fn acquired(&self, class: ClassId, lock: &str, via: &'static str, waited: Duration) {
         let class = self.class(class);
         self.settings.observer.tell(|| Event::Acquired {
             class,
             lock,
             waited,
-            via: via.name(),
+            via,
         });
     }
 
-    pub(crate) fn not_acquired(&self, class: ClassId, lock: &str, end: WaitEnd, waited: Duration) {
+    pub(crate) fn not_acquired(
+        &self,
+        class: ClassId,
+        lock: &str,
+        outcome: &'static str,
+        waited: Duration,
+    ) {
         let class = self.class(class);
         self.settings.observer.tell(|| Event::NotAcquired {
             class,
             lock,
             waited,
-            outcome: end.name(),
+            outcome,
         });
     }
 
@@ -111,17 +121,12 @@ impl Counters {
     }
 
     /// Lists a wait until what this returns is dropped.
-    pub(crate) fn waits(
-        self: &Arc<Self>,
-        class: ClassId,
-        lock: &Arc<str>,
-        thread: u64,
-    ) -> OpenWait {
+    pub(crate) fn waits(self: &Arc<Self>, class: ClassId, lock: &LockId, thread: u64) -> OpenWait {
         OpenWait::begin(self, class, lock, thread)
     }
 
     /// The waits that are listed, the oldest first.
-    pub(crate) fn listed(&self) -> Vec<ListedWait> {
+    pub(crate) fn listed(&self) -> Vec<Arc<ListedWait>> {
         self.waits.all()
     }
 
@@ -131,16 +136,21 @@ impl Counters {
     }
 
     /// Tells of a wait that has lasted for long.
-    pub(crate) fn long_wait(&self, wait: &ListedWait, holder: Option<&str>) {
+    pub(crate) fn long_wait(&self, wait: &ListedWait, waited: Duration, holder: Option<&str>) {
         let class = self.class(wait.class);
-        let same = |it: &&ListedWait| it.lock == wait.lock;
+        let same = |it: &&Arc<ListedWait>| it.lock.name == wait.lock.name;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
-        let waited = wait.lasts;
         let named = holder.unwrap_or("nobody that is known");
-        events::long_wait(&wait.lock, &wait.thread, &waited.as_secs(), &named, &others);
+        events::long_wait(
+            &wait.lock.name,
+            &wait.thread,
+            &waited.as_secs(),
+            &named,
+            &others,
+        );
         self.settings.observer.tell(|| Event::LongWait {
             class,
-            lock: &wait.lock,
+            lock: &wait.lock.name,
             thread: wait.thread,
             waited,
             holder,
@@ -158,5 +168,23 @@ impl Counters {
             thread,
             held,
         });
+    }
+
+    /// Notes that a thread of the watchdog has died: nothing is renewed any more, so nothing is valid.
+    pub(crate) fn watchdog_died(&self) {
+        self.has_no_watchdog.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_watchdog(&self) -> bool {
+        !self.has_no_watchdog.load(Ordering::Acquire)
+    }
+
+    /// Notes that the last handle of the client is gone: what it holds nobody can unlock any more.
+    pub(crate) fn note_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
     }
 }

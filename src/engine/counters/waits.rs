@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
+use crate::ground::claim::LockId;
 use crate::ground::sync::Mutex;
 use crate::ground::{numbers, time};
 
@@ -17,45 +18,31 @@ pub(super) struct Waits {
 #[derive(Debug, Default)]
 struct Listed {
     last: u64,
-    by_number: BTreeMap<u64, Began>,
+    by_number: BTreeMap<u64, Arc<ListedWait>>,
 }
 
+/// A thread that waits.
 #[derive(Debug)]
-struct Began {
-    class: ClassId,
-    lock: Arc<str>,
-    thread: u64,
+pub(crate) struct ListedWait {
+    pub(crate) class: ClassId,
+    pub(crate) lock: LockId,
+    pub(crate) thread: u64,
     since: Instant,
 }
 
-/// A wait that goes on as long as this lives.
+/// A wait, which is listed as long as this lives.
 #[derive(Debug)]
 pub(crate) struct OpenWait {
     counters: Arc<Counters>,
     number: u64,
-    wait: ListedWait,
-    since: Instant,
+    wait: Arc<ListedWait>,
     /// It is told when it has lasted as long as this.
     long_from: Duration,
 }
 
-/// A wait that was going on when it was asked for.
-#[derive(Debug)]
-pub(crate) struct ListedWait {
-    pub(crate) class: ClassId,
-    pub(crate) lock: Arc<str>,
-    pub(crate) thread: u64,
-    pub(crate) lasts: Duration,
-}
-
-impl Began {
-    fn listed(&self, now: Instant) -> ListedWait {
-        ListedWait {
-            class: self.class,
-            lock: Arc::clone(&self.lock),
-            thread: self.thread,
-            lasts: now.saturating_duration_since(self.since),
-        }
+impl ListedWait {
+    pub(crate) fn lasts(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
     }
 }
 
@@ -63,51 +50,43 @@ impl OpenWait {
     pub(super) fn begin(
         counters: &Arc<Counters>,
         class: ClassId,
-        lock: &Arc<str>,
+        lock: &LockId,
         thread: u64,
     ) -> OpenWait {
-        let began = Began {
+        let wait = Arc::new(ListedWait {
             class,
-            lock: Arc::clone(lock),
+            lock: lock.clone(),
             thread,
             since: time::now(),
-        };
-        let since = began.since;
+        });
         numbers::waiters(counters.class(class), 1.0);
-        let wait = began.listed(since);
         let mut listed = counters.waits.listed.lock();
         listed.last += 1;
         let number = listed.last;
-        listed.by_number.insert(number, began);
+        listed.by_number.insert(number, Arc::clone(&wait));
         OpenWait {
             counters: Arc::clone(counters),
             number,
             wait,
-            since,
             long_from: counters.settings().long_wait,
         }
     }
 
-    /// Tells if the wait has lasted for long by now; `holder` is the one that it was refused by last.
+    /// Tells if it has lasted for long, when that has doubled since it was told last.
     pub(crate) fn look(&mut self, now: Instant, holder: Option<&str>) {
-        self.wait.lasts = now.saturating_duration_since(self.since);
-        if self.wait.lasts >= self.long_from {
-            self.long_from = self.wait.lasts.saturating_mul(2);
-            self.counters.long_wait(&self.wait, holder);
+        let lasts = self.wait.lasts(now);
+        if lasts >= self.long_from {
+            self.long_from = lasts.saturating_mul(2);
+            self.counters.long_wait(&self.wait, lasts, holder);
         }
     }
 }
 
 impl Drop for OpenWait {
     fn drop(&mut self) {
-        let ended = self
-            .counters
-            .waits
-            .listed
-            .lock()
-            .by_number
-            .remove(&self.number);
-        drop(ended);
+        let mut listed = self.counters.waits.listed.lock();
+        listed.by_number.remove(&self.number);
+        drop(listed);
         numbers::waiters(self.counters.class(self.wait.class), -1.0);
     }
 }
@@ -117,11 +96,8 @@ impl Waits {
         !self.listed.lock().by_number.is_empty()
     }
 
-    pub(super) fn all(&self) -> Vec<ListedWait> {
-        let listed = self.listed.lock();
-        let began = listed.by_number.values();
-        let now = time::now();
-        began.map(|wait| wait.listed(now)).collect()
+    pub(super) fn all(&self) -> Vec<Arc<ListedWait>> {
+        self.listed.lock().by_number.values().cloned().collect()
     }
 }
 
@@ -131,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::engine::counters::CountSettings;
+    use crate::ground::claim::Kind;
     use crate::ground::observer::{Event, Observed, Observer};
 
     /// How many others waited for the same lock when a long wait was told, 100 for none told.
@@ -146,7 +123,8 @@ mod tests {
     }
 
     fn begin(counters: &Arc<Counters>, lock: &str, thread: u64) -> OpenWait {
-        counters.waits(counters.class_of(lock), &lock.into(), thread)
+        let (kind, name) = (Kind::Reentrant, lock.into());
+        counters.waits(counters.class_of(lock), &LockId { kind, name }, thread)
     }
 
     #[test]
@@ -183,7 +161,7 @@ mod tests {
         let _same = begin(&counters, "orders:1", 8);
         let _others = [2, 3, 4].map(|lock| begin(&counters, &format!("orders:{lock}"), 9));
         for (lasts, expected) in [(9, 100), (10, 1), (19, 100), (20, 1), (39, 100)] {
-            wait.look(wait.since + Duration::from_secs(lasts), None);
+            wait.look(wait.wait.since + Duration::from_secs(lasts), None);
             assert_eq!(told(), expected, "after {lasts} s");
         }
     }

@@ -26,7 +26,7 @@ impl Hold {
         if let Some(class) = self.class.filter(|_| is_held) {
             state.began = Some(self.timeline.now());
             drop(state);
-            self.client.counters().began(class);
+            self.client.began(class);
         }
         is_held
     }
@@ -71,13 +71,13 @@ impl Hold {
     /// Counts a loss that is told. One that a release has found is the loss of a hold that was given back.
     pub(crate) fn count_loss(&self, loss: &Loss) {
         if let Some(class) = self.class {
-            self.client.counters().lost(class, loss);
+            self.client.lost(class, loss);
         }
     }
 
     /// Tells if it has lasted for long, when that has doubled since it was told last.
     pub(crate) fn look_at_age(&self) {
-        let counters = self.client.counters();
+        let counters = &self.client;
         let long = counters.settings().long_hold;
         let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;
@@ -117,7 +117,7 @@ impl Drop for EndNotice<'_> {
             ..
         } = self.hold;
         if let (Some(class), Some(held)) = (class, self.held) {
-            client.counters().ended(*class, name, held, self.is_lost);
+            client.ended(*class, name, held, self.is_lost);
         }
         if let Some(span) = &self.span {
             span.tell(end_name(self.is_lost));

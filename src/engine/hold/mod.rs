@@ -2,7 +2,6 @@
 //!
 //! The store is the truth; what stands here is what was confirmed last, and says until when it may be believed.
 
-mod client_state;
 mod counted;
 mod end;
 mod in_flight;
@@ -20,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
-pub(crate) use crate::engine::hold::client_state::ClientState;
 use crate::engine::hold::in_flight::By;
 pub(crate) use crate::engine::hold::in_flight::InFlightId;
 pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
@@ -73,7 +72,7 @@ pub(crate) struct Hold {
     /// The number of its owner, which is a thread or as good as one, and what lives as long as that.
     thread: u64,
     owner: Weak<()>,
-    client: Arc<ClientState>,
+    client: Arc<Counters>,
     /// The class that it is counted in, if it is.
     class: Option<ClassId>,
     /// The clock that it is counted on.
@@ -103,7 +102,7 @@ impl Hold {
         claim: &Claim,
         thread: u64,
         owner: Weak<()>,
-        client: Arc<ClientState>,
+        client: Arc<Counters>,
         lease: Lease,
         sent: BootInstant,
     ) -> Hold {

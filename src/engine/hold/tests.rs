@@ -5,10 +5,11 @@ mod ends;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::counters::Counters;
 use crate::engine::hold::in_flight::{By, Flying, InFlightId};
 use crate::engine::hold::state::{ROUNDING, State};
 use crate::engine::hold::validity::MOST_IN_FLIGHT;
-use crate::engine::hold::{ClientState, Hold, Lease, ReleasePlan};
+use crate::engine::hold::{Hold, Lease, ReleasePlan};
 use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS, drift};
 use crate::ground::loss::LossCause;
@@ -20,7 +21,7 @@ pub(super) fn held(lease: Lease, sent: BootInstant) -> (Hold, Arc<()>) {
 
 /// A hold of a client, on the thread of this number.
 pub(super) fn held_of(
-    client: Arc<ClientState>,
+    client: Arc<Counters>,
     number: u64,
     lease: Lease,
     sent: BootInstant,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
-use crate::engine::counters::class::{ClassId, WaitEnd};
+use crate::engine::counters::class::{ClassId, end_of_wait};
 use crate::engine::hold::{Hold, Lease, LevelId};
 use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::engine::raw_lock::visit::LockVisit;
@@ -135,10 +135,10 @@ impl RawLock {
         let began = time::now();
         let outcome = wait_loop::wait(inner, &key.lock, self.polling.as_deref(), limit, &mut visit);
         let (waited, lock) = (time::since(began), &key.lock.name);
-        let end = WaitEnd::of(&outcome);
+        let end = end_of_wait(&outcome);
         let entry = outcome.as_ref().ok().and_then(Option::as_ref);
         span.tell(&WaitTold {
-            outcome: end.name(),
+            outcome: end,
             waited,
             attempts: visit.attempts,
             holder: visit.first_holder.as_deref(),
@@ -242,7 +242,7 @@ impl RawLock {
         granted: &Granted,
         deadline: Instant,
     ) -> Hold {
-        let client = Arc::clone(self.inner.watchdog.client());
+        let client = Arc::clone(&self.inner.counters);
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let hold = hold.kept_by(&self.inner.store.facts().timeline, granted.fence);
         let hold = hold.looked_at_each(self.inner.timeouts.watchdog_timeout);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::counters::OpenWait;
-use crate::engine::counters::class::Via;
 use crate::engine::hold::{HandOffOffer, Hold, Lease};
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::wait_visitor::WaitVisitor;
@@ -39,7 +38,7 @@ pub(super) struct LockVisit<'a> {
     /// It is listed among those who wait.
     open_wait: Option<OpenWait>,
     /// How it came to the lock, once it has.
-    via: Option<Via>,
+    via: Option<&'static str>,
 }
 
 impl Visit for LockVisit<'_> {
@@ -67,7 +66,7 @@ impl Visit for LockVisit<'_> {
         self.note_contended();
         let RawLock { inner, key, .. } = self.raw_lock;
         let class = self.raw_lock.class;
-        let begin = || inner.counters.waits(class, &key.lock.name, self.me.id);
+        let begin = || inner.counters.waits(class, &key.lock, self.me.id);
         self.open_wait.get_or_insert_with(begin);
     }
 
@@ -77,7 +76,7 @@ impl Visit for LockVisit<'_> {
         }
     }
 
-    fn came(&mut self, via: Via) {
+    fn came(&mut self, via: &'static str) {
         self.via = Some(via);
     }
 
@@ -138,10 +137,10 @@ impl<'a> LockVisit<'a> {
     }
 
     /// How it came to the lock with this entry.
-    pub(super) fn via(&self, entry: &Entry) -> Via {
+    pub(super) fn via(&self, entry: &Entry) -> &'static str {
         match entry.is_first() {
-            true => self.via.unwrap_or(Via::Free),
-            false => Via::Reentered,
+            true => self.via.unwrap_or("free"),
+            false => "reentered",
         }
     }
 

@@ -51,7 +51,7 @@ impl RawLock {
         let watchdog = &self.inner.watchdog;
         match hold.loss_cause() {
             Some(cause) => hold.lost_error(cause),
-            None if watchdog.client().has_watchdog() => self.given_back(hold),
+            None if self.inner.counters.has_watchdog() => self.given_back(hold),
             None => {
                 let died = watchdog.ensure_running(&hold.name).err();
                 died.unwrap_or_else(|| self.given_back(hold))

@@ -18,15 +18,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
-use crate::engine::counters::class::Via;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
 use crate::engine::wait_loop::waiting::{Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
-#[cfg(feature = "test-util")]
-use crate::engine::wait_queue::Unqueued;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
@@ -64,14 +61,14 @@ pub(crate) trait Visit {
     /// Frees a hold that was handed off to a visit that has the lock already.
     fn discard(&self, hold: &Hold);
 
-    /// Hears that it joins those who wait.
+    /// Hears that it has joined those who wait.
     fn waits(&mut self) {}
 
     /// Hears that it has slept, and waits on.
     fn still_waits(&mut self, _now: Instant) {}
 
     /// Hears how it came to its entry.
-    fn came(&mut self, _via: Via) {}
+    fn came(&mut self, _via: &'static str) {}
 
     /// The entry of one that asked for the same as another one, who has got it; `None` if that holds for nobody else.
     fn follow(&self) -> Option<Self::Entry> {
@@ -105,9 +102,7 @@ pub(crate) fn wait<V: Visit>(
         visit,
         node: None,
         sleeper: Sleeper::new(&*inner.store, lock, polling.is_some(), limit),
-        #[cfg(feature = "test-util")]
-        unqueued: None,
-        woken_by: Via::Free,
+        woken_by: "free",
     };
     let polls = polling.map(|it| Backoff::between(it.first, it.longest));
     let began = time::now();
@@ -125,11 +120,8 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// Tells tests that it waits, where it stands in no queue of this client.
-    #[cfg(feature = "test-util")]
-    unqueued: Option<Unqueued>,
     /// How it would come to the lock if its next question were granted.
-    woken_by: Via,
+    woken_by: &'static str,
 }
 
 impl<V: Visit> Wait<'_, V> {
@@ -174,8 +166,8 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Sleep(until) => {
                     let wake = self.sleeper.sleep(until)?;
                     self.woken_by = match wake {
-                        Wake::Permit => Via::Woken,
-                        _ => Via::Polled,
+                        Wake::Permit => "woken",
+                        _ => "polled",
                     };
                     waiting.slept(wake != Wake::TimedOut);
                 }
@@ -194,7 +186,7 @@ impl<V: Visit> Wait<'_, V> {
         }
         let handed = node.take()?;
         let deadline = time.latest(self.inner.timeouts.request());
-        self.visit.came(Via::Handed);
+        self.visit.came("handed");
         let entry = self.visit.accept(handed, deadline);
         if entry.is_none() {
             // Messages go to those who listen, in their order, and only the first in the queue can make use of one.
@@ -219,12 +211,7 @@ impl<V: Visit> Wait<'_, V> {
     }
 
     fn join(&mut self, is_refused: bool) {
-        self.visit.waits();
         let offer = self.visit.offer();
-        #[cfg(feature = "test-util")]
-        if !self.lock.kind.rules().queues_locally && self.unqueued.is_none() {
-            self.unqueued = Some(self.inner.wait_queues.unqueued(self.lock));
-        }
         self.node = offer.map(|offer| {
             let wait_queues = &self.inner.wait_queues;
             wait_queues.join(self.lock, self.sleeper.parker(), offer)
@@ -232,6 +219,8 @@ impl<V: Visit> Wait<'_, V> {
         if let Some(node) = self.node.as_ref().filter(|_| is_refused) {
             node.note_refused_before_joining();
         }
+        // From here on it is listed as one that has its place.
+        self.visit.waits();
     }
 
     /// Asks the store once, perhaps for all that wait here.
@@ -262,7 +251,7 @@ impl<V: Visit> Wait<'_, V> {
     }
 
     fn accept_at_last(&mut self, hold: Arc<Hold>) -> Option<V::Entry> {
-        self.visit.came(Via::Handed);
+        self.visit.came("handed");
         self.visit.accept(hold, time::now())
     }
 

@@ -6,8 +6,6 @@
 mod followers;
 mod run;
 mod successor;
-#[cfg(feature = "test-util")]
-mod unqueued;
 mod view;
 
 use std::collections::{HashMap, VecDeque};
@@ -21,8 +19,6 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 pub(crate) use successor::Successor;
-#[cfg(all(feature = "test-util", not(redlatch_shuttle)))]
-pub(crate) use unqueued::Unqueued;
 pub(crate) use view::{Turn, View};
 
 /// So long a thread of this client is relied on to have the lock: a waiter asks as often at the latest.
@@ -35,9 +31,6 @@ pub(crate) struct WaitQueues<O, G> {
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
     /// The number of queues: read without a mutex to see that there is nothing to do.
     number: AtomicUsize,
-    /// The threads that wait, and stand in no queue here.
-    #[cfg(feature = "test-util")]
-    unqueued: unqueued::Threads,
 }
 
 #[derive(Debug)]
@@ -87,8 +80,6 @@ impl<O, G> Default for WaitQueues<O, G> {
         WaitQueues {
             wait_queues: Mutex::new(HashMap::new()),
             number: AtomicUsize::new(0),
-            #[cfg(feature = "test-util")]
-            unqueued: unqueued::Threads::default(),
         }
     }
 }

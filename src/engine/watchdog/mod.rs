@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::unbounded;
 
 use crate::engine::clearing::{Clearing, Filed};
-use crate::engine::hold::{ClientState, HandOffOffer, Hold};
+use crate::engine::counters::Counters;
+use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
@@ -63,7 +64,7 @@ struct Shared {
     /// Whether there are threads.
     running: AtomicBool,
     clearing: Arc<Clearing>,
-    client: Arc<ClientState>,
+    client: Arc<Counters>,
     hook: LossHook,
     #[cfg(feature = "test-util")]
     die: AtomicBool,
@@ -74,7 +75,7 @@ impl Watchdog {
         store: Arc<dyn Store>,
         wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
         command_timeout: Duration,
-        client: Arc<ClientState>,
+        client: Arc<Counters>,
         on_lost: Option<OnLost>,
     ) -> Watchdog {
         let shared = Arc::new(Shared {
@@ -176,11 +177,6 @@ impl Watchdog {
     #[cfg(feature = "in-memory")]
     pub(crate) fn on_lost(&self) -> Option<OnLost> {
         self.on_lost.clone()
-    }
-
-    /// Returns what the holds of this client learn about it.
-    pub(crate) fn client(&self) -> &Arc<ClientState> {
-        &self.shared.client
     }
 
     /// Looks after a hold from now on.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::engine::counters::{CountSettings, Counters};
+use crate::engine::hold::Lease;
 use crate::engine::hold::tests::held_of;
-use crate::engine::hold::{ClientState, Lease};
 use crate::ground::clock::PROCESS;
 use crate::ground::loss::LossCause;
 use crate::ground::observer::{Event, Observed, Observer};
@@ -45,7 +45,7 @@ fn scene() -> Scene {
         ..CountSettings::default()
     }));
     let class = counters.class_of("orders");
-    let client = Arc::new(ClientState::new(&counters));
+    let client = Arc::clone(&counters);
     let (hold, _thread) = held_of(client, 7, Lease::Watchdog(100 * MINUTE), PROCESS.now());
     Scene {
         hold: hold.counted_in(class),
