@@ -191,10 +191,8 @@ impl Condition {
     fn wait_within(&self, guard: Guard, limit: WaitLimit<'_>) -> Result<(Guard, bool)> {
         let key = &self.raw_lock.key;
         if *guard.key() != *key {
-            return Err(Error::Unsupported {
-                lock: Arc::clone(&key.lock.name),
-                reason: "the guard is that of another lock, or of another client".to_owned(),
-            });
+            let reason = "the guard is that of another lock, or of another client";
+            return Err(Error::unsupported(&key.lock.name, reason));
         }
         // After an error the drop of the guard unlocks what it has yet.
         let waited = self

@@ -195,12 +195,10 @@ impl Client {
         batch: impl FnOnce(&mut Batch),
     ) -> Result<Vec<Reply>> {
         let lock: Arc<str> = resource.into();
-        if self.inner.is_forked() {
-            return Err(Error::Forked { lock });
-        }
+        self.inner.not_forked(&lock)?;
         let Some(store) = self.redis() else {
-            let reason = self.inner.store.facts().keeps_no_data.to_owned();
-            return Err(Error::Unsupported { lock, reason });
+            let reason = self.inner.store.facts().keeps_no_data;
+            return Err(Error::unsupported(&lock, reason));
         };
         if let Some(flaw) = flaw(Kind::default(), resource, resource) {
             return Err(flaw);

@@ -104,15 +104,6 @@ impl Losses {
         self.wait(time::now().checked_add(timeout))
     }
 
-    /// Waits until the hold is lost, at most until `deadline`, and returns the loss.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Losses::recv_timeout`].
-    pub fn recv_deadline(&self, deadline: Instant) -> Result<Loss, NoLoss> {
-        self.wait(Some(deadline))
-    }
-
     /// Returns the loss if the hold was lost, without waiting.
     ///
     /// # Errors
@@ -181,12 +172,6 @@ impl Drop for Losses {
             let unheard = self.hold.loss(LossCause::Unheard);
             self.news.close(channel.number, unheard);
         }
-    }
-}
-
-impl AsRef<Receiver<Loss>> for Losses {
-    fn as_ref(&self) -> &Receiver<Loss> {
-        self.as_receiver()
     }
 }
 

@@ -60,10 +60,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// the same process that it is handed to need not ask, and nobody else is woken. Not asked of a composite store.
     fn hand_off(&self, from: &Claim, _: &Claim, _deadline: Instant) -> Result<Outcome<Granted>> {
         // Some parts might have the one hold and some the other.
-        Err(Error::Unsupported {
-            lock: Arc::clone(&from.name),
-            reason: "a lock of several parts is not handed over".to_owned(),
-        })
+        let reason = "a lock of several parts is not handed over";
+        Err(Error::unsupported(&from.name, reason))
     }
 
     /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing done, if it is to
@@ -73,10 +71,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         work: &Guarded<'_>,
         _deadline: Instant,
     ) -> Result<Outcome<Vec<Reply>, Duration>> {
-        Err(Error::Unsupported {
-            lock: Arc::clone(&work.claim.name),
-            reason: self.facts().keeps_no_data.to_owned(),
-        })
+        Err(Error::unsupported(
+            &work.claim.name,
+            self.facts().keeps_no_data,
+        ))
     }
 
     /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
@@ -103,10 +101,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Tells who holds the lock, with all that an operator wants to know.
     fn describe(&self, lock: &LockId, _deadline: Instant) -> Result<LockInfo> {
-        Err(Error::Unsupported {
-            lock: Arc::clone(&lock.name),
-            reason: "it is made of several locks: describe each of them".to_owned(),
-        })
+        let reason = "it is made of several locks: describe each of them";
+        Err(Error::unsupported(&lock.name, reason))
     }
 
     /// Looks at the next locks of this scope, from where `position` is. After an error it is over, unless `position` says
@@ -123,10 +119,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Changes a counter, or asks for it, at most once whatever copies of the request are sent.
     fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {
-        Err(Error::Unsupported {
-            lock: Arc::clone(&op.counter.name),
-            reason: "a count is kept by one Redis server, or in memory: several stores would count apart".to_owned(),
-        })
+        let reason =
+            "a count is kept by one Redis server, or in memory: several stores would count apart";
+        Err(Error::unsupported(&op.counter.name, reason))
     }
 
     /// Tells how many wait for a lock of a kind whose queue is in the store.
@@ -140,14 +135,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         op: &ConditionOp<'_>,
         _deadline: Instant,
     ) -> Result<Outcome<ConditionAnswer>> {
-        Err(Error::Unsupported {
-            lock: Arc::clone(&op.lock.name),
-            reason: self
-                .facts()
-                .keeps_no_conditions
-                .unwrap_or_default()
-                .to_owned(),
-        })
+        let reason = self.facts().keeps_no_conditions.unwrap_or_default();
+        Err(Error::unsupported(&op.lock.name, reason))
     }
 
     /// Puts one that waits on a condition where it hears of its signal.
@@ -240,10 +229,7 @@ impl Facts {
 /// The error for a lock whose waiters stand in no queue of its store.
 pub(crate) fn nobody_counts_waiters(lock: &LockId) -> Error {
     let reason = lock.kind.rules().no_waiters;
-    Error::Unsupported {
-        lock: Arc::clone(&lock.name),
-        reason: reason.unwrap_or("this store has no queue").to_owned(),
-    }
+    Error::unsupported(&lock.name, reason.unwrap_or("this store has no queue"))
 }
 
 /// The outcome of a request that changes a hold: `D` if it was done, `R` if somebody else has the lock.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::engine::client_inner::ClientInner;
-use crate::ground::error::{Error, Result};
+use crate::ground::error::Result;
 use crate::ground::sync;
 use crate::ground::time;
 use crate::redlock::Redlock;
@@ -61,12 +61,8 @@ impl Locks {
 
     /// Asks for the next page.
     fn turn(&mut self) -> Result<()> {
-        if self.inner.is_forked() {
-            self.position.is_over = true;
-            return Err(Error::Forked {
-                lock: Arc::clone(&self.scope.prefix),
-            });
-        }
+        self.position.is_over |= self.inner.is_forked();
+        self.inner.not_forked(&self.scope.prefix)?;
         sync::sleep(self.pause);
         let begun = time::now();
         let deadline = self.inner.deadline();

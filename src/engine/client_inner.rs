@@ -135,12 +135,9 @@ impl ClientInner {
 
     /// The calling thread.
     pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<Owner>> {
-        Owner::current(self.pid).ok_or_else(|| Error::Unsupported {
-            lock: Arc::clone(lock),
-            reason: "the thread is ending and its thread-local values are gone, so no hold can be known to be its own; \
-                     lock and unlock before that, or keep a guard"
-                .to_owned(),
-        })
+        let reason = "the thread is ending and its thread-local values are gone, so no hold can be known to be its own; \
+                      lock and unlock before that, or keep a guard";
+        Owner::current(self.pid).ok_or_else(|| Error::unsupported(lock, reason))
     }
 
     /// The thread of this process with this number.
@@ -157,6 +154,16 @@ impl ClientInner {
         process::id() != self.pid
     }
 
+    /// Refuses a forked child: it has a copy of everything but owns nothing, and other threads' mutexes may be locked for good.
+    pub(crate) fn not_forked(&self, lock: &Arc<str>) -> Result<()> {
+        match self.is_forked() {
+            true => Err(Error::Forked {
+                lock: Arc::clone(lock),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Looks at the server for what endangers locks.
     pub(crate) fn check(&self) -> Result<Vec<HealthWarning>> {
         let mut found = self.examine()?;
@@ -166,11 +173,7 @@ impl ClientInner {
 
     /// Looks at the server, on connections that are this process's own.
     pub(crate) fn examine(&self) -> Result<Vec<HealthWarning>> {
-        if self.is_forked() {
-            return Err(Error::Forked {
-                lock: "(client)".into(),
-            });
-        }
+        self.not_forked(&"(client)".into())?;
         self.store.check(self.deadline())
     }
 

@@ -156,12 +156,9 @@ impl<'a> Work<'a> {
         if words <= MOST_WORDS {
             return Ok(());
         }
-        Err(Error::Unsupported {
-            lock: Arc::clone(lock),
-            reason: format!(
-                "a guarded write has at most {MOST_WORDS} words, not {words}; split it"
-            ),
-        })
+        let reason =
+            format!("a guarded write has at most {MOST_WORDS} words, not {words}; split it");
+        Err(Error::unsupported(lock, reason))
     }
 
     /// Its keys, in order.
@@ -191,7 +188,7 @@ impl<'a> Work<'a> {
         match self {
             Work::Commands(batch) => {
                 for words in batch.commands() {
-                    add(&crate::ground::digits::digits(words.len() as u64));
+                    add(itoa::Buffer::new().format(words.len()).as_bytes());
                     words.for_each(&mut add);
                 }
             }

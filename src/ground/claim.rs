@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::ground::digits::digits;
 use crate::ground::random;
 
 /// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token, for permits
@@ -22,10 +21,11 @@ pub struct VisitorId {
 
 impl VisitorId {
     pub(crate) fn new(client: &str, thread: u64, hold: u64) -> VisitorId {
-        let (thread, hold) = (digits(thread), digits(hold));
+        let (mut first, mut second) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (thread, hold) = (first.format(thread), second.format(hold));
         let mut field: SmallVec<[u8; 96]> = SmallVec::new();
-        for part in [client.as_bytes(), b":", &thread, b":", &hold] {
-            field.extend_from_slice(part);
+        for part in [client, ":", thread, ":", hold] {
+            field.extend_from_slice(part.as_bytes());
         }
         VisitorId {
             field: String::from_utf8_lossy(&field).into(),

@@ -6,7 +6,6 @@ pub(crate) mod batch;
 pub(crate) mod callback;
 pub(crate) mod claim;
 pub(crate) mod clock;
-pub(crate) mod digits;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod host;

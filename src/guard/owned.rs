@@ -258,20 +258,6 @@ impl Lock {
         self.owned_within(self.raw_lock().limit(wait, None)?)
     }
 
-    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard that any thread may
-    /// keep; `None` if the wait is over.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Interrupted`](crate::Error::Interrupted) once `interrupt` is raised, and those of [`Lock::try_owned_for`].
-    pub fn try_owned_for_interruptibly(
-        &self,
-        wait: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Option<OwnedGuard>> {
-        self.owned_within(self.raw_lock().limit(wait, Some(interrupt))?)
-    }
-
     fn owned_within(&self, limit: WaitLimit<'_>) -> Result<Option<OwnedGuard>> {
         self.check_not_pinned_here()?;
         let entered = self.raw_lock().acquire_owned(limit)?;

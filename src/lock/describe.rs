@@ -109,10 +109,10 @@ impl Lock {
         self.raw_lock.ready()?;
         match &self.raw_lock.parts {
             None => Ok(()),
-            Some(_) => Err(Error::Unsupported {
-                lock: Arc::clone(&self.raw_lock.key.lock.name),
-                reason: "it is made of several locks: ask each of them".to_owned(),
-            }),
+            Some(_) => Err(Error::unsupported(
+                &self.raw_lock.key.lock.name,
+                "it is made of several locks: ask each of them",
+            )),
         }
     }
 }

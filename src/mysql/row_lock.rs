@@ -278,18 +278,13 @@ pub(crate) fn subject(table: &str, keys: &[Value]) -> Arc<str> {
 
 /// Returns the database of a client; fails if it has none, or was made before a fork.
 pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
-    if client.inner.is_forked() {
-        return Err(Error::Forked {
-            lock: Arc::clone(subject),
-        });
-    }
-    client
-        .database()
-        .map(Arc::as_ref)
-        .ok_or_else(|| Error::Unsupported {
-            lock: Arc::clone(subject),
-            reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
-        })
+    client.inner.not_forked(subject)?;
+    client.database().map(Arc::as_ref).ok_or_else(|| {
+        Error::unsupported(
+            subject,
+            "it is for a database: open the client with a mysql:// URL",
+        )
+    })
 }
 
 /// An open transaction that has locked one or more rows; drop rolls it back.

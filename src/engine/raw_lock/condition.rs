@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::hold::{HandOffOffer, Hold, Leases};
+use crate::engine::hold::{Hold, Leases};
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::{self, Visit, WaitLimit};
@@ -140,10 +140,7 @@ impl RawLock {
         let of_kind = self.key.lock.kind.rules().no_conditions;
         let polls = self.polling.as_ref().map(|_| POLLS);
         if let Some(reason) = of_store.or(of_kind).or(polls) {
-            return Err(Error::Unsupported {
-                lock: Arc::clone(&self.key.lock.name),
-                reason: reason.to_owned(),
-            });
+            return Err(Error::unsupported(&self.key.lock.name, reason));
         }
         let me = self.inner.thread(&self.key.lock.name)?;
         let hold = me.held.current(&self.key).ok_or_else(|| self.not_held())?;
@@ -323,15 +320,4 @@ impl Visit for ConditionVisit<'_> {
     fn subscribe(&self, store: &dyn Store, _: &LockId, parker: &Arc<Parker>) -> Subscription {
         store.subscribe_place(&self.0.op(ConditionStep::Look), parker)
     }
-
-    /// Each thread has a place of its own.
-    fn offer(&self) -> Option<HandOffOffer> {
-        None
-    }
-
-    fn accept(&self, _: Arc<Hold>, _: Instant) -> Option<()> {
-        None
-    }
-
-    fn discard(&self, _: &Hold) {}
 }

@@ -1,7 +1,7 @@
 //! How a count is changed, and how a thread waits until it is 0.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::{HandOffOffer, Hold, ReleasePlan};
@@ -124,12 +124,6 @@ impl Visit for CountVisit<'_> {
             lease: self.raw_lock.lease,
         })
     }
-
-    fn accept(&self, _: Arc<Hold>, _: Instant) -> Option<()> {
-        None
-    }
-
-    fn discard(&self, _: &Hold) {}
 
     fn follow(&self) -> Option<()> {
         Some(())

@@ -7,7 +7,6 @@ mod release;
 #[cfg(test)]
 mod tests;
 mod visit;
-mod wait_visitor;
 mod write;
 
 use std::fmt;
@@ -82,13 +81,7 @@ impl RawLock {
         if let Some(flaw) = &self.flaw {
             return Err((**flaw).clone());
         }
-        // A forked child has a copy of everything but owns nothing, and other threads' mutexes may be locked for good.
-        if self.inner.is_forked() {
-            return Err(Error::Forked {
-                lock: Arc::clone(&self.key.lock.name),
-            });
-        }
-        Ok(())
+        self.inner.not_forked(&self.key.lock.name)
     }
 
     /// Takes the lock or enters it once more; `None` if it was refused until the limit.

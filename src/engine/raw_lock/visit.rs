@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use crate::engine::counters::OpenWait;
 use crate::engine::hold::{HandOffOffer, Hold, Lease};
 use crate::engine::owner::Owner;
-use crate::engine::raw_lock::wait_visitor::WaitVisitor;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::Visit;
 use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, VisitorId};
@@ -20,7 +19,9 @@ use crate::store::{Granted, InDoubt, Outcome, Refusal};
 pub(super) struct LockVisit<'a> {
     raw_lock: &'a RawLock,
     me: Arc<Owner>,
-    visitor: WaitVisitor,
+    /// The visitor that all its attempts have, where a refused one leaves something in the store; else each has one of its
+    /// own, so that it can be withdrawn while the next one runs.
+    visitor: Option<VisitorId>,
     /// Its first refusal was told.
     was_refused: bool,
     /// It asks more than once.
@@ -82,7 +83,7 @@ impl Visit for LockVisit<'_> {
 
     fn place(&self) -> Option<&VisitorId> {
         let waits_in_store = self.raw_lock.key.lock.kind.rules().waits_in_store();
-        self.visitor.kept().filter(|_| waits_in_store)
+        self.visitor.as_ref().filter(|_| waits_in_store)
     }
 
     fn offer(&self) -> Option<HandOffOffer> {
@@ -123,7 +124,7 @@ impl<'a> LockVisit<'a> {
         LockVisit {
             raw_lock,
             me,
-            visitor: WaitVisitor::new(raw_lock.key.lock.kind.rules()),
+            visitor: None,
             was_refused: false,
             waits,
             has_place: false,
@@ -183,7 +184,9 @@ impl<'a> LockVisit<'a> {
             inner, key, lease, ..
         } = self.raw_lock;
         let kind = key.lock.kind;
-        let make = || self.raw_lock.visitor(self.me.id);
+        let new = || self.raw_lock.visitor(self.me.id);
+        let visitor = self.visitor.take().unwrap_or_else(new);
+        self.visitor = kind.rules().places_in_store.then(|| visitor.clone());
         let inside = self.raw_lock.inside(&self.me)?;
         if let Some(inside) = &inside {
             inside.note_other_side();
@@ -191,7 +194,7 @@ impl<'a> LockVisit<'a> {
         let claim = Claim {
             kind,
             name: Arc::clone(&key.lock.name),
-            visitor: self.visitor.next(make),
+            visitor,
             count: 0,
             lease: lease.duration(),
             inside: inside.as_ref().map(|it| it.visitor.clone()),
@@ -200,7 +203,7 @@ impl<'a> LockVisit<'a> {
         match inner.store.acquire(&claim, deadline)? {
             Outcome::Done(granted) => {
                 // It has the lock, and is not to be withdrawn.
-                self.visitor.retire();
+                self.visitor = None;
                 let me = (self.me.id, self.me.liveness());
                 let hold = self
                     .raw_lock
@@ -284,7 +287,7 @@ impl<'a> LockVisit<'a> {
 
     /// Clears up after an attempt.
     fn settle(&mut self, in_doubt: InDoubt) {
-        self.visitor.retire();
+        self.visitor = None;
         self.has_place = false;
         self.raw_lock.inner.watchdog.settle(in_doubt);
     }

@@ -52,14 +52,18 @@ pub(crate) trait Visit {
     }
 
     /// The data a releaser needs to hand its hold off to this visit; `None` if it does not queue.
-    fn offer(&self) -> Option<HandOffOffer>;
+    fn offer(&self) -> Option<HandOffOffer> {
+        None
+    }
 
-    /// Takes a hold that was handed off; `None` if it is valid no more. Until `deadline` it may make ready what the hold
+    /// Takes a hold that was handed off; `None` if it is valid no more. Until the deadline it may make ready what the hold
     /// needs later.
-    fn accept(&self, hold: Arc<Hold>, deadline: Instant) -> Option<Self::Entry>;
+    fn accept(&self, _hold: Arc<Hold>, _deadline: Instant) -> Option<Self::Entry> {
+        None
+    }
 
     /// Frees a hold that was handed off to a visit that has the lock already.
-    fn discard(&self, hold: &Hold);
+    fn discard(&self, _hold: &Hold) {}
 
     /// Hears that it has joined those who wait.
     fn waits(&mut self) {}

@@ -10,11 +10,16 @@ use crate::ground::claim::VisitorId;
 impl Error {
     /// Makes the error of a call on a lock in its own transaction.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
+        let reason = "a transaction of this thread has its row, and the call would wait for it: lock and unlock before or \
+                      behind Guard::transaction, not in it";
+        Error::unsupported(lock, reason)
+    }
+
+    /// Makes the error of what the server or the place of the call does not allow.
+    pub(crate) fn unsupported(lock: &Arc<str>, reason: impl Into<String>) -> Error {
         Error::Unsupported {
             lock: Arc::clone(lock),
-            reason: "a transaction of this thread has its row, and the call would wait for it: lock and unlock before or \
-                     behind Guard::transaction, not in it"
-                .to_owned(),
+            reason: reason.into(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A request in the form in which a server reads it.
 
-use crate::ground::digits::digits;
+use itoa::Buffer;
 
 /// A request that is being packed.
 pub(super) struct Packed<'a>(&'a mut Vec<u8>);
@@ -22,8 +22,7 @@ impl Packed<'_> {
     }
 
     pub(super) fn number(&mut self, number: i64) {
-        let sign: &[u8] = if number < 0 { b"-" } else { b"" };
-        self.bytes([sign, &digits(number.unsigned_abs())].into_iter());
+        self.text(&[Buffer::new().format(number)]);
     }
 
     /// Adds a part of any bytes.
@@ -41,7 +40,8 @@ impl Packed<'_> {
     #[inline]
     fn head(&mut self, kind: u8, length: usize) {
         self.0.push(kind);
-        self.0.extend_from_slice(&digits(length as u64));
+        let mut digits = Buffer::new();
+        self.0.extend_from_slice(digits.format(length).as_bytes());
         self.0.extend_from_slice(b"\r\n");
     }
 }

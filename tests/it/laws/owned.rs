@@ -183,29 +183,19 @@ pub(super) fn a_wait_for_an_owned_guard_ends_by_its_time_or_an_interrupt(backend
         let took = start.elapsed();
         assert!(took >= wait && took < wait + SLACK, "{took:?} for {wait:?}");
     }
-    type Wait<'a> = &'a (dyn Fn(&Interrupt) -> Result<(), Error> + Sync);
-    let waits: [Wait<'_>; 2] = [
-        &|interrupt| other.owned_interruptibly(interrupt).map(drop),
-        &|interrupt| {
-            let minute = Duration::from_secs(60);
-            let got = other.try_owned_for_interruptibly(minute, interrupt);
-            got.map(drop)
-        },
-    ];
-    for wait in waits {
-        let interrupt = Interrupt::new();
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| wait(&interrupt));
-            until_queued(&other, 1);
-            let raised = Instant::now();
-            interrupt.raise();
-            let error = waiting.join().unwrap().unwrap_err();
-            assert!(matches!(error, Error::Interrupted { .. }), "{error}");
-            assert!(raised.elapsed() < SLACK);
-        });
-        // It was raised before.
-        assert!(matches!(wait(&interrupt), Err(Error::Interrupted { .. })));
-    }
+    let interrupt = Interrupt::new();
+    let wait = || other.owned_interruptibly(&interrupt).map(drop);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(wait);
+        until_queued(&other, 1);
+        let raised = Instant::now();
+        interrupt.raise();
+        let error = waiting.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        assert!(raised.elapsed() < SLACK);
+    });
+    // It was raised before.
+    assert!(matches!(wait(), Err(Error::Interrupted { .. })));
     assert!(holder.is_valid());
     holder.unlock().unwrap();
     // A place in a queue on the server is given up in the background.

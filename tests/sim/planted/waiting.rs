@@ -53,9 +53,9 @@ pub(super) const BUGS: &[Bug] = &[
     // Under another visitor id, so that the place before it keeps all others out.
     Bug {
         name: "a place is taken anew at each look",
-        file: "engine/raw_lock/wait_visitor.rs",
-        find: "let is_kept = self.rules.places_in_store;",
-        replace: "let is_kept = self.rules.places_in_store && !PLANTED;",
+        file: "engine/raw_lock/visit.rs",
+        find: "kind.rules().places_in_store.then(|| visitor.clone())",
+        replace: "(kind.rules().places_in_store && !PLANTED).then(|| visitor.clone())",
     },
     Bug {
         name: "a newcomer asks before those who wait",

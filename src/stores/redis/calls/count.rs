@@ -1,6 +1,5 @@
 //! An operation on a counter, which copies of its request do not repeat.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -29,10 +28,8 @@ impl<'a> Count<'a> {
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let Some(script) = &layout.count else {
-            return Err(Error::Unsupported {
-                lock: Arc::clone(&op.counter.name),
-                reason: "a lock of this kind is no count".to_owned(),
-            });
+            let reason = "a lock of this kind is no count";
+            return Err(Error::unsupported(&op.counter.name, reason));
         };
         let left = deadline.saturating_duration_since(time::now());
         Ok(Count {
