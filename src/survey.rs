@@ -109,9 +109,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Each item may be an error, after which the iterator ends: [`Error::Unreachable`], [`Error::Exhausted`],
-    /// [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`], [`Error::Unexpected`], `Error::Database`, or
-    /// [`Error::Forked`] in a forked child. A page takes [`command_timeout`](crate::Builder::command_timeout) at most.
+    /// Each item may be an error, after which the iterator ends: [`Error::Unreachable`](crate::Error::Unreachable),
+    /// [`Error::Exhausted`](crate::Error::Exhausted), [`Error::Unavailable`](crate::Error::Unavailable),
+    /// [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted),
+    /// [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`, or [`Error::Forked`](crate::Error::Forked) in a
+    /// forked child. A page takes [`command_timeout`](crate::Builder::command_timeout) at most.
     ///
     /// # Examples
     ///

@@ -50,6 +50,20 @@ impl Error {
         }
     }
 
+    /// Returns the name of the error in snake case, such as `unreachable` or `not_held`, which stays the same in later
+    /// versions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory();
+    /// let error = client.lock("orders:42").unlock().unwrap_err();
+    /// assert_eq!(error.kind(), "not_held");
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        self.name()
+    }
+
     /// Returns the name of the lock concerned, prefix included; `None` for settings.
     pub fn lock_name(&self) -> Option<&str> {
         self.place().0
@@ -60,47 +74,6 @@ impl Error {
     /// [`Error::NoQuorum`] names several: see its `nodes`.
     pub fn node(&self) -> Option<&str> {
         self.place().1
-    }
-
-    /// The lock and the server concerned.
-    fn place(&self) -> (Option<&str>, Option<&str>) {
-        match self {
-            Error::InvalidName { name, .. } => (Some(name), None),
-            Error::InvalidConfig { .. } => (None, None),
-            Error::Ran { error } => error.place(),
-            Error::Unreachable { lock, node, .. }
-            | Error::Exhausted { lock, node, .. }
-            | Error::Unknown { lock, node, .. }
-            | Error::Unavailable { lock, node, .. }
-            | Error::NotReplicated { lock, node, .. }
-            | Error::Permission { lock, node, .. }
-            | Error::Untrusted { lock, node, .. }
-            | Error::WrongType { lock, node, .. }
-            | Error::CorruptCount { lock, node, .. }
-            | Error::FenceRegressed { lock, node, .. }
-            | Error::Unexpected { lock, node, .. }
-            | Error::CommandFailed { lock, node, .. } => (Some(lock), Some(node)),
-            #[cfg(feature = "mysql")]
-            Error::Database(error) => (Some(error.subject()), Some(error.node())),
-            Error::InvalidPermits { name: lock, .. }
-            | Error::InvalidLease { lock, .. }
-            | Error::InvalidWait { lock, .. }
-            | Error::NoQuorum { lock, .. }
-            | Error::NoTtl { lock }
-            | Error::NotHeld { lock, .. }
-            | Error::NotReentrant { lock }
-            | Error::Upgrade { lock }
-            | Error::Nested { lock }
-            | Error::Overlap { lock, .. }
-            | Error::Lost { lock, .. }
-            | Error::Interrupted { lock }
-            | Error::Closed { lock }
-            | Error::Forked { lock }
-            | Error::Unsupported { lock, .. }
-            | Error::CrossSlot { lock, .. }
-            | Error::Stale { resource: lock, .. }
-            | Error::WatchdogDied { lock, .. } => (Some(lock), None),
-        }
     }
 
     /// Returns whether the same call may succeed later, once the server is well again.
