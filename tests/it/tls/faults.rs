@@ -1,27 +1,41 @@
 //! What goes wrong on an encrypted connection.
 
+use std::io::{Read, Write};
+
 use super::*;
 
 #[test]
 fn a_port_without_tls_gets_no_plain_text() {
-    let server = RedisServer::start();
-    let url = server
-        .url()
-        .replace("redis://", "rediss://app:canary-7f3a@");
-    // Redis waits for the end of a line, or finds one and answers with an error in plain text.
-    let patient = hurried().connect_timeout(Duration::from_secs(60));
-    for builder in [hurried(), patient, trusting()] {
-        let lock = builder.open(&url).unwrap().lock("orders");
-        is_refused(&lock, server.port(), &["TLS port"]);
+    // Redis waits for the end of a line, or finds one in the greeting and answers in plain text.
+    for args in [&[][..], &["--requirepass", "canary-7f3a"]] {
+        let server = RedisServer::with(args);
+        let url = server
+            .url()
+            .replace("redis://", "rediss://app:canary-7f3a@");
+        let lock = hurried().open(&url).unwrap().lock("orders");
+        for _ in 0..3 {
+            let error = ends_within(TIMEOUT, || lock.try_lock().unwrap_err());
+            let is_told = matches!(error, Error::Untrusted { .. } | Error::Unreachable { .. });
+            let text = error.to_string();
+            let node = format!(":{}", server.port());
+            let words = ["TLS port", "orders", &node];
+            assert!(
+                is_told && words.iter().all(|it| text.contains(it)),
+                "{text}"
+            );
+        }
+        ends_within(ms(800), || lock.lock().unwrap_err());
+        assert!(!server.log().contains("canary"));
+        if args.is_empty() {
+            is_empty(&server);
+        }
     }
-    assert!(!server.log().contains("canary"));
-    is_empty(&server);
-    let server = RedisServer::with(&["--requirepass", "canary-7f3a"]);
-    let url = server
-        .url()
-        .replace("redis://", "rediss://app:canary-7f3a@");
-    let lock = hurried().open(&url).unwrap().lock("orders");
-    is_refused(&lock, server.port(), &["TLS port"]);
+    let plain = Stranger::new(|mut stream| {
+        let _ = stream.read(&mut [0; 512]);
+        let _ = stream.write_all(b"-ERR unknown command\r\n");
+        let _ = stream.read(&mut [0; 512]);
+    });
+    is_refused(&plain.lock(hurried()), plain.addr.port(), &["TLS port"]);
 
     // The other way round.
     let server = Server::start();
@@ -57,7 +71,6 @@ impl Stranger {
 
 #[test]
 fn a_handshake_that_hangs_ends_in_time() {
-    use std::io::{Read, Write};
     let silent =
         Stranger::new(|mut stream| while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {});
     // The start of a long record, and then a byte of it now and then.

@@ -9,8 +9,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-#[cfg(feature = "tls")]
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
@@ -104,9 +102,6 @@ fn carry(
     block[5] |= TLS;
     let request = [&[32, 0, 0], &block[3..REQUEST]].concat();
     (&far.socket).write_all(&request).map_err(failed)?;
-    // It is no server that could be asked whether it speaks TLS.
-    #[cfg(feature = "tls")]
-    peer.is_proven.store(true, Ordering::Relaxed);
     far.session = Some(Session::open(peer, &far.socket, deadline)?);
     far.socket
         .set_write_timeout(LONGEST_WRITE)

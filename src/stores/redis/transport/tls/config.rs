@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -349,8 +348,6 @@ pub(crate) struct Peer {
     pub(super) shared: Arc<Shared>,
     /// The name that its certificate has to have.
     pub(super) host: Arc<str>,
-    /// Whether a handshake went well before, so that silence means nothing more.
-    pub(in crate::stores::redis::transport) is_proven: Arc<AtomicBool>,
 }
 
 impl Peer {
@@ -358,7 +355,6 @@ impl Peer {
         Peer {
             host: shared.source.server_name.as_deref().unwrap_or(host).into(),
             shared: Arc::clone(shared),
-            is_proven: Arc::default(),
         }
     }
 

@@ -10,9 +10,7 @@ mod refusal;
 mod verifier;
 
 use std::io::{self, BufRead, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConnection;
@@ -26,16 +24,13 @@ use crate::stores::redis::transport::socket::{Socket, is_timeout, passes};
 use config::Shared;
 pub(crate) use config::{Peer, TlsConfig};
 use expiry::days_left;
-use refusal::{NO_TLS, Refusal, refusal};
+use refusal::{Refusal, refusal};
 
 /// How much is read from a socket at once.
 const BLOCK: usize = 4096;
 
 /// A server that sends more than this many blocks unasked is not looked at any longer.
 const MOST_UNASKED: u32 = 16;
-
-/// After this much silence to a greeting it is found out whether the server speaks TLS at all.
-const SILENCE: Duration = Duration::from_millis(200);
 
 /// The session of one connection, and its reading end.
 pub(super) struct Session {
@@ -89,12 +84,8 @@ impl Session {
             refusal: None,
             shared: Arc::clone(&peer.shared),
         };
-        let is_proven = peer.is_proven.load(Ordering::Relaxed);
-        match session.shake_hands(socket, is_proven, deadline) {
-            Ok(()) => {
-                peer.is_proven.store(true, Ordering::Relaxed);
-                Ok(session)
-            }
+        match session.shake_hands(socket, deadline) {
+            Ok(()) => Ok(session),
             Err(error) => Err(match session.refusal.take() {
                 Some(refusal) => session.fault_of(refusal, Some(error)),
                 None if is_timeout(&error) => CallError::NotSent(
@@ -115,14 +106,8 @@ impl Session {
         }
     }
 
-    fn shake_hands(
-        &mut self,
-        mut socket: &Socket,
-        is_proven: bool,
-        deadline: Instant,
-    ) -> io::Result<()> {
-        // A server without TLS takes the greeting for the start of a line, and waits for its end.
-        let mut is_silent = !is_proven;
+    /// A server without TLS may take the greeting for the start of a line, and wait in silence for its end.
+    fn shake_hands(&mut self, mut socket: &Socket, deadline: Instant) -> io::Result<()> {
         let left = || match deadline.saturating_duration_since(time::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
             left => Ok(left),
@@ -142,27 +127,10 @@ impl Session {
             if !self.connection.lock().is_handshaking() {
                 return Ok(());
             }
-            let patience = if is_silent {
-                SILENCE.min(left()? / 3)
-            } else {
-                left()?
-            };
-            socket.set_read_timeout(patience.max(Duration::from_millis(1)))?;
+            socket.set_read_timeout(left()?.max(Duration::from_millis(1)))?;
             match self.incoming.fill(socket) {
-                Ok(true) => {
-                    is_silent = false;
-                    self.decrypt(socket)?;
-                }
+                Ok(true) => self.decrypt(socket)?,
                 Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if is_timeout(&error) && std::mem::take(&mut is_silent) => {
-                    if answers_plain(socket, left()? / 2) {
-                        self.refusal = Some(Refusal {
-                            words: NO_TLS.to_owned(),
-                            may_pass: false,
-                        });
-                        return Err(io::ErrorKind::InvalidData.into());
-                    }
-                }
                 Err(error) if passes(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -294,26 +262,6 @@ impl Session {
             shared: Arc::clone(&self.shared),
         }
     }
-}
-
-/// Whether the server at the other end answers in plain text, asked on a connection of its own that carries nothing but
-/// a PING.
-fn answers_plain(socket: &Socket, patience: Duration) -> bool {
-    let Socket::Tcp(stream) = socket else {
-        return false;
-    };
-    let patience = patience.clamp(Duration::from_millis(1), SILENCE * 5);
-    let answer = stream.peer_addr().and_then(|address| {
-        let mut stream = TcpStream::connect_timeout(&address, patience)?;
-        stream.set_write_timeout(Some(patience))?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.write_all(b"PING\r\n")?;
-        let mut sign = [0];
-        stream.read_exact(&mut sign)?;
-        Ok(sign)
-    });
-    // It may also want a password first.
-    matches!(answer, Ok([b'+' | b'-']))
 }
 
 fn has_something(connection: &mut ClientConnection) -> bool {

@@ -5,7 +5,7 @@ mod configured;
 mod refused;
 mod told;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 
@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
+use super::refusal::NO_TLS;
 use super::*;
 use crate::support::topology_fixtures::Certificates;
 use crate::support::topology_fixtures::certificates::Pair;
