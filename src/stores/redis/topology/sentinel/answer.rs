@@ -5,27 +5,14 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::ground::sync::Mutex;
-use crate::ground::time;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{
-    Address, Announced, CallError, Connection, Proof, name_of, share,
-};
+use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof, name_of};
 
 const NO_SENTINEL: &str = "it is no sentinel; name the sentinels (port 26379 by default), or open this server without \
                            Builder::sentinel, on the command line without --sentinel";
 
 pub(super) struct Sentinel {
     pub(super) address: Address,
-    idle: Mutex<Idle>,
-}
-
-/// The connection that is kept between two questions.
-#[derive(Default)]
-struct Idle {
-    connection: Option<Connection>,
-    /// Whether nothing is kept any more: threads of the client still ask while it closes, and requests ask after it.
-    is_closed: bool,
 }
 
 /// The master that a sentinel names.
@@ -61,28 +48,12 @@ impl Sentinel {
     pub(super) fn new(address: Address) -> Sentinel {
         Sentinel {
             address: address.of_sentinel(),
-            idle: Mutex::default(),
         }
     }
 
     /// Its name as the one who announces an address.
     pub(super) fn name(&self) -> Arc<str> {
         format!("the sentinel {}", self.address.node).into()
-    }
-
-    /// Closes the connection that is not in use, and each one that is from now on once it was.
-    pub(super) fn close(&self) {
-        *self.idle.lock() = Idle {
-            connection: None,
-            is_closed: true,
-        };
-    }
-
-    fn keep(&self, connection: Connection) {
-        let mut idle = self.idle.lock();
-        if !idle.is_closed {
-            idle.connection = Some(connection);
-        }
     }
 
     /// Asks for the master of this name; `None` if this sentinel does not know it.
@@ -132,48 +103,24 @@ impl Sentinel {
         deadline: Instant,
         read: fn(&Value, &Value) -> T,
     ) -> Result<T, CallError> {
-        let kept = self
-            .idle
-            .lock()
-            .connection
-            .take()
-            .filter(|connection| !connection.is_stale(time::since(connection.last_used)));
-        if let Some(mut connection) = kept {
-            // A fresh connection may do where the kept one does not.
-            if let Ok((address, details)) = ask_on(&mut connection, name, share(deadline, 2)) {
-                self.keep(connection);
-                return Ok(read(&address, &details));
-            }
-        }
         let mut connection = Connection::connect(&self.address, deadline)?;
-        let (address, details) = ask_on(&mut connection, name, deadline)?;
-        self.keep(connection);
+        let mut packed = Vec::new();
+        let mut place = redis::cmd("SENTINEL");
+        place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        place.write_packed_command(&mut packed);
+        let mut master = redis::cmd("SENTINEL");
+        master.arg("MASTER").arg(name);
+        master.write_packed_command(&mut packed);
+        connection.send(&packed, deadline)?;
+        let address = connection.receive(deadline);
+        let details = match connection.receive(deadline) {
+            // Without the right to ask for it, or for a name unknown there, there is the address alone.
+            Err(CallError::Server(_)) => Value::Nil,
+            details => details.map_err(CallError::of_a_search)?,
+        };
+        let address = address.map_err(CallError::of_a_search)?;
         Ok(read(&address, &details))
     }
-}
-
-/// The address of the master, and its details.
-fn ask_on(
-    connection: &mut Connection,
-    name: &str,
-    deadline: Instant,
-) -> Result<(Value, Value), CallError> {
-    let mut packed = Vec::new();
-    let mut place = redis::cmd("SENTINEL");
-    place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    place.write_packed_command(&mut packed);
-    let mut master = redis::cmd("SENTINEL");
-    master.arg("MASTER").arg(name);
-    master.write_packed_command(&mut packed);
-    connection.send(&packed, deadline)?;
-    let address = connection.receive(deadline);
-    let details = match connection.receive(deadline) {
-        // Without the right to ask for it, or for a name unknown there, there is the address alone.
-        Err(CallError::Server(_)) => Value::Nil,
-        details => details.map_err(CallError::of_a_search)?,
-    };
-    let address = address.map_err(CallError::of_a_search)?;
-    Ok((address, details))
 }
 
 /// A field of a list of names and values.

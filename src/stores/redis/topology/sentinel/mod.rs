@@ -19,7 +19,7 @@
 //! client that knows a master, while a new client works with what it says.
 //!
 //! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
-//! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client. A master is left as soon as
+//! and asks all sentinels once in a third of a lease. A master is left as soon as
 //! another one is believed in, also while that one cannot be reached: then it is tried again, a second apart at most.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used: it connects and asks without any time-out, believes the
@@ -34,7 +34,6 @@ mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::events;
@@ -76,8 +75,6 @@ struct Shared {
     known_master: KnownMaster,
     command_timeout: Duration,
     check_every: Duration,
-    /// Whether anybody has needed the master since the last check.
-    is_used: AtomicBool,
     state: Mutex<State>,
     wanted: Condvar,
 }
@@ -119,7 +116,6 @@ impl Sentinels {
                 known_master: KnownMaster::new(group),
                 command_timeout: settings.command_timeout,
                 check_every: (settings.lease / 3).clamp(CHECKS.0, CHECKS.1),
-                is_used: AtomicBool::new(false),
                 state: Mutex::default(),
                 wanted: Condvar::default(),
             }),
@@ -130,7 +126,7 @@ impl Sentinels {
 
 impl Connector for Sentinels {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        if self.shared.wake() {
+        if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);
             self.thread
                 .ensure_running("redlatch-sentinel", move || shared.run());
@@ -143,7 +139,6 @@ impl Connector for Sentinels {
     }
 
     fn generation(&self) -> u64 {
-        self.shared.is_used.store(true, Ordering::Relaxed);
         self.shared.known_master.generation()
     }
 
@@ -181,21 +176,10 @@ impl Connector for Sentinels {
         }
         self.shared.wanted.notify_one();
         self.thread.join();
-        for sentinel in self.shared.order() {
-            sentinel.close();
-        }
     }
 }
 
 impl Shared {
-    /// Notes that somebody needs the master. Returns false if the client is closed.
-    fn wake(&self) -> bool {
-        let state = self.state.lock();
-        self.is_used.store(true, Ordering::Relaxed);
-        self.wanted.notify_one();
-        !state.is_closed
-    }
-
     fn order(&self) -> Vec<Arc<Sentinel>> {
         self.sentinels.lock().clone()
     }

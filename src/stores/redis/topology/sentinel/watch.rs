@@ -1,7 +1,6 @@
 //! The thread that leaves a master which was replaced.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -16,9 +15,6 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection, Writer, share};
 
 const CHANNEL: &str = "+switch-master";
-
-/// So many checks in a row that nobody needed put the thread to sleep.
-const IDLE_CHECKS: u32 = 3;
 
 /// A master that is believed in and was not reached is tried again after pauses from the one to the other.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -100,52 +96,26 @@ impl Shared {
 
     pub(super) fn run(&self) {
         let mut backoff = Backoff::default();
-        let mut unused = 0;
-        while self.until_used(&mut unused) {
-            let Some(sentinel) = self.order().into_iter().next() else {
-                return;
-            };
-            let heard = self.listen(&sentinel, &mut unused);
+        while let Some(sentinel) = self.order().into_iter().next() {
+            let heard = self.listen(&sentinel);
             let mut state = self.state.lock();
             state.writer = None;
-            if state.is_closed {
+            let (false, Err(fault)) = (state.is_closed, heard) else {
                 return;
-            }
-            match heard {
-                Ok(()) => backoff = Backoff::default(),
-                Err(fault) => {
-                    drop(state);
-                    events::sentinel_failed(&sentinel.address.node, &fault.reason());
-                    self.put_last(&sentinel);
-                    state = self.state.lock();
-                    if !state.is_closed {
-                        let again_at = time::now() + backoff.next();
-                        drop(self.wanted.wait(state, Some(again_at)));
-                    }
-                }
+            };
+            drop(state);
+            events::sentinel_failed(&sentinel.address.node, &fault.reason());
+            self.put_last(&sentinel);
+            let state = self.state.lock();
+            if !state.is_closed {
+                let again_at = time::now() + backoff.next();
+                drop(self.wanted.wait(state, Some(again_at)));
             }
         }
     }
 
-    /// Sleeps while nobody uses the client; false when it is closed.
-    fn until_used(&self, unused: &mut u32) -> bool {
-        let is_idle = *unused >= IDLE_CHECKS;
-        if is_idle {
-            // Nobody looks after the master from here on, so that the next one to use it has to find it.
-            self.known_master.suspect(self.known_master.generation());
-        }
-        let mut state = self.state.lock();
-        while is_idle && !state.is_closed && !self.is_used.load(Ordering::Relaxed) {
-            state = self.wanted.wait(state, None);
-        }
-        if is_idle {
-            *unused = 0;
-        }
-        !state.is_closed
-    }
-
-    /// Listens to one sentinel until its connection ends, or nobody uses the client any more.
-    fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), CallError> {
+    /// Listens to one sentinel until its connection ends, or the client is closed.
+    fn listen(&self, sentinel: &Sentinel) -> Result<(), CallError> {
         let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;
         let mut writer = connection.writer().map_err(CallError::not_sent)?;
@@ -169,7 +139,6 @@ impl Shared {
         // The others may hear of a failover a moment later than this one.
         let mut pause = CHECKS.0;
         let mut tries = Backoff::between(TRIES.0, TRIES.1);
-        let mut counted_at: Option<Instant> = None;
         loop {
             match connection.receive(check_at) {
                 Ok(message) => {
@@ -197,19 +166,6 @@ impl Shared {
                         }
                     }
                     let checked = self.check();
-                    // Those in between follow too soon to tell that nobody uses the client.
-                    let counts = counted_at.is_none_or(|at| time::since(at) >= self.check_every);
-                    if counts {
-                        counted_at = Some(time::now());
-                    }
-                    if self.is_used.swap(false, Ordering::Relaxed) {
-                        *unused = 0;
-                    } else if counts {
-                        *unused += 1;
-                    }
-                    if *unused >= IDLE_CHECKS {
-                        return Ok(());
-                    }
                     if !matches!(checked, Check::Unsure) {
                         pause = CHECKS.0;
                     }
