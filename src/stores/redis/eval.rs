@@ -1,7 +1,5 @@
 //! The driver of all calls of scripts: a call is sent, which gives a ticket, and its answer is received by a deadline.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
@@ -171,17 +169,12 @@ impl Pool {
 }
 
 impl Ticket {
-    /// Leaves the answer, which comes by `deadline`, to whoever uses the connection next, and has that noted.
-    pub(crate) fn leave(
-        &self,
-        connection: &mut Connection,
-        deadline: Instant,
-        answered: Arc<AtomicBool>,
-    ) {
+    /// Leaves the answer, which comes by `deadline`, to whoever uses the connection next.
+    pub(crate) fn leave(&self, connection: &mut Connection, deadline: Instant) {
         let until = deadline + LATENESS;
-        connection.owe(Some(self.number), until, Some(answered));
+        connection.owe(Some(self.number), until);
         if self.replication.is_some() {
-            connection.owe(None, until, None);
+            connection.owe(None, until);
         }
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! An answer that nobody waits for any more is read by the next user of the connection, before its own.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
@@ -30,8 +28,6 @@ struct SentOperation<'a, O> {
     ticket: Ticket,
     copies: SentCopies,
     expires: bool,
-    /// Whether somebody else has read its answer.
-    answered: Arc<AtomicBool>,
 }
 
 impl<O> SentOperation<'_, O> {
@@ -73,10 +69,6 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
         self.expires.then_some(self.copies.not_after)
     }
 
-    fn answered(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.answered)
-    }
-
     fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<O::Answer>> {
         let reply = self.reply(deadline)?;
         let (node, until) = (self.node, self.copies.deadline);
@@ -94,9 +86,8 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
 impl<O> Drop for SentOperation<'_, O> {
     fn drop(&mut self) {
         if let Some(mut borrowed) = self.borrowed.take() {
-            let answered = Arc::clone(&self.answered);
             self.ticket
-                .leave(&mut borrowed.connection, self.copies.deadline, answered);
+                .leave(&mut borrowed.connection, self.copies.deadline);
             self.node.server.pool.give_back(borrowed, &Ok(()));
         }
     }
@@ -136,7 +127,6 @@ impl RedisNode {
                     ticket,
                     copies,
                     expires,
-                    answered: Arc::default(),
                 }));
             }
             Err(fault) => fault,
