@@ -189,8 +189,10 @@ pub(crate) struct Facts {
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
     /// Whether nobody is told of the unlock of a lock of this kind, so that waiters ask now and then.
     pub(crate) is_polled: fn(Kind) -> bool,
-    /// Whether it is made of other stores: a hold that is lost may stand on in some of them, and none is handed off.
+    /// Whether it is made of other stores: a hold that is lost may stand on in some of them.
     pub(crate) is_composite: bool,
+    /// Whether a hold goes to a waiter of the same client in one request. If not, the waiter takes it when it is free.
+    pub(crate) hands_off: bool,
     /// Why no data can be written here in one step with the look at a hold, where that is so.
     pub(crate) keeps_no_data: &'static str,
     /// Why nobody can wait on a condition here, where that is so.
@@ -209,6 +211,7 @@ impl Facts {
             refuses: |_, _| None,
             is_polled: |_| false,
             is_composite: false,
+            hands_off: true,
             keeps_no_data: "a lock that is not in Redis guards no commands of Redis; in a database Guard::transaction runs \
                             statements under it",
             keeps_no_conditions: None,
@@ -221,6 +224,7 @@ impl Facts {
         Facts {
             longest_lease,
             is_composite: true,
+            hands_off: false,
             ..Facts::of(area, &Arc::default())
         }
     }

@@ -397,6 +397,26 @@ fn a_server_without_wait_is_told() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn waiters_of_one_client_take_a_lock_that_replicas_have() {
+    let set = Replicas::start(1);
+    let client = waiting_for(&set, 1, LONG);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let lock = client.lock("orders");
+                for _ in 0..10 {
+                    lock.lock().unwrap();
+                    assert_eq!(set.nodes[1].int(&["EXISTS", "orders"]), 1);
+                    lock.unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(set.nodes[0].int(&["EXISTS", "orders"]), 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn an_inner_unlock_that_was_carried_out_is_not_retryable() {
     let set = Replicas::start(1);
     let lock = waiting_for(&set, 1, LONG).lock("orders");

@@ -18,7 +18,7 @@ impl RawLock {
         claim: &Claim,
         deadline: Instant,
     ) -> Option<Result<()>> {
-        if !self.key.lock.kind.rules().hands_off || self.inner.store.facts().is_composite {
+        if !self.key.lock.kind.rules().hands_off || !self.inner.store.facts().hands_off {
             return None;
         }
         let successor = self

@@ -173,6 +173,8 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
+            // What too few replicas have is undone by a release; a hand-off would need a way back.
+            hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };
         let announcements = Arc::clone(&facts.announcements);

@@ -9,25 +9,18 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
-use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// Makes the hold of one visitor that of another one.
+/// Makes the hold of one visitor that of another one. No replica is waited for: see `Facts::hands_off`.
 pub(crate) struct HandOff<'a> {
     from: &'a Claim,
     to: &'a Claim,
     /// The smallest fencing token that it may draw.
     floor: u64,
-    replicates: bool,
 }
 
 impl<'a> HandOff<'a> {
     pub(crate) fn new(from: &'a Claim, to: &'a Claim) -> HandOff<'a> {
-        HandOff {
-            from,
-            to,
-            floor: 0,
-            replicates: true,
-        }
+        HandOff { from, to, floor: 0 }
     }
 
     /// Has it draw no fencing token below `floor`.
@@ -44,37 +37,6 @@ impl<'a> HandOff<'a> {
         }
     }
 
-    /// Gives the hold back to the one that it came from, because too few replicas have the other one.
-    fn put_back(
-        &self,
-        redis: &Redis,
-        replica_ack: ReplicaAck,
-        copies: &SentCopies,
-    ) -> Result<Outcome<Granted>> {
-        let (from, to) = (self.from, self.to);
-        let back = Claim {
-            lease: to.lease,
-            ..from.clone()
-        };
-        let mut put_back = HandOff {
-            replicates: false,
-            ..HandOff::new(to, &back)
-        };
-        let in_doubt = match put_back.run(redis, copies.deadline) {
-            // A copy that got no answer may hand it off once more.
-            Ok(Outcome::Done(_)) if copies.earlier_sent_since.is_some() => from.in_doubt(0),
-            Ok(Outcome::Done(_)) => return Err(redis.unreplicated(&from.name, replica_ack)),
-            Ok(Outcome::Unknown {
-                successor: Some(from),
-                ..
-            }) => *from,
-            _ => from.in_doubt(0),
-        };
-        let reason = "too few replicas have it, and it is not sure that it was undone";
-        let error = self.unknown_error(redis, reason.into());
-        Ok(self.in_doubt(in_doubt, error, copies))
-    }
-
     fn unknown_error(&self, redis: &Redis, reason: Reason) -> Error {
         let Claim { name, visitor, .. } = self.from;
         redis.unknown(name, Some(visitor), "hand-over", reason)
@@ -89,7 +51,6 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            replicates: self.replicates,
             // A copy finds what the first one did. What could not be sent is left to the release that comes next.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
@@ -107,9 +68,6 @@ impl Operation for HandOff<'_> {
                     }
                     fence => fence.and_then(Result::ok),
                 };
-                if let Some(replica_ack) = copies.replicas_missing() {
-                    return Ok(self.put_back(redis, replica_ack, copies)?);
-                }
                 Ok(Outcome::Done(Granted {
                     fence,
                     // Where nobody can say how many there are, there may be some.

@@ -51,26 +51,6 @@ fn a_hold_that_is_not_there_is_lost_unless_a_copy_handed_it_off() {
 }
 
 #[test]
-fn a_hand_off_that_is_not_surely_put_back_is_in_doubt() {
-    let done = || Some(Says::ints(&[1, THEN, 0]));
-    // Neither that it could be put back nor that a copy before it did not run is known.
-    for answers in [
-        vec![done(), Some(Says::error("ERR no"))],
-        vec![cut(), done(), done()],
-    ] {
-        let (_server, store) = unreplicated(answers, none_has_it());
-        let (from, successor, error) = in_doubt(hand_off(&store, Kind::Reentrant));
-        assert!(error.to_string().contains("too few replicas"), "{error}");
-        assert_eq!(from.not_after(0), Some(0));
-        assert!(until(&successor) > THEN);
-    }
-    // The copy that puts it back may come later.
-    let (_server, store) = unreplicated(vec![done(), cut()], none_has_it());
-    let (from, ..) = in_doubt(hand_off(&store, Kind::Reentrant));
-    assert!(until(&from) > THEN);
-}
-
-#[test]
 fn a_hand_off_without_an_answer_leaves_both_holds_in_doubt() {
     let server = answering(vec![cut()]);
     let (from, successor, error) = in_doubt(hand_off(&server.store(), Kind::Reentrant));
@@ -87,4 +67,11 @@ fn a_hand_off_without_an_answer_leaves_both_holds_in_doubt() {
     assert_eq!(from.visitor, claim(1).visitor);
     assert!(until(&successor) > THEN);
     assert_eq!(calls(&server).len(), 2);
+}
+
+#[test]
+fn nothing_is_handed_off_where_replicas_have_to_acknowledge() {
+    let (_server, store) = unreplicated(vec![nothing()], none_has_it());
+    assert!(!store.facts().hands_off);
+    assert!(answering(vec![nothing()]).store().facts().hands_off);
 }
