@@ -68,61 +68,31 @@ fn of_certificate(error: &CertificateError) -> String {
                 "its certificate has expired ({error}); renew it, and see that the clock of this machine is right"
             )
         }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            format!(
-                "its certificate is not valid yet ({error}); see that the clocks of both machines are right"
-            )
-        }
         CertificateError::Other(OtherError(error)) if error.is::<io::Error>() => {
             format!(
                 "{error}, which Builder::tls_pin_sha256 does not have; look who answers there, or give that"
             )
         }
-        error => {
-            let text = error.to_string();
-            if text.contains("UnsupportedCertVersion") {
-                "its certificate is of version 1, which names no hosts; make one of version 3 with a subjectAltName \
-                 (openssl x509 -req does so with -extfile)"
-                    .to_owned()
-            } else if text.contains("CaUsedAsEndEntity") {
-                "its certificate is that of an authority; make one for the server, signed by it, with \
-                 basicConstraints=CA:FALSE and a subjectAltName"
-                    .to_owned()
-            } else {
-                format!("its certificate cannot be used: {text}")
-            }
-        }
+        error => format!("its certificate cannot be used: {error}"),
     }
 }
 
 /// Returns the reason for which the other end refuses us, if it lasts.
 fn of_alert(alert: AlertDescription) -> Option<String> {
-    Some(match alert {
-        AlertDescription::CertificateRequired => {
+    match alert {
+        AlertDescription::CertificateRequired => Some(
             "it asks for a certificate of ours; give one with Builder::client_certificate"
-                .to_owned()
-        }
-        AlertDescription::NoCertificate
-        | AlertDescription::BadCertificate
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
-        | AlertDescription::CertificateExpired
-        | AlertDescription::CertificateUnknown
-        | AlertDescription::UnknownCA
-        | AlertDescription::DecryptError
-        | AlertDescription::AccessDenied => {
-            format!(
-                "it does not accept our certificate ({alert:?}); give one that it trusts with \
-                 Builder::client_certificate"
-            )
-        }
-        AlertDescription::HandshakeFailure
-        | AlertDescription::ProtocolVersion
-        | AlertDescription::InsufficientSecurity
-        | AlertDescription::UnrecognisedName => format!(
-            "it refused the TLS handshake ({alert:?}); it may ask for a certificate of ours \
-             (Builder::client_certificate), or for a version or a cipher that we lack"
+                .to_owned(),
         ),
-        _ => return None,
-    })
+        AlertDescription::CloseNotify
+        | AlertDescription::UnexpectedMessage
+        | AlertDescription::BadRecordMac
+        | AlertDescription::DecodeError
+        | AlertDescription::InternalError
+        | AlertDescription::UserCanceled => None,
+        alert => Some(format!(
+            "it refused the handshake ({alert:?}); if it asks for a certificate of ours, give one that it trusts with \
+             Builder::client_certificate"
+        )),
+    }
 }

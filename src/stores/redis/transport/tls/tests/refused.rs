@@ -47,15 +47,7 @@ fn each_fault_of_a_certificate_is_told_with_its_remedy() {
         (CertificateError::Expired, "its certificate has expired"),
         (
             CertificateError::NotValidYet,
-            "its certificate is not valid yet",
-        ),
-        (
-            other("UnsupportedCertVersion"),
-            "its certificate is of version 1",
-        ),
-        (
-            other("CaUsedAsEndEntity"),
-            "its certificate is that of an authority",
+            "its certificate cannot be used: ",
         ),
         (other("else"), "its certificate cannot be used: "),
         (
@@ -70,14 +62,13 @@ fn each_fault_of_a_certificate_is_told_with_its_remedy() {
 #[test]
 fn each_alert_that_lasts_is_told_and_the_others_are_tried_again() {
     let asks = "it asks for a certificate of ours";
-    let ours = "it does not accept our certificate";
-    let shakes = "it refused the TLS handshake";
+    let shakes = "it refused the handshake";
     for (alert, words) in [
         (AlertDescription::CertificateRequired, asks),
-        (AlertDescription::NoCertificate, ours),
-        (AlertDescription::BadCertificate, ours),
-        (AlertDescription::UnknownCA, ours),
-        (AlertDescription::AccessDenied, ours),
+        (AlertDescription::NoCertificate, shakes),
+        (AlertDescription::BadCertificate, shakes),
+        (AlertDescription::UnknownCA, shakes),
+        (AlertDescription::AccessDenied, shakes),
         (AlertDescription::HandshakeFailure, shakes),
         (AlertDescription::ProtocolVersion, shakes),
         (AlertDescription::UnrecognisedName, shakes),
@@ -87,6 +78,7 @@ fn each_alert_that_lasts_is_told_and_the_others_are_tried_again() {
     for passing in [
         AlertDescription::InternalError,
         AlertDescription::CloseNotify,
+        AlertDescription::BadRecordMac,
     ] {
         assert_eq!(refusal(&rustls::Error::AlertReceived(passing)), None);
     }
