@@ -8,10 +8,19 @@ use std::time::Duration;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
     pub(crate) max_lifetime: Option<Duration>,
+}
+
+impl Default for PoolSettings {
+    fn default() -> PoolSettings {
+        PoolSettings {
+            idle_timeout: Duration::from_secs(300),
+            max_lifetime: None,
+        }
+    }
 }
 
 pub(crate) struct Slots<C: Send + 'static> {
