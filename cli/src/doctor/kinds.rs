@@ -13,6 +13,9 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How long somebody else who tries the same is waited for.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// How long the lock is waited for that is held here.
+const MOMENT: Duration = Duration::from_millis(100);
+
 /// A kind of lock, and how it is tried on a name. `false` if somebody else had it for all the time.
 type Kind = (&'static str, fn(&Client, &str) -> Result<bool>);
 
@@ -80,14 +83,20 @@ const KINDS: [Kind; 9] = [
     }),
 ];
 
-/// Takes a lock and gives it back.
+/// Takes a lock, lets a second thread wait for it for a moment, and gives it back.
 fn taken(lock: &Lock) -> Result<bool> {
     let lock = lock.with_lease_time(LEASE);
-    let is_taken = lock.try_lock_for(WAIT)?;
-    if is_taken {
-        lock.unlock()?;
+    if !lock.try_lock_for(WAIT)? {
+        return Ok(false);
     }
-    Ok(is_taken)
+    let waited = thread::scope(|scope| {
+        let waiting = scope.spawn(|| match lock.try_lock_for(MOMENT)? {
+            true => lock.unlock(),
+            false => Ok(()),
+        });
+        waiting.join().unwrap_or(Ok(()))
+    });
+    lock.unlock().and(waited).map(|()| true)
 }
 
 /// Tries the kinds of these names, and says of each whether it works.

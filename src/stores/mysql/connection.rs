@@ -138,8 +138,7 @@ impl Connection {
             .tcp_connect_timeout(Some(connecting))
             .tcp_keepalive_time_ms(Some(5000))
             .read_timeout(Some(reading))
-            .write_timeout(Some(connecting))
-            .init(vec![SESSION]);
+            .write_timeout(Some(connecting));
         let conn = Conn::new(opts).map_err(|error| {
             let fault = tunnel.and_then(|tunnel| tunnel.fault.try_recv().ok());
             match fault {
@@ -159,6 +158,10 @@ impl Connection {
             pid: process::id(),
             opened: address.settings.traffic.opened(),
         };
+        // The login may have taken its time.
+        connection.set_timeouts(deadline.min(by));
+        let session = connection.conn()?.query_drop(SESSION);
+        session.map_err(|error| CallError::of(error).before_sending())?;
         connection.set_timeouts(deadline);
         connection.read_time().map_err(CallError::before_sending)?;
         events::connected(&address.node);

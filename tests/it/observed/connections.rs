@@ -98,9 +98,9 @@ fn a_waiter_whose_predecessor_left_was_woken_by_no_message() {
         eventually("the head listens", || server.eval_count() >= 3);
         let next = scope.spawn(|| lock.run(|_| ()).unwrap());
         until_queued(&lock, 2);
+        interrupt.raise();
         // Gone without a message.
         server.cmd(&["DEL", "orders"]);
-        interrupt.raise();
         next.join().unwrap();
     });
     let ways = ["acquired woken", "acquired polled"].map(|way| notes.count(way));

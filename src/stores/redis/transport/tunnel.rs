@@ -15,6 +15,7 @@ use crossbeam_channel::{Receiver, bounded};
 use redis::ConnectionAddr;
 
 use crate::ground::poll;
+use crate::ground::random;
 use crate::ground::sync;
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
@@ -51,8 +52,8 @@ impl Tunnel {
         deadline: Instant,
     ) -> io::Result<Tunnel> {
         let (sender, fault) = bounded(1);
-        // Nobody else may connect to it.
-        let folder = std::env::temp_dir().join(format!("redlatch-{:016x}", fastrand::u64(..)));
+        // Nobody else may connect to it. The children of a fork draw other names.
+        let folder = std::env::temp_dir().join(format!("redlatch-{}", random::uuid()));
         let path = folder.join("tls");
         let made = DirBuilder::new().mode(0o700).create(&folder);
         let listener = made.and_then(|()| UnixListener::bind(&path));
@@ -112,7 +113,15 @@ fn carry(
             block[3] = block[3].wrapping_add(1);
         }
         let sealed = far.seal(&block[..count]).map_err(failed)?;
-        (&far.socket).write_all(&sealed).map_err(failed)?;
+        if let Err(error) = (&far.socket).write_all(&sealed) {
+            // A server that closes the connection says why before.
+            while !passes(&error)
+                && let Ok(count @ 1..) = far.read(&mut block)
+            {
+                near.write_all(&block[..count]).map_err(failed)?;
+            }
+            return Err(failed(error));
+        }
         while !has_spoken_alone(near, &far).map_err(failed)? {
             if is_logged_in {
                 match far.read(&mut block) {

@@ -279,7 +279,7 @@ fn is_in_cluster(reply: &Value) -> bool {
 /// repeats its arguments.
 fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     match (fault, settings.password()) {
-        (CallError::Server(text), Some(password)) => {
+        (CallError::Server(text), Some(password)) if !password.is_empty() => {
             // They may be cut short, so that the password does not stand there as a whole.
             let said = text.split(", with args").next().unwrap_or_default();
             let user = settings.username().unwrap_or("default");
