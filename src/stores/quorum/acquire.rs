@@ -67,7 +67,8 @@ impl Quorum {
             placement.note_unknown(&open);
             for request in fan_out.in_flight.iter().chain(&fan_out.arrived) {
                 if let Some(not_after) = request.in_flight.not_after() {
-                    placement.note(request.index, not_after);
+                    let answered = request.in_flight.answered();
+                    placement.note(request.index, not_after, answered);
                 }
             }
             return Ok(Outcome::Done(Granted {

@@ -1,6 +1,8 @@
 //! One server as a quorum needs it: requests that are sent now and answered later, so that all nodes work at the same
 //! time.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
@@ -120,6 +122,11 @@ pub(crate) trait PendingAnswer<T> {
     /// The time of the node's own clock, in ms, after which the request is refused there; `None` if it takes nothing.
     fn not_after(&self) -> Option<i64> {
         None
+    }
+
+    /// Whether the answer was read by whoever uses the connection next, once this has been dropped.
+    fn answered(&self) -> Arc<AtomicBool> {
+        Arc::default()
     }
 
     /// Reads the answer, waiting for it until `deadline`. It comes once.

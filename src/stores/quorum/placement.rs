@@ -1,5 +1,8 @@
 //! The nodes that may have a hold of this process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use smallvec::SmallVec;
 
 use crate::ground::claim::VisitorId;
@@ -12,9 +15,18 @@ pub(super) struct Placement {
     /// The nodes that may have it, a bit each.
     pub(super) nodes: u64,
     pub(super) extensions: u32,
-    /// The nodes where a request for it may still arrive, as nobody waited for the answer. Each refuses it after a time of
-    /// its own clock, in ms.
-    pub(super) open: SmallVec<[(usize, i64); 2]>,
+    /// The nodes where a request for it may still arrive.
+    pub(super) open: SmallVec<[OpenRequest; 2]>,
+}
+
+/// A request for a hold without an answer.
+#[derive(Clone, Debug)]
+pub(super) struct OpenRequest {
+    pub(super) node: usize,
+    /// The node refuses it after this time of its own clock, in ms.
+    pub(super) not_after: i64,
+    /// Whether somebody has read the answer meanwhile.
+    pub(super) answered: Arc<AtomicBool>,
 }
 
 impl Quorum {
@@ -30,8 +42,8 @@ impl Quorum {
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         in_doubt.list(self.nodes.len());
-        for (node, not_after) in placement.iter().flat_map(|it| &it.open) {
-            in_doubt.raise(*node, *not_after);
+        for open in placement.iter().flat_map(Placement::still_open) {
+            in_doubt.raise(open.node, open.not_after);
         }
     }
 
@@ -49,15 +61,31 @@ impl Placement {
     /// Notes the nodes that did not answer a request, with its expiry.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
-            self.note(*node, *not_after);
+            self.note(*node, *not_after, Arc::default());
         }
     }
 
-    /// Notes that a request may still arrive at the node. Of several the latest one counts.
-    pub(super) fn note(&mut self, node: usize, not_after: i64) {
-        match self.open.iter_mut().find(|(at, _)| *at == node) {
-            Some((_, latest)) => *latest = not_after.max(*latest),
-            None => self.open.push((node, not_after)),
+    /// Notes that a request may still arrive at the node, unless its answer is read before. Of several the latest one counts,
+    /// and no answer.
+    pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {
+        self.open
+            .retain(|open| !open.answered.load(Ordering::Acquire));
+        match self.open.iter_mut().find(|open| open.node == node) {
+            Some(open) => {
+                open.not_after = open.not_after.max(not_after);
+                open.answered = Arc::default();
+            }
+            None => self.open.push(OpenRequest {
+                node,
+                not_after,
+                answered,
+            }),
         }
+    }
+
+    /// The requests that may still arrive.
+    pub(super) fn still_open(&self) -> impl Iterator<Item = &OpenRequest> {
+        let open = self.open.iter();
+        open.filter(|open| !open.answered.load(Ordering::Acquire))
     }
 }

@@ -11,6 +11,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::quorum::node::Purpose;
+use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
@@ -24,8 +25,15 @@ impl Quorum {
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
         let known = self.placements.lock().remove(&claim.visitor);
-        let (placement, unanswered) =
-            known.map_or((self.all(), SmallVec::new()), |it| (it.nodes, it.open));
+        let placement = known
+            .as_ref()
+            .map_or(self.all(), |placement| placement.nodes);
+        // Before the release is sent: what is answered only while it is under way may have run behind it.
+        let unanswered: SmallVec<[(usize, i64); 2]> = known
+            .iter()
+            .flat_map(Placement::still_open)
+            .map(|open| (open.node, open.not_after))
+            .collect();
         let may_come = |index: usize| {
             let open = unanswered.iter().find(|(node, _)| *node == index);
             open.map(|(_, not_after)| *not_after)

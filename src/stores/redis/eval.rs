@@ -1,5 +1,7 @@
 //! The driver of all calls of scripts: a call is sent, which gives a ticket, and its answer is received by a deadline.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
@@ -169,12 +171,17 @@ impl Pool {
 }
 
 impl Ticket {
-    /// Leaves the answer, which comes by `deadline`, to whoever uses the connection next.
-    pub(crate) fn leave(&self, connection: &mut Connection, deadline: Instant) {
+    /// Leaves the answer, which comes by `deadline`, to whoever uses the connection next, and has that noted.
+    pub(crate) fn leave(
+        &self,
+        connection: &mut Connection,
+        deadline: Instant,
+        answered: Arc<AtomicBool>,
+    ) {
         let until = deadline + LATENESS;
-        connection.owe(Some(self.number), until);
+        connection.owe(Some(self.number), until, Some(answered));
         if self.replication.is_some() {
-            connection.owe(None, until);
+            connection.owe(None, until, None);
         }
     }
 }

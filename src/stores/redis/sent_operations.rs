@@ -2,6 +2,8 @@
 //!
 //! An answer that nobody waits for any more is read by the next user of the connection, before its own.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
@@ -28,6 +30,8 @@ struct SentOperation<'a, O> {
     ticket: Ticket,
     copies: SentCopies,
     expires: bool,
+    /// Whether somebody else has read its answer.
+    answered: Arc<AtomicBool>,
 }
 
 impl<O> SentOperation<'_, O> {
@@ -69,6 +73,10 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
         self.expires.then_some(self.copies.not_after)
     }
 
+    fn answered(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.answered)
+    }
+
     fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<O::Answer>> {
         let reply = self.reply(deadline)?;
         let (node, until) = (self.node, self.copies.deadline);
@@ -86,8 +94,9 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
 impl<O> Drop for SentOperation<'_, O> {
     fn drop(&mut self) {
         if let Some(mut borrowed) = self.borrowed.take() {
+            let answered = Arc::clone(&self.answered);
             self.ticket
-                .leave(&mut borrowed.connection, self.copies.deadline);
+                .leave(&mut borrowed.connection, self.copies.deadline, answered);
             self.node.server.pool.give_back(borrowed, &Ok(()));
         }
     }
@@ -127,6 +136,7 @@ impl RedisNode {
                     ticket,
                     copies,
                     expires,
+                    answered: Arc::default(),
                 }));
             }
             Err(fault) => fault,

@@ -22,6 +22,8 @@ pub(super) struct Scripted {
     pub(super) mode: Mutex<Mode>,
     /// The levels that were given back: from how many, and to how many.
     pub(super) given_back: Mutex<Vec<(u32, u32)>>,
+    /// The answer to an earlier request, which somebody reads while a release is under way.
+    pub(super) read_meanwhile: Mutex<Option<Arc<AtomicBool>>>,
 }
 
 impl Scripted {
@@ -106,6 +108,9 @@ impl Node for Scripted {
     ) -> Pending<'a, Outcome<Released>> {
         let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
         self.given_back.lock().push((claim.count, keep));
+        if let Some(answered) = &*self.read_meanwhile.lock() {
+            answered.store(true, Ordering::Release);
+        }
         self.answer(lost, || self.memory.release(claim, keep, by))
     }
 
@@ -144,6 +149,7 @@ impl Five {
                     memory: node_in_memory(),
                     mode: Mutex::new(Mode::Well),
                     given_back: Mutex::default(),
+                    read_meanwhile: Mutex::default(),
                 })
             })
             .collect();

@@ -107,7 +107,7 @@ fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
         for index in open {
             let mut placements = five.quorum.placements.lock();
             let placement = placements.get_mut(&visitor).unwrap();
-            placement.note(*index, 7);
+            placement.note(*index, 7, Arc::default());
         }
         match five.release(0).unwrap() {
             Outcome::Done(released) => Some(nodes_of(&released.leftover.unwrap())),
@@ -131,7 +131,7 @@ fn a_hold_that_no_node_gave_back_was_released_by_none() {
         // The other two were asked later, and it may come there.
         placement.nodes = 0b00111;
         for index in [3, 4] {
-            placement.note(index, 7);
+            placement.note(index, 7, Arc::default());
         }
     }
     five.set([D, W, W, W, W]);

@@ -219,7 +219,7 @@ impl Renewals<'_> {
         {
             for expected in &one.expected {
                 let connection = &mut one.connection.connection;
-                connection.owe(expected.number(), self.deadline + LATENESS);
+                connection.owe(expected.number(), self.deadline + LATENESS, None);
             }
             server.renewals.give_back(one.connection, &Ok(()));
         } else {

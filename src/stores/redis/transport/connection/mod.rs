@@ -14,6 +14,7 @@ mod writer;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -97,6 +98,8 @@ struct ReplyDue {
     number: Option<i64>,
     /// If it has not come by then, it will not.
     until: Instant,
+    /// It is noted here when it has come.
+    answered: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
@@ -196,9 +199,19 @@ impl Connection {
         reply.map_err(CallError::of_a_proxy)
     }
 
-    /// Leaves the answer to what was sent to whoever uses the connection next. If it has not come by `until`, it will not.
-    pub(crate) fn owe(&mut self, number: Option<i64>, until: Instant) {
-        self.replies_due.push_back(ReplyDue { number, until });
+    /// Leaves the answer to what was sent to whoever uses the connection next, who notes in `answered` that it has come. If
+    /// it has not by `until`, it will not.
+    pub(crate) fn owe(
+        &mut self,
+        number: Option<i64>,
+        until: Instant,
+        answered: Option<Arc<AtomicBool>>,
+    ) {
+        self.replies_due.push_back(ReplyDue {
+            number,
+            until,
+            answered,
+        });
     }
 
     /// Whether it owes answers.
@@ -218,7 +231,10 @@ impl Connection {
                 Ok(_) | Err(CallError::Server(_)) => {}
                 Err(fault) => return Err(fault),
             }
-            self.replies_due.pop_front();
+            let paid = self.replies_due.pop_front();
+            if let Some(answered) = paid.and_then(|due| due.answered) {
+                answered.store(true, Ordering::Release);
+            }
         }
         Ok(())
     }

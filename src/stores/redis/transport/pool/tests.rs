@@ -147,7 +147,7 @@ fn an_answer_that_nobody_read_is_read_by_the_next_user() {
             panic!("it is connected");
         };
         borrowed.connection.send(PING, soon()).unwrap();
-        borrowed.connection.owe(None, until);
+        borrowed.connection.owe(None, until, None);
         scene.pool.give_back(borrowed, &Ok(()));
     };
     leave(soon());
@@ -185,7 +185,7 @@ fn lay_down_two_in_debt(scene: &Scene) {
     let two = [(); 2].map(|()| scene.pool.borrow(soon()).unwrap());
     for mut borrowed in two {
         borrowed.connection.send(PING, soon()).unwrap();
-        borrowed.connection.owe(None, soon());
+        borrowed.connection.owe(None, soon(), None);
         scene.pool.give_back(borrowed, &Ok(()));
     }
 }
@@ -227,7 +227,7 @@ fn a_connection_that_was_closed_behind_an_answer_that_it_owed_is_made_anew() {
     });
     let mut borrowed = scene.pool.borrow(soon()).unwrap();
     borrowed.connection.send(PING, soon()).unwrap();
-    borrowed.connection.owe(None, soon());
+    borrowed.connection.owe(None, soon(), None);
     scene.pool.give_back(borrowed, &Ok(()));
     thread::sleep(Duration::from_millis(50));
     assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));
