@@ -67,13 +67,12 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     let mut found = Vec::new();
     for (node, look) in looks {
         let look = match look {
-            Err(fault) if fault.is_timeout() && have_answered.contains(&node) => {
-                found.push(too_slow(&node, &fault));
-                continue;
-            }
-            Err(fault) if is_alone => return Err(store.error(&lock, fault, deadline)),
             Err(fault) => {
-                found.push(unreachable(&node, &fault));
+                let is_slow = fault.is_timeout() && have_answered.contains(&node);
+                if is_alone && !is_slow {
+                    return Err(store.error(&lock, fault, deadline));
+                }
+                found.push(unreachable(&node, &fault, is_slow.then_some("reachable")));
                 continue;
             }
             Ok(look) => look,
@@ -98,7 +97,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
                 found.push(about("INFO (+info)"));
             }
             Err(fault) if is_alone => return Err(store.error(&lock, fault.clone(), deadline)),
-            Err(fault) => found.push(unreachable(&node, fault)),
+            Err(fault) => found.push(unreachable(&node, fault, None)),
         }
         match &look.cluster {
             None => {}
@@ -106,7 +105,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             Some(Err(CallError::Server(text))) if text.starts_with("NOPERM") => {
                 found.push(about("CLUSTER INFO (+cluster|info)"));
             }
-            Some(Err(fault)) => found.push(unreachable(&node, fault)),
+            Some(Err(fault)) => found.push(unreachable(&node, fault, None)),
         }
         found.extend(of_rights(&node, &look.rights));
         found.extend(look.unknown.iter().map(|effect| {
@@ -190,7 +189,7 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
         }
     }));
     found.extend(rights.untried_outside.as_ref().map(|untried| match untried {
-        Untried::NotConnected(fault) => not_connected(node, fault),
+        Untried::NotConnected(fault) => unreachable(node, fault, Some("connection")),
         Untried::NotAnswered(command, fault) => HealthWarning::note(
             node,
             "connection",
@@ -210,63 +209,41 @@ fn of_rights(node: &Arc<str>, rights: &Rights) -> Vec<HealthWarning> {
     found
 }
 
-fn unreachable(node: &Arc<str>, fault: &CallError) -> HealthWarning {
-    let refuses = |text: &str| {
-        ["NOAUTH", "WRONGPASS"]
-            .iter()
-            .any(|sign| text.contains(sign))
-    };
-    if matches!(fault, CallError::Untrusted(_))
-        || matches!(fault, CallError::Server(text) if refuses(text))
-    {
-        return HealthWarning::danger(
-            node,
-            "connection",
-            format!("it refuses connections: {}", fault.reason()),
-            "put the password, the user or the certificate right; its locks cannot be had",
-        );
-    }
-    HealthWarning::danger(
-        node,
-        "reachable",
-        format!("it could not be asked: {}", fault.reason()),
-        "look whether it runs, answers PING, and can be reached from here; its locks cannot be had",
-    )
-}
-
-/// The finding that a server which answers takes no further connection.
-fn not_connected(node: &Arc<str>, fault: &CallError) -> HealthWarning {
+/// The finding about a server that gave no connection, or no answer. `answered` is its code if it did before.
+fn unreachable(
+    node: &Arc<str>,
+    fault: &CallError,
+    answered: Option<&'static str>,
+) -> HealthWarning {
     let reason = fault.reason();
-    let is_refused = matches!(fault, CallError::Server(_) | CallError::Untrusted(_));
-    if is_refused && !fault.is_for_want_of_room() && !fault.is_passing() {
-        return HealthWarning::danger(
+    let is_refused = match fault {
+        CallError::Untrusted(_) => true,
+        CallError::Server(text) => ["NOAUTH", "WRONGPASS"]
+            .iter()
+            .any(|sign| text.contains(sign)),
+        _ => false,
+    };
+    match (is_refused, answered) {
+        (true, _) => HealthWarning::danger(
             node,
             "connection",
-            format!("it refuses further connections: {reason}"),
-            "put the password, the user or the certificate right: when the connections that are there end, no lock can be had",
-        );
+            format!("it refuses connections: {reason}"),
+            "put the password, the user or the certificate right; without a connection its locks cannot be had",
+        ),
+        (false, Some(code)) => HealthWarning::note(
+            node,
+            code,
+            format!("it answered, but not to all that is asked here: {reason}"),
+            "check again, with a longer command_timeout if the server is far or slow; look whether it takes more connections \
+             (its maxclients, the open files of this process, the network), as who waits needs one",
+        ),
+        (false, None) => HealthWarning::danger(
+            node,
+            "reachable",
+            format!("it could not be asked: {reason}"),
+            "look whether it runs, answers PING, and can be reached from here; its locks cannot be had",
+        ),
     }
-    HealthWarning::note(
-        node,
-        "connection",
-        format!(
-            "no further connection could be made, so the right to listen was not tried: {reason}"
-        ),
-        "look why it takes none (its maxclients, the open files of this process, the network); who waits needs one, too",
-    )
-}
-
-/// The finding that the time of the check was over before the server had answered to all.
-fn too_slow(node: &Arc<str>, fault: &CallError) -> HealthWarning {
-    HealthWarning::note(
-        node,
-        "reachable",
-        format!(
-            "it answered, but not to all that is asked here in the time of the check: {}",
-            fault.reason()
-        ),
-        "check again, with a longer command_timeout if the server is far or slow; nothing else is known of it now",
-    )
 }
 
 /// Commands without which locks work, and what is lost.

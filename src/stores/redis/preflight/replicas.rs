@@ -21,94 +21,73 @@ pub(super) fn findings(
     };
     let wanted = u64::from(place.wait_replicas);
     let mut found = Vec::new();
-    let mut danger = |message: String, advice: &str| {
-        found.push(HealthWarning::danger(node, CODE, message, advice));
+    let mut add = |is_danger: bool, message: String, advice: &str| {
+        found.push(match is_danger {
+            true => HealthWarning::danger(node, CODE, message, advice),
+            false => HealthWarning::note(node, CODE, message, advice),
+        });
     };
     // It stands in INFO only when min-replicas-to-write is above 0.
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
-    let least: Option<u64> = least.and_then(|least| least.parse().ok());
+    let least = least.and_then(|least| least.parse().ok()).unwrap_or(1);
     let is_ignored = info.version().is_some_and(|version| version < (7, 0));
-    // Where it does not tell how many it wants, that is one at least.
-    if let Some(good) = good.filter(|good| *good < least.unwrap_or(1) && !is_ignored) {
-        let least = least.map_or_else(|| "set".to_owned(), |least| least.to_string());
-        danger(
+    if let Some(good) = good.filter(|good| *good < least && !is_ignored) {
+        add(
+            true,
             format!(
-                "min-replicas-to-write is {least} and {good} follow closely, so it grants no locks"
+                "min-replicas-to-write wants more than the {good} that follow closely, so it grants no locks"
             ),
             "bring the replicas back, or lower min-replicas-to-write",
         );
     }
     if wanted > count {
-        danger(
+        add(
+            true,
             format!("wait_replicas is {wanted} and {count} are connected, so no lock can be had"),
             "bring the replicas back, or lower wait_replicas",
         );
     }
-    let is_unbound = match is_ignored {
-        true => count > 0 || good.is_some(),
-        false => count > 0 && good.is_none(),
-    };
-    let (unbound, binding) = match least {
-        _ if is_ignored => (
-            "min-replicas-to-write does not hold for scripts before Redis 7",
-            "install Redis 7 or later",
-        ),
-        // The one switches the other off.
-        Some(1..) => ("min-replicas-max-lag is 0", "set min-replicas-max-lag 10"),
-        Some(0) => ("min-replicas-to-write is 0", "set min-replicas-to-write 1"),
-        None => (
-            "min-replicas-to-write or min-replicas-max-lag is 0",
-            "set min-replicas-to-write 1 and min-replicas-max-lag 10",
-        ),
-    };
-    if is_unbound && !place.is_cluster {
-        danger(
-            format!(
-                "{unbound}: a master that is cut off goes on granting locks which a failover has given to others"
+    if (count > 0 || good.is_some()) && (is_ignored || good.is_none()) {
+        let (unbound, binding) = match is_ignored {
+            true => (
+                "min-replicas-to-write does not hold for scripts before Redis 7",
+                "install Redis 7 or later",
             ),
-            binding,
-        );
-    }
-    let mut note = |message: String, advice: &str| {
-        found.push(HealthWarning::note(node, CODE, message, advice));
-    };
-    if is_unbound && place.is_cluster {
-        note(
-            format!(
-                "{unbound}: a master that is cut off goes on granting locks for one cluster-node-timeout"
+            // Either switches the other off.
+            false => (
+                "min-replicas-to-write or min-replicas-max-lag is 0",
+                "set min-replicas-to-write 1 and min-replicas-max-lag 10",
             ),
-            binding,
-        );
+        };
+        let for_how_long = match place.is_cluster {
+            true => "for one cluster-node-timeout",
+            false => "which a failover has given to others",
+        };
+        let message =
+            format!("{unbound}: a master that is cut off goes on granting locks {for_how_long}");
+        add(!place.is_cluster, message, binding);
     }
     if count == 0 && place.can_fail_over {
-        note(
-            "no replica is connected: if it is lost, nothing takes over, and its locks cannot be had".to_owned(),
-            "connect a replica",
-        );
+        let message = "no replica is connected: if it is lost, nothing takes over, and its locks cannot be had";
+        add(false, message.to_owned(), "connect a replica");
     }
     let late = late_replicas(info);
     if late > 0 {
-        note(
+        add(
+            false,
             format!("{late} of {count} replicas are not up to date: a failover to one loses locks"),
             "look at their links (INFO replication); the network or their disks may be slow",
         );
     }
-    match wanted {
-        _ if count == 0 => {}
-        0 => note(
-            format!(
-                "{count} connected, wait_replicas off: a failover loses the locks that were not replicated yet"
-            ),
-            "set Builder::wait_replicas (--wait-replicas)",
-        ),
-        wanted if wanted < count => note(
+    if wanted < count {
+        add(
+            false,
             format!(
                 "{count} connected, wait_replicas is {wanted}: one without the lock may become the master"
             ),
-            "set wait_replicas to the number of all replicas",
-        ),
-        _ => {}
+            "set Builder::wait_replicas (--wait-replicas) to the number of all replicas",
+        );
     }
     if found.is_empty() {
         let message = match count {

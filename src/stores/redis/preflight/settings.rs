@@ -148,69 +148,39 @@ fn eviction(node: &Arc<str>, info: &Info<'_>) -> Option<HealthWarning> {
 
 fn persistence(node: &Arc<str>, info: &Info<'_>, settings: &Settings) -> Vec<HealthWarning> {
     const CODE: &str = "persistence";
-    const ADVICE: &str =
-        "for locks that outlive a restart set appendonly yes and appendfsync always";
-    let note = |message: String| HealthWarning::note(node, CODE, message, ADVICE);
+    const STOPPED: &str = "look into its log; its disk may be full, or its folder not writable";
     let mut found = Vec::new();
     if info.is("aof_enabled", "1") && info.is("aof_last_write_status", "err") {
-        found.push(HealthWarning::danger(
-            node,
-            CODE,
-            "it could not write its log, and grants no locks until it can",
-            "look into its log; its disk may be full",
-        ));
+        let message = "it could not write its log, and grants no locks until it can";
+        found.push(HealthWarning::danger(node, CODE, message, STOPPED));
     }
     // Without snapshots to come it goes on after one that failed.
-    let stops = settings.get("stop-writes-on-bgsave-error");
-    let (stops, save) = (
-        stops.map(|it| it != "no"),
-        settings.get("save").map(|it| !it.is_empty()),
-    );
-    if info.is("rdb_last_bgsave_status", "err") && stops.zip(save).is_none() {
-        if stops != Some(false) && save != Some(false) {
-            found.push(HealthWarning::note(
-                node,
-                CODE,
-                "its last snapshot failed, and it does not tell whether it grants locks all the same \
-                 (stop-writes-on-bgsave-error, save)",
-                "look into its log; allow CONFIG GET (+config|get)",
-            ));
-        }
-    } else if info.is("rdb_last_bgsave_status", "err") && stops.zip(save) == Some((true, true)) {
-        found.push(HealthWarning::danger(
-            node,
-            CODE,
-            "its last snapshot failed, so it grants no locks (stop-writes-on-bgsave-error)",
-            "look into its log; its disk may be full, or its folder not writable",
-        ));
+    let goes_on = [("stop-writes-on-bgsave-error", "no"), ("save", "")];
+    let goes_on = goes_on
+        .iter()
+        .any(|(name, value)| settings.get(name) == Some(value));
+    if info.is("rdb_last_bgsave_status", "err") && !goes_on {
+        let message =
+            "its last snapshot failed, so it grants no locks if stop-writes-on-bgsave-error is yes";
+        found.push(HealthWarning::danger(node, CODE, message, STOPPED));
     }
-    let Some(aof) = info.field("aof_enabled") else {
-        found.push(note("it does not tell what it keeps on disk".to_owned()));
-        return found;
-    };
-    found.push(match (aof, settings.get("appendfsync"), settings.get("save")) {
-        ("1", Some("always"), _) => HealthWarning::ok(
-            node,
-            CODE,
-            "appendonly yes, appendfsync always: locks outlive a restart",
-        ),
-        ("1", Some("everysec"), _) => note(
-            "appendfsync is everysec: a crash of the machine loses the locks of the last second or two".to_owned(),
-        ),
-        ("1", Some(other), _) => note(format!(
-            "appendfsync is {other}: a crash of the machine loses the locks of the last half minute"
-        )),
-        ("1", None, _) => note(
-            "appendonly yes, but it does not tell appendfsync: a crash of the machine may lose locks".to_owned(),
-        ),
-        (_, _, Some("")) => {
-            note("appendonly no, and no snapshots: a restart loses all locks".to_owned())
+    let message = match (info.field("aof_enabled"), settings.get("appendfsync")) {
+        (Some("1"), Some("always")) => {
+            let message = "appendonly yes, appendfsync always: locks outlive a restart";
+            found.push(HealthWarning::ok(node, CODE, message));
+            return found;
         }
-        (_, _, Some(_)) => note(
-            "appendonly no: a restart loses the locks that were taken since the last snapshot".to_owned(),
+        (Some("1"), other) => format!(
+            "appendfsync is {}: a crash of the machine may lose the last locks",
+            other.unwrap_or("not told")
         ),
-        (_, _, None) => note("appendonly no: a restart loses locks".to_owned()),
-    });
+        (Some(_), _) => {
+            "appendonly no: a restart loses the locks since the last snapshot, or all".to_owned()
+        }
+        (None, _) => "it does not tell what it keeps on disk".to_owned(),
+    };
+    let advice = "for locks that outlive a restart set appendonly yes and appendfsync always";
+    found.push(HealthWarning::note(node, CODE, message, advice));
     found
 }
 

@@ -136,7 +136,7 @@ fn finds_what_endangers_locks() {
             &[("", "rdb_last_bgsave_status:err")],
             &[ALWAYS],
             ALONE,
-            &["persistence note"],
+            &["persistence danger"],
         ),
         (
             &[("", "rdb_last_bgsave_status:err")],

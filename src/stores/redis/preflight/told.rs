@@ -26,11 +26,9 @@ impl Settings {
     pub(super) fn wanted(info: &str) -> Vec<&'static str> {
         let info = Info(info);
         let mut wanted = Vec::new();
-        wanted.extend(match info.field("aof_enabled") {
-            Some("1") => Some("appendfsync"),
-            Some(_) => Some("save"),
-            None => None,
-        });
+        if info.is("aof_enabled", "1") {
+            wanted.push("appendfsync");
+        }
         if info.is("rdb_last_bgsave_status", "err") {
             wanted.extend(["stop-writes-on-bgsave-error", "save"]);
         }
@@ -39,8 +37,6 @@ impl Settings {
         {
             wanted.push("min-replicas-to-write");
         }
-        wanted.sort_unstable();
-        wanted.dedup();
         wanted
     }
 
