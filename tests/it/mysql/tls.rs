@@ -178,7 +178,7 @@ fn a_database_that_is_not_trusted_is_refused() {
         stranger,
         &database,
         &url,
-        &["our certificate", "client_certificate"],
+        &["refused the handshake", "client_certificate"],
     );
     // In a file it may be about to change.
     let strange = Certificates::new();

@@ -19,8 +19,8 @@
 //! client that knows a master, while a new client works with what it says.
 //!
 //! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
-//! and asks all sentinels once in a third of a lease. A master is left as soon as
-//! another one is believed in, also while that one cannot be reached: then it is tried again, a second apart at most.
+//! and asks all sentinels once in a third of a lease. A master is left as soon as another one is believed in, also while
+//! that one cannot be reached: then it is tried again, a second apart at most.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used: it connects and asks without any time-out, believes the
 //! first sentinel that names a server which calls itself master, and notices no failover while that server answers.
