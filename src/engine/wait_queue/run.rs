@@ -35,7 +35,9 @@ impl Run {
     pub(super) fn is_over(&mut self, poll_pause: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert_with(time::now);
         let longest = poll_pause.map_or(HAND_OFFS_FOR, |pause| pause * POLL_PAUSES);
-        time::since(since) >= longest || self.others_wait && self.handed >= HAND_OFFS_IN_A_ROW
+        let is_timed = poll_pause.is_some() || !self.others_wait;
+        is_timed && time::since(since) >= longest
+            || self.others_wait && self.handed >= HAND_OFFS_IN_A_ROW
     }
 
     pub(super) fn handed(&mut self, others_wait: bool) {
