@@ -136,7 +136,7 @@ fn a_lock_without_a_queue_is_left_to_others_too() {
     assert!(!wait_queues.is_busy(&lock));
     // They have a few milliseconds, in which this thread may not get to look.
     let is_left = || {
-        wait_queues.freed(&lock, Some(SECOND), None);
+        wait_queues.freed(&lock, Some((SECOND, 1)), None);
         wait_queues.is_busy(&lock)
     };
     assert!((0..10_000).any(|_| is_left()));
@@ -232,7 +232,7 @@ fn a_lock_that_is_left_to_others_is_asked_for_once_one_of_them_has_it() {
             let (queues, notifier, lock) = queues();
             let node = queues.join(&lock, &notifier.parker(), 0);
             let is_left = || matches!(node.view().turn, Turn::Yield(_));
-            queues.freed(&lock, Some(SECOND), None);
+            queues.freed(&lock, Some((SECOND, 1)), None);
             let was_left = is_left();
             told(&queues, &node);
             was_left && is_left()
@@ -273,7 +273,7 @@ fn a_lock_that_is_left_to_others_is_left_to_nobody_once_it_is_freed_without_them
     let (queues, _, lock) = queues();
     let is_left = |then: &dyn Fn()| {
         (0..10_000).any(|_| {
-            queues.freed(&lock, Some(SECOND), None);
+            queues.freed(&lock, Some((SECOND, 1)), None);
             then();
             queues.is_busy(&lock)
         })

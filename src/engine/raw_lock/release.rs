@@ -159,7 +159,7 @@ impl RawLock {
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
-                    took * 2 * others.min(1_000)
+                    (took * 2 * others.min(1_000), others)
                 });
                 pause = self.poll_pause();
                 Ok(None)

@@ -169,6 +169,9 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Listen => self.listen(),
                 Next::Sleep(until) => {
                     let wake = self.sleeper.sleep(until)?;
+                    if let (Wake::Permit, Some(node)) = (wake, &self.node) {
+                        node.heard_of_unlock();
+                    }
                     self.woken_by = match wake {
                         Wake::Permit => "woken",
                         _ => "polled",

@@ -184,12 +184,12 @@ impl<O, G> WaitQueues<O, G> {
     }
 
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
-    /// ask for it, after `head_start` if other processes have heard that it is free. After a long run it leaves the time
+    /// ask for it, after `head_start` if so many in other processes have heard that it is free. After a long run it leaves the time
     /// `poll_pause` to those who poll.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
-        head_start: Option<Duration>,
+        head_start: Option<(Duration, u32)>,
         poll_pause: Option<Duration>,
     ) {
         if head_start.is_none() && self.number.load(Ordering::SeqCst) == 0 {
@@ -282,6 +282,13 @@ impl<O, G> QueueNode<O, G> {
                 *state = other;
                 None
             }
+        }
+    }
+
+    /// Notes a message that woke this waiter: somebody has set the lock free.
+    pub(crate) fn heard_of_unlock(&self) {
+        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
+            queue.run.heard_of_unlock();
         }
     }
 
@@ -381,7 +388,7 @@ mod tests {
                 kind: Kind::Reentrant,
                 name: number.to_string().into(),
             };
-            queues.freed(&lock, Some(Duration::from_millis(1)), None);
+            queues.freed(&lock, Some((Duration::from_millis(1), 1)), None);
             most = most.max(queues.number.load(Ordering::SeqCst));
         }
         assert!((2..19_000).contains(&most), "{most}");

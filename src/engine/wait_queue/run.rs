@@ -28,6 +28,8 @@ pub(super) struct Run {
     since: Option<Instant>,
     /// The lock is left to others until then.
     left_until: Option<Instant>,
+    /// It was set free while two or more others listened, and not left to the slower of them since.
+    owes_a_turn: bool,
 }
 
 impl Run {
@@ -47,13 +49,29 @@ impl Run {
 
     /// Notes that the lock was set free: it is left to those who heard of it for `head_start`, and after a long run to those
     /// who poll.
-    pub(super) fn freed(&mut self, head_start: Option<Duration>, poll_pause: Option<Duration>) {
+    pub(super) fn freed(
+        &mut self,
+        head_start: Option<(Duration, u32)>,
+        poll_pause: Option<Duration>,
+    ) {
         let is_over = self.is_over(poll_pause);
         let pause = poll_pause.filter(|_| is_over);
-        let head_start = head_start.map(|it| it.min(LONGEST_HEAD_START));
+        self.owes_a_turn = head_start.is_some_and(|(_, others)| others > 1);
+        let head_start = head_start.map(|(length, _)| length.min(LONGEST_HEAD_START));
         self.left_until = pause.max(head_start).map(|it| time::now() + it);
         self.handed = 0;
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
+    }
+
+    /// Notes that somebody else has set the lock free. Of two or more others the quick ones have had it by now, so that once
+    /// it is left to those who are slower.
+    pub(super) fn heard_of_unlock(&mut self) {
+        let now = time::now();
+        // The message of its own unlock comes in the head start.
+        if self.owes_a_turn && self.is_left_until(now).is_none() {
+            self.owes_a_turn = false;
+            self.left_until = Some(now + LONGEST_HEAD_START);
+        }
     }
 
     /// Notes that somebody has the lock, here or elsewhere.
@@ -118,7 +136,7 @@ mod tests {
     #[test]
     fn the_head_start_of_others_has_an_end() {
         let (now, mut run) = (time::now(), Run::default());
-        run.freed(Some(Duration::from_secs(9)), None);
+        run.freed(Some((Duration::from_secs(9), 1)), None);
         assert!(run.is_left_until(now).is_some());
         assert!(
             run.is_left_until(time::now() + LONGEST_HEAD_START)
@@ -126,5 +144,19 @@ mod tests {
         );
         run.freed(None, None);
         assert!(run.is_left_until(now).is_none());
+    }
+
+    #[test]
+    fn one_unlock_of_another_is_left_to_those_who_are_slower() {
+        let is_left = |run: &Run| run.is_left_until(time::now()).is_some();
+        for (others, lets_by) in [(1, false), (2, true)] {
+            let mut run = Run::default();
+            run.freed(Some((Duration::ZERO, others)), None);
+            run.heard_of_unlock();
+            assert_eq!(is_left(&run), lets_by, "{others}");
+            run.somebody_has_it();
+            run.heard_of_unlock();
+            assert!(!is_left(&run), "once");
+        }
     }
 }
