@@ -155,11 +155,11 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.settle(leftover);
                 }
-                // Two round trips for each: that long another process takes to hear of it and to ask.
+                // Two round trips: that long another process takes to hear of it and to ask.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
-                    (took * 2 * others.min(1_000), others)
+                    (took * 2, others)
                 });
                 pause = self.poll_pause();
                 Ok(None)

@@ -13,6 +13,9 @@ const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 /// The head start of other processes takes at most this long.
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
+/// A slower process has this time to hear of an unlock and to ask.
+const SLOWER_TURN: Duration = Duration::from_millis(3);
+
 /// A process that polls is not known and asks seldom, so a lock that is polled is kept for so many pauses of it, and then
 /// left free for one.
 const POLL_PAUSES: u32 = 4;
@@ -70,7 +73,7 @@ impl Run {
         // The message of its own unlock comes in the head start.
         if self.owes_a_turn && self.is_left_until(now).is_none() {
             self.owes_a_turn = false;
-            self.left_until = Some(now + LONGEST_HEAD_START);
+            self.left_until = Some(now + SLOWER_TURN);
         }
     }
 
