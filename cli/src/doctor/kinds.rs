@@ -33,6 +33,19 @@ pub(super) const NAMES: [&str; 10] = [
     "latch",
 ];
 
+/// Takes the permit of a semaphore of either kind, gives it back, and takes the semaphore away.
+macro_rules! permit {
+    ($semaphore:expr) => {{
+        let semaphore = $semaphore;
+        semaphore.try_set_for(1, LEASE)?;
+        let permits = semaphore.try_acquire_for(1, WAIT)?;
+        let is_taken = permits.is_some();
+        permits.map(|it| it.release()).transpose()?;
+        semaphore.delete()?;
+        Ok(is_taken)
+    }};
+}
+
 const KINDS: [Kind; 9] = [
     ("lock", |client, name| taken(&client.lock(name))),
     ("fair", |client, name| taken(&client.fair_lock(name))),
@@ -58,23 +71,9 @@ const KINDS: [Kind; 9] = [
     }),
     ("spin", |client, name| taken(&client.spin_lock(name))),
     ("token", |client, name| taken(&client.token_lock(name))),
-    ("semaphore", |client, name| {
-        let semaphore = client.semaphore(name);
-        semaphore.try_set_for(1, LEASE)?;
-        let permits = semaphore.try_acquire_for(1, WAIT)?;
-        let is_taken = permits.is_some();
-        permits.map(|it| it.release()).transpose()?;
-        semaphore.delete()?;
-        Ok(is_taken)
-    }),
+    ("semaphore", |client, name| permit!(client.semaphore(name))),
     ("permits", |client, name| {
-        let semaphore = client.permit_semaphore(name);
-        semaphore.try_set_for(1, LEASE)?;
-        let permits = semaphore.try_acquire_for(1, WAIT)?;
-        let is_taken = permits.is_some();
-        permits.map(|it| it.release()).transpose()?;
-        semaphore.delete()?;
-        Ok(is_taken)
+        permit!(client.permit_semaphore(name))
     }),
     ("latch", |client, name| {
         let latch = client.latch(name);
