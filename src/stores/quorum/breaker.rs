@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::ground::error::Error;
 use crate::ground::time;
 
+use crate::stores::quorum::links::Linked;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
 use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
@@ -89,6 +90,20 @@ impl QuorumNode {
         // It may still be silent, and nobody is to wait for that.
         self.connect_aside(purpose);
         true
+    }
+
+    /// Whether a request can be sent by this time, which is waited for.
+    pub(super) fn is_connected_by(self: &Arc<QuorumNode>, by: Instant) -> bool {
+        if self.node.is_ready(Purpose::Request) {
+            return true;
+        }
+        let want = self.connect_aside(Purpose::Request);
+        self.links.wait(std::iter::once(&want), by);
+        match want.end() {
+            Some(Linked::Ready | Linked::NoVote(_)) => true,
+            Some(Linked::Failed(error)) => !error.may_pass(),
+            None => false,
+        }
     }
 
     /// Leaves it alone for a while, after an error that means that asking it costs its time-out.

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
-use crate::store::{InDoubt, resolve_each};
+use crate::ground::sync;
+use crate::ground::time;
+use crate::store::InDoubt;
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
@@ -68,9 +70,59 @@ impl Quorum {
         in_doubts: &mut [&mut InDoubt],
         deadline: Instant,
     ) -> Vec<Result<bool>> {
-        resolve_each(in_doubts, deadline, |in_doubt| {
+        if let [in_doubt] = in_doubts {
             self.forget(in_doubt);
-            Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
-        })
+            return vec![Ok(self.settle(in_doubt, self.settings.max_lease, deadline))];
+        }
+        for in_doubt in in_doubts.iter_mut() {
+            self.forget(in_doubt);
+        }
+        let timeout = self.node_timeout(self.settings.max_lease);
+        // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
+        let mut jobs = Vec::with_capacity(self.nodes.len());
+        let mut asked = Vec::with_capacity(self.nodes.len());
+        for (index, node) in (0..).zip(&self.nodes) {
+            let mut parts = parts_at(in_doubts, index);
+            if parts.is_empty() || node.is_tripped(Purpose::Request) {
+                continue;
+            }
+            asked.push((index, node));
+            jobs.push(move || {
+                if !node.is_connected_by(deadline.min(time::now() + timeout)) {
+                    return Vec::new();
+                }
+                let by = deadline.min(time::now() + timeout);
+                let mut of_node: Vec<&mut InDoubt> =
+                    parts.iter_mut().map(|(_, part)| part).collect();
+                let outcomes = node.node.store().resolve(&mut of_node, by);
+                let places = parts.iter().map(|(place, _)| *place);
+                places.zip(outcomes).collect::<Vec<_>>()
+            });
+        }
+        let answers = sync::run_at_once("redlatch-release", jobs);
+        for ((index, node), answers) in asked.into_iter().zip(answers) {
+            // Where there is no room for a thread, or it died, it is tried again later.
+            let answers = answers.unwrap_or_default();
+            for (place, answer) in answers {
+                match answer {
+                    Err(error) => node.trip(&error),
+                    Ok(is_settled) => {
+                        node.reset();
+                        if let Some(in_doubt) = in_doubts.get_mut(place).filter(|_| is_settled) {
+                            in_doubt.set(index, None);
+                        }
+                    }
+                }
+            }
+        }
+        let is_resolved = in_doubts.iter().map(|in_doubt| Ok(in_doubt.is_resolved()));
+        is_resolved.collect()
     }
+}
+
+/// The parts of these doubts that concern node `index`, each with its place among them.
+fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
+    let parts = in_doubts.iter().map(|in_doubt| in_doubt.part(index));
+    let open = parts.enumerate().filter(|(_, part)| !part.is_resolved());
+    open.collect()
 }

@@ -97,6 +97,7 @@ fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
     node.reset();
     assert_eq!(pause(), (0, None));
     assert!(node.breaker.lock().reason.is_empty());
+    assert!(node.is_connected_by(soon()));
 }
 
 #[test]
