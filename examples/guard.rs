@@ -2,8 +2,8 @@
 //!
 //!     cargo run --example guard
 //!
-//! With `REDIS_URL` set it does so on that Redis server.
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//! It needs no server. With `REDIS_URL` set it locks on that Redis server.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;
 use std::error::Error;
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(url) => Client::open(&url)?,
         Err(_) => Client::in_memory(),
     };
-    let lock = client.lock("redlatch-guard");
+    let lock = client.lock("lock:orders:42");
 
     {
         let guard = lock.guard()?;
@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             lock.is_locked()?
         );
 
-        // A second guard of the same thread is a re-entry; nobody else gets one.
-        let inner = lock.try_guard()?.ok_or("the thread has it already")?;
+        // A second guard of the same thread is a re-entry. Other threads and processes get none.
+        let inner = lock.try_guard()?.ok_or("a re-entry was refused")?;
         println!("re-entered:         hold count {}", lock.hold_count()?);
         drop(inner);
     }
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("after an early `?`: locked {} ({error})", lock.is_locked()?);
     }
 
-    // The message of the panic is not what this is about.
+    // Keeps the panic message out of the output.
     panic::set_hook(Box::new(|_| {}));
     let panicked = panic::catch_unwind(|| lock.run(|_| panic!("in the critical section"))).is_err();
     println!(
@@ -44,12 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         lock.is_locked()?
     );
 
-    // Dropping cannot tell how the unlock went. `unlock` can, and so does `run`.
+    // `unlock` and `run` report a lock that was lost, a drop cannot.
     let guard = lock.guard()?;
     lock.force_unlock()?;
     match guard.unlock() {
         Ok(()) => println!("unlocked"),
-        Err(error) => println!("unlock says:        {error}"),
+        Err(error) => println!("unlock:             {error}"),
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Ends the wait of another thread: an `Interrupt` is what `Thread.interrupt()` is in Java.
+//! One thread ends the wait of another with an `Interrupt`, as `Thread.interrupt()` does in Java.
 //!
 //!     cargo run --example interrupt
 //!
-//! With `REDIS_URL` set it waits for a lock on that Redis server.
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//! It needs no server. With `REDIS_URL` set it locks on that Redis server.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;
 use std::thread;
@@ -16,19 +16,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(url) => Client::open(&url)?,
         Err(_) => Client::in_memory(),
     };
-    let lock = client.lock("redlatch-interrupt");
+    let lock = client.lock("lock:orders:42");
     let guard = lock.guard()?;
 
     let interrupt = Interrupt::new();
     let waiter = thread::spawn({
         let (lock, interrupt) = (lock.clone(), interrupt.clone());
         move || {
-            let asked = Instant::now();
-            (lock.lock_interruptibly(&interrupt), asked.elapsed())
+            let began = Instant::now();
+            let outcome = lock.guard_interruptibly(&interrupt).map(drop);
+            (outcome, began.elapsed())
         }
     });
 
-    // Who has other things to do may say so from any thread; a signal handler's thread is the usual one.
+    // Any thread may raise it; usually it is the thread that handles signals.
     thread::sleep(Duration::from_millis(300));
     interrupt.raise();
 
@@ -38,12 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         other => return Err(format!("expected an interrupt, got {other:?}").into()),
     }
 
-    // It is raised once and for all: later waits that use it end before they begin.
-    let again = lock.try_lock_for_interruptibly(Duration::from_secs(5), &interrupt);
-    println!(
-        "once more:     {}",
-        again.map_or_else(|error| error.to_string(), |got| got.to_string())
-    );
+    // It stays raised: later waits with it end at once.
+    match lock.guard_interruptibly(&interrupt) {
+        Ok(_) => return Err("expected an interrupt".into()),
+        Err(error) => println!("once more:     {error}"),
+    }
 
     guard.unlock()?;
     Ok(())

@@ -1,9 +1,9 @@
-//! A server freezes while a lock is held: the holder is told before anybody else can have the lock.
-//!
-//! It starts a Redis server of its own, so `redis-server` has to be in the PATH. It takes about three seconds.
+//! A server freezes while a lock is held. The holder is notified before anyone else can acquire the lock.
 //!
 //!     cargo run --example lost
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//!
+//! It starts its own server, so `redis-server` must be in the PATH. It runs for about ten seconds.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;
 use std::path::Path;
@@ -17,29 +17,26 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// So much later than planned may a thread get to run on a busy machine.
-const BUSY: Duration = Duration::from_millis(250);
+/// A busy machine may run a thread this much late.
+const TOLERANCE: Duration = Duration::from_millis(250);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
     let server = Server::start(home.path())?;
-
+    let socket = home.path().join(SOCKET);
     let client = Client::builder()
         .watchdog_timeout(LEASE)
         .on_lost(|loss| println!("  on_lost:  {loss}"))
-        .open(&format!(
-            "redis+unix://{}",
-            home.path().join(SOCKET).display()
-        ))?;
+        .open(&format!("redis+unix://{}", socket.display()))?;
     wait_for(&client)?;
 
-    let lock = client.lock("lock:ledger");
+    let lock = client.lock("lock:orders:42");
     let guard = lock.guard()?;
     let lost = guard.lost();
     let began = Instant::now();
-    println!("locked, and renewed every {:?}", LEASE / 3);
+    println!("locked, renewed every {:?}", LEASE / 3);
 
-    // Long enough for a few renewals, without which the lease would be over; the next one is half a step away.
+    // Longer than the lease, and half of a renewal interval before the next renewal.
     thread::sleep(LEASE + LEASE / 2);
     println!(
         "after {:.1?}: is_valid {}",
@@ -48,16 +45,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let key_ends = Instant::now() + lock.remaining_lease()?.ok_or("the key is gone")?;
-    let validity = guard.remaining_validity();
-    let validity_ends = Instant::now() + validity;
+    let validity_ends = Instant::now() + guard.remaining_validity();
     if key_ends < validity_ends {
-        return Err("the holder believes in the lock for longer than it has it".into());
+        return Err("the hold is valid for longer than its key".into());
     }
     server.signal(Signal::STOP)?;
     let frozen = Instant::now();
     println!("the server freezes");
 
-    // The work goes on in small steps, and stops when it has to.
+    // Work in small steps stops when the lock is lost.
     let next_step = tick(LEASE / 5);
     loop {
         select! {
@@ -70,16 +66,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             ),
         }
     }
-    let told = Instant::now();
+    let notified = Instant::now();
     println!("  is_valid: {}", guard.is_valid());
-    match key_ends.checked_duration_since(told) {
-        Some(spare) => println!("  in time:  the key ends in the server {spare:.1?} from now"),
-        None if told - key_ends < BUSY => println!("  is_valid was in time, this machine was busy"),
-        None => return Err("the holder was told too late".into()),
+    match key_ends.checked_duration_since(notified) {
+        Some(rest) => println!("  in time:  the key expires in {rest:.1?}"),
+        None if notified - key_ends < TOLERANCE => println!("  late, on a busy machine"),
+        None => return Err("the holder was notified too late".into()),
     }
 
     server.signal(Signal::CONT)?;
-    println!("the server goes on");
+    println!("the server continues");
     match guard.unlock() {
         Err(error) if error.is_lost() => println!("  unlock(): {error}"),
         other => return Err(format!("expected a loss, got {other:?}").into()),
@@ -89,20 +85,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 const SOCKET: &str = "redis.sock";
 
-/// A private Redis server, killed when it is dropped.
+/// A private Redis server, killed on drop.
 struct Server(Child);
 
 impl Server {
-    /// On a socket below `home`, which no other server can have.
+    /// Listens on a Unix socket in `home`.
     fn start(home: &Path) -> Result<Server, Box<dyn Error>> {
         let server = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--unixsocket", SOCKET, "--dir"])
             .arg(home)
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| {
-                format!("redis-server cannot be started ({error}); `make test` installs it")
-            })?;
+            .map_err(|error| format!("redis-server cannot be started: {error}"))?;
         Ok(Server(server))
     }
 
@@ -113,13 +107,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, and nobody is left to be told.
+        // Fails if the server has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits until the server is up.
+/// Waits until the server answers.
 fn wait_for(client: &Client) -> redlatch::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while let Err(error) = client.check() {

@@ -1,9 +1,9 @@
-//! The numbers of a lock that several threads want, as a page for Prometheus.
+//! Prints the metrics of contended locks as a page for Prometheus.
 //!
 //!     cargo run --example metrics --features metrics
 //!
-//! With `REDIS_URL` set its locks are on that Redis server.
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//! It needs no server. With `REDIS_URL` set it locks on that Redis server.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;
 use std::thread;
@@ -13,7 +13,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use redlatch::Client;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Any recorder of the crate `metrics` will do. It is installed before the client is made.
+    // Any recorder of the crate `metrics` works. Install it before opening the client.
     let bounds = [0.001, 0.01, 0.1, 1.0, 5.0, 30.0, 300.0];
     let prometheus = PrometheusBuilder::new()
         .set_buckets(&bounds)?

@@ -1,13 +1,9 @@
-//! A job that several machines start at the same time, and one of them runs.
-//!
-//! Four processes (this program, started anew) try the lock; the three that come too late go home.
+//! Four processes start a job at the same time, and one of them runs it.
 //!
 //!     tests/with-redis cargo run --example nightly
 //!
-//! or, with a Redis server at hand,
-//!
-//!     REDIS_URL=redis://127.0.0.1:6379 cargo run --example nightly
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//! `tests/with-redis` starts a Redis server. A server of your own can be named in `REDIS_URL` instead.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;
 use std::error::Error;
@@ -19,39 +15,38 @@ use redlatch::Client;
 
 const PROCESSES: usize = 4;
 
-/// Longer than the clocks of the machines, and with them their starts, can be apart.
-const NIGHT: Duration = Duration::from_secs(20);
+/// Longer than the machines' clocks, and so their starts, differ.
+const LEASE: Duration = Duration::from_secs(20);
+
+/// The exit code of the process that ran the job.
+const RAN: i32 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL")
         .map_err(|_| "REDIS_URL is not set; try `tests/with-redis cargo run --example nightly`")?;
     match env::args().nth(1) {
-        Some(job) => work(&url, &job),
-        None => start_all(),
+        Some(job) => run_once(&url, &job),
+        None => start_processes(),
     }
 }
 
-fn work(url: &str, job: &str) -> Result<(), Box<dyn Error>> {
+fn run_once(url: &str, job: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::open(url)?;
     let me = process::id();
-    // With a lease time of its own, and never unlocked: a machine whose clock is late would otherwise find the lock
-    // free again, and run a job that is done.
-    if client.lock(job).with_lease_time(NIGHT).try_lock()? {
+    // A fixed lease that nobody releases: a machine that starts later does not find the lock free again.
+    if client.lock(job).with_lease_time(LEASE).try_lock()? {
         println!("process {me}: runs {job}");
         thread::sleep(Duration::from_millis(200));
         println!("process {me}: done");
         process::exit(RAN);
     }
-    println!("process {me}: somebody else runs it");
+    println!("process {me}: another process runs it");
     Ok(())
 }
 
-/// The exit code of the process that ran the job.
-const RAN: i32 = 10;
-
-fn start_all() -> Result<(), Box<dyn Error>> {
-    // In real life the name has the date in it.
-    let job = format!("redlatch-nightly-{}", process::id());
+fn start_processes() -> Result<(), Box<dyn Error>> {
+    // A real name would contain the date.
+    let job = format!("lock:nightly:{}", process::id());
     let start = |_| Command::new(env::current_exe()?).arg(&job).spawn();
     let children = (0..PROCESSES).map(start).collect::<Result<Vec<_>, _>>()?;
     let mut ran = 0;
@@ -66,6 +61,6 @@ fn start_all() -> Result<(), Box<dyn Error>> {
     if ran == 1 {
         Ok(())
     } else {
-        Err("it has to be one".into())
+        Err("exactly one process must run the job".into())
     }
 }

@@ -1,11 +1,9 @@
-//! A hold that no thread owns: one thread takes the lock, others work under it, and another one gives it back.
-//!
-//! It needs no server:
+//! An `OwnedGuard` belongs to no thread: one thread acquires the lock, others work under it, another one releases it.
 //!
 //!     cargo run --example owned
 //!
-//! With `REDIS_URL` set it takes the lock on that Redis server.
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//! It needs no server. With `REDIS_URL` set it locks on that Redis server.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;
 use std::error::Error;
@@ -20,29 +18,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(url) => Client::open(&url)?,
         Err(_) => Client::in_memory(),
     };
-    let lock = client.lock("redlatch-owned");
+    let lock = client.lock("lock:orders:42");
 
-    // As a thread of a pool that takes a job and ends, or goes on with another one.
-    let taker = thread::spawn({
+    // A thread of a pool acquires the lock for a job, and ends.
+    let dispatcher = thread::spawn({
         let lock = lock.clone();
         move || lock.owned()
     });
-    let guard = taker.join().map_err(|_| "the taker panicked")??;
+    let guard = dispatcher.join().map_err(|_| "the dispatcher panicked")??;
     println!("its thread has ended: is_valid {}", guard.is_valid());
 
-    // The guard is the owner, and to the server it is one more thread.
-    let owner = guard.owner();
-    println!("owner {owner}: {}", lock.is_held_by_thread(owner)?);
-    println!("this thread: {}", lock.is_held_by_current_thread()?);
-    if let Err(error) = lock.unlock() {
-        println!("its unlock(): {error}");
-    }
-
-    // Nobody re-enters it.
+    // The guard itself is the holder. No thread holds the lock or can re-enter it.
+    println!(
+        "this thread holds it: {}",
+        lock.is_held_by_current_thread()?
+    );
     println!("try_owned: free {}", lock.try_owned()?.is_some());
-    println!("try_lock:  free {}", lock.try_lock()?);
+    println!("try_guard: free {}", lock.try_guard()?.is_some());
 
-    // Any number of threads may work under it, as long as they can see it.
+    // Threads share it by reference.
     thread::scope(|scope| {
         for part in 1..=3 {
             let guard = &guard;
@@ -50,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    // It is passed on like any other value, and the last one to have it gives it back.
+    // The guard moves to the thread that ends the job.
     let (jobs, queue) = mpsc::channel::<OwnedGuard>();
     let worker = thread::spawn(move || {
         for guard in queue {
@@ -60,12 +54,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
     jobs.send(guard)?;
-    let next = lock.owned()?;
+    let next = lock.owned()?; // waits for the worker
     println!("the next owner: is_valid {}", next.is_valid());
     next.unlock()?;
 
     drop(jobs);
     worker.join().map_err(|_| "the worker panicked")?;
-    println!("nobody: is_locked {}", lock.is_locked()?);
+    println!("is_locked {}", lock.is_locked()?);
     Ok(())
 }

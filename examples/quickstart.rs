@@ -1,13 +1,11 @@
-//! The first look: two clients, as if they were two processes, take turns at one lock.
-//!
-//! It needs no server:
+//! Two clients, as if they were two processes, take turns at one lock.
 //!
 //!     cargo run --example quickstart
 //!
-//! With a Redis server the same lines lock across machines:
+//! It needs no server. With `REDIS_URL` set it locks on that Redis server:
 //!
 //!     REDIS_URL=redis://127.0.0.1:6379 cargo run --example quickstart
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;
 use std::error::Error;
@@ -21,39 +19,36 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(url) => (Client::open(&url)?, Client::open(&url)?),
         Err(_) => {
             let here = Client::in_memory();
-            let there = here.another().ok_or("a memory client has a world")?;
+            let there = here.another().ok_or("not an in-memory client")?;
             (here, there)
         }
     };
-    let mine = here.lock("redlatch-quickstart");
-    let theirs = there.lock("redlatch-quickstart");
+    let mine = here.lock("lock:orders:42");
+    let theirs = there.lock("lock:orders:42");
 
-    mine.lock()?;
-    println!("mine:   locked");
+    // Waits for the lock. The lease is renewed until the guard is dropped or unlocked.
+    let guard = mine.guard()?;
+    println!("here:  holds the lock, is_valid {}", guard.is_valid());
 
-    // It is reentrant: the thread that has it may take it again, and unlocks it as often.
-    mine.lock()?;
-    println!("mine:   locked again, hold count {}", mine.hold_count()?);
-    mine.unlock()?;
+    // The lock is reentrant: its thread may acquire it again.
+    let inner = mine.guard()?;
+    println!(
+        "here:  acquired it again, hold count {}",
+        mine.hold_count()?
+    );
+    inner.unlock()?;
 
-    println!("theirs: try_lock says {}", theirs.try_lock()?);
-
+    println!("there: try_guard {:?}", theirs.try_guard()?);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| -> redlatch::Result<()> {
-            println!("theirs: waiting");
-            theirs.lock()?;
-            println!("theirs: locked");
-            theirs.unlock()
-        });
+        // `run` waits, runs the closure under the lock, and unlocks.
+        let waiter = scope.spawn(|| theirs.run(|_guard| println!("there: holds the lock")));
         thread::sleep(Duration::from_millis(100));
-        println!("mine:   unlocking");
-        mine.unlock()?;
-        waiter
-            .join()
-            .map_err(|_| "the waiter panicked")?
-            .map_err(Box::<dyn Error>::from)
+        println!("here:  unlocks");
+        guard.unlock()?;
+        waiter.join().map_err(|_| "the waiter panicked")??;
+        Ok::<(), Box<dyn Error>>(())
     })?;
 
-    println!("nobody: is_locked says {}", mine.is_locked()?);
+    println!("is_locked {}", mine.is_locked()?);
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! A lock on five servers, which end one after the other while it is held.
-//!
-//! It starts the Redis servers itself, so `redis-server` has to be in the PATH. It takes about eight seconds.
+//! A lock on five servers, which are killed one after the other while it is held.
 //!
 //!     cargo run --example redlock
-#![allow(clippy::print_stdout, reason = "it is there to be read")]
+//!
+//! It starts its own servers, so `redis-server` must be in the PATH. It runs for about eight seconds.
+#![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;
 use std::net::TcpListener;
@@ -19,80 +19,65 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut servers = (0..5)
         .map(|_| Server::start())
         .collect::<Result<Vec<_>, _>>()?;
-    let holder = redlock(&servers)?;
-    let other = redlock(&servers)?.lock("lock:ledger");
-    let lock = holder.lock("lock:ledger");
+    let redlock = open(&servers)?;
+    let elsewhere = open(&servers)?.lock("lock:orders:42");
+    let lock = redlock.lock("lock:orders:42");
     let guard = lock.guard()?;
-    println!("five servers, three of which have to agree");
-    look(&guard, &other);
+    println!("five servers, three of which must agree");
+    show(&guard, &elsewhere);
 
     for left in [4, 3] {
         servers.truncate(left);
         println!("\none is killed, {left} are left");
-        // The lease would end meanwhile, if the rest did not extend it.
+        // Longer than the lease: the other servers renew it.
         thread::sleep(LEASE + LEASE / 2);
-        look(&guard, &other);
+        show(&guard, &elsewhere);
     }
 
     let lost = guard.lost();
     servers.truncate(2);
     let killed = Instant::now();
     println!("\none is killed, two are left, which is no majority");
-    look(&guard, &other);
+    show(&guard, &elsewhere);
     let loss = lost.recv_timeout(2 * LEASE)?;
     println!(
-        "  holder: told of the loss {:.1?} after the kill: {}",
+        "  holder:    notified of the loss {:.1?} after the kill: {}",
         killed.elapsed(),
         loss.cause
     );
-    look(&guard, &other);
+    show(&guard, &elsewhere);
     match guard.unlock() {
-        Err(error) if error.is_lost() => println!("  unlock(): {error}"),
+        Err(error) if error.is_lost() => println!("  unlock():  {error}"),
         other => return Err(format!("expected a loss, got {other:?}").into()),
     }
     Ok(())
 }
 
-fn redlock(servers: &[Server]) -> Result<Redlock, Box<dyn Error>> {
-    let clients: Vec<Client> = servers
+fn open(servers: &[Server]) -> Result<Redlock, Box<dyn Error>> {
+    let nodes: Vec<Client> = servers
         .iter()
         .map(|server| Client::open(&server.url))
         .collect::<Result<_, _>>()?;
     Ok(Redlock::builder()
-        .nodes(clients)
+        .nodes(nodes)
         .max_lease(LEASE)
-        // These have just been started, and have granted nothing before that they could have forgotten.
+        // They have just been started, so they cannot have forgotten a lock.
         .trust_new_nodes()
         .build()?)
 }
 
-/// What the holder and somebody else see.
-fn look(guard: &Guard, other: &Lock) {
-    println!("  holder: is_valid {}", guard.is_valid());
-    match other.try_lock() {
-        Ok(true) => println!("  other:  has the lock"),
-        Ok(false) => println!("  other:  somebody else has the lock"),
-        Err(LockError::NoQuorum {
-            granted,
-            refused,
-            unreachable,
-            needed,
-            nodes,
-            ..
-        }) => {
-            println!(
-                "  other:  no quorum: {granted} granted it, {refused} refused it, {unreachable} cannot be reached, \
-                 {needed} are needed"
-            );
-            for node in nodes {
-                println!("          {}: {}", node.node, node.answer);
-            }
-        }
-        Err(error) => println!("  other:  {error}"),
+/// Prints what the holder and another process see.
+fn show(guard: &Guard, elsewhere: &Lock) {
+    println!("  holder:    is_valid {}", guard.is_valid());
+    match elsewhere.try_guard() {
+        Ok(Some(_)) => println!("  elsewhere: acquired the lock"),
+        Ok(None) => println!("  elsewhere: the lock is held"),
+        Err(error @ LockError::NoQuorum { .. }) => println!("  elsewhere: no quorum: {error}"),
+        Err(error) => println!("  elsewhere: {error}"),
     }
 }
 
-/// A private Redis server, killed when it is dropped.
+/// A private Redis server, killed on drop.
 struct Server {
     process: Child,
     url: String,
@@ -100,7 +85,7 @@ struct Server {
 
 impl Server {
     fn start() -> Result<Server, Box<dyn Error>> {
-        // Somebody else may take the port first.
+        // Another program may take the port first.
         for _ in 0..10 {
             let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
             let mut server = Server {
@@ -109,31 +94,26 @@ impl Server {
                     .args(["--save", ""])
                     .stdout(Stdio::null())
                     .spawn()
-                    .map_err(|error| {
-                        format!("redis-server cannot be started ({error}); `make test` installs it")
-                    })?,
+                    .map_err(|error| format!("redis-server cannot be started: {error}"))?,
                 url: format!("redis://127.0.0.1:{port}"),
             };
             if server.is_up()? {
                 return Ok(server);
             }
         }
-        Err("no redis-server starts".into())
+        Err("no redis-server could be started".into())
     }
 
-    /// Whether it, and not somebody else at its port, answers soon.
+    /// Returns whether this server, not another program at its port, answers within ten seconds.
     fn is_up(&mut self) -> Result<bool, Box<dyn Error>> {
         let own = format!("process_id:{}", self.process.id());
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline && self.process.try_wait()?.is_none() {
-            let info =
-                redis::Client::open(&*self.url)?
-                    .get_connection()
-                    .and_then(|mut connection| {
-                        redis::cmd("INFO")
-                            .arg("server")
-                            .query::<String>(&mut connection)
-                    });
+            let connection = redis::Client::open(&*self.url)?.get_connection();
+            let info = connection.and_then(|mut connection| {
+                let mut command = redis::cmd("INFO");
+                command.arg("server").query::<String>(&mut connection)
+            });
             if info.is_ok_and(|info| info.lines().any(|line| line == own)) {
                 return Ok(true);
             }
@@ -145,7 +125,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, and nobody is left to be told.
+        // Fails if the server has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,15 +1,14 @@
-//! Many processes with many threads sell from one stock, and not one item is sold twice.
+//! Many processes with many threads sell from one stock, and no item is sold twice.
 //!
-//! Each seller reads the stock from Redis and then writes it back, one less: under the lock that is right.
+//!     tests/with-redis cargo run --example stock -- --processes 4 --threads 8 --items 2000
 //!
-//!     tests/with-redis cargo run --release --example stock -- --processes 4 --threads 8 --items 2000
+//! Each seller reads the stock from Redis and writes it back, one less, under the lock. Without the lock, the same items are
+//! sold several times:
 //!
-//! Without the lock the same sellers sell the same items several times over:
+//!     tests/with-redis cargo run --example stock -- --without-lock
 //!
-//!     tests/with-redis cargo run --release --example stock -- --without-lock
-//!
-//! `tests/with-redis` starts a Redis server for it; with `REDIS_URL` set, `cargo run …` alone does. `--help` tells the
-//! other options. The exit code is 0 if every item was sold exactly once, and with `--without-lock` if some were not.
+//! `tests/with-redis` starts a Redis server. A server of your own can be named in `REDIS_URL` instead. `--help` lists the
+//! options. The exit code is 0 if every item was sold exactly once, and with `--without-lock` if some were not.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -57,9 +56,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has the sellers sell, and looks at the list of sales afterwards. Returns whether all went as it should.
+/// Starts the sellers, and checks the list of sales. Returns whether the result is the expected one.
 fn sell_out(options: &Options) -> Result<bool, Failure> {
-    // Runs at the same time have stocks of their own.
+    // Each run has its own stock.
     let run = uuid::Uuid::new_v4().simple().to_string();
     let mut shelf = Shelf::open(&options.stock_url, &run, "shop")?;
     shelf
@@ -87,9 +86,7 @@ fn sell_out(options: &Options) -> Result<bool, Failure> {
         return Ok(false);
     }
     if options.without_lock && oversold == 0 {
-        println!(
-            "by luck nothing was oversold; more --threads or a longer --hold-ms leave less to it"
-        );
+        println!("by luck nothing was oversold; try more --threads or a longer --hold-ms");
     }
     Ok(if options.without_lock {
         oversold > 0
@@ -105,7 +102,7 @@ fn start_sellers(options: &Options, run: &str) -> Result<Vec<Child>, Failure> {
         Command::new(&program)
             .args(env::args_os().skip(1))
             .args(["--seller", &process.to_string(), "--run", run])
-            // A seller ends when this pipe does, so it does not outlive us.
+            // A seller ends when this pipe closes, so it does not outlive this process.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -114,7 +111,7 @@ fn start_sellers(options: &Options, run: &str) -> Result<Vec<Child>, Failure> {
     (1..=options.processes).map(start).collect()
 }
 
-/// Waits for the sellers and collects their reports; `None` stands for one that failed.
+/// Waits for the sellers and collects their reports; `None` means that a seller failed.
 fn attend(
     mut sellers: Vec<Child>,
     options: &Options,
@@ -130,7 +127,7 @@ fn attend(
         if all_ended {
             break;
         }
-        // It may be out of order for a while; the sellers know what to do about that.
+        // An outage of the server is not an error: the sellers retry.
         if let Ok(left) = shelf.peek() {
             progress.show(options.items.saturating_sub(left));
         }
@@ -150,7 +147,7 @@ fn attend(
     Ok(reports)
 }
 
-/// What the list of sales says.
+/// The totals of the list of sales.
 struct Count {
     /// By process: items sold, and those of them that were sold before or never existed.
     by_process: Vec<(usize, usize)>,

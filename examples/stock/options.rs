@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line.
 
 use std::env;
 use std::process;
@@ -11,17 +11,17 @@ usage: stock [option...], with the address of a Redis server in REDIS_URL
   --processes P     processes that sell (4)
   --threads T       threads that sell in each of them (8)
   --items N         items in stock (2000)
-  --without-lock    sell without the lock, to see what it is good for
+  --without-lock    sell without the lock
   --hold-ms MS      time between reading and writing the stock (0)
   --watchdog-ms MS  lease time of the lock, which is renewed at a third of it (30000)
   --limit-s S       give up after this time (120)
-  --stock-url URL   Redis server of the stock, if it is not that of the lock";
+  --stock-url URL   Redis server of the stock, if another than that of the lock";
 
 const NO_SERVER: &str = "\
-REDIS_URL is not set, so there is no place to keep the stock and the lock.
+REDIS_URL is not set: no server for the stock and the lock.
 
-  make demo                                    brings a Redis server of its own
-  tests/with-redis cargo run --example stock   does so too
+  make demo                                    starts a Redis server
+  tests/with-redis cargo run --example stock   also starts one
   redis-server --port 6379                     starts one, for REDIS_URL=redis://127.0.0.1:6379";
 
 pub(crate) struct Options {
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     pub(crate) seller: Option<Seller>,
 }
 
-/// Which of the sellers this process is: the options that no user gives.
+/// Options that only the parent process sets.
 #[derive(Default)]
 pub(crate) struct Seller {
     pub(crate) process: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Seller {
 }
 
 impl Options {
-    /// Reads the command line, or says what is wrong with it.
+    /// Reads the command line, or returns what is wrong with it.
     pub(crate) fn from_command_line() -> Result<Options, String> {
         let mut options = Options {
             processes: 4,

@@ -1,4 +1,4 @@
-//! How far it is: a bar on a terminal, elsewhere a line now and then.
+//! A progress bar on a terminal, elsewhere a line every two seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Progress {
             let full = (sold * WIDTH / items.max(1)).min(WIDTH) as usize;
             let (bar, rest) = ("#".repeat(full), ".".repeat(WIDTH as usize - full));
             eprint!("\r[{bar}{rest}] {sold} of {items}");
-            // A bar that is not drawn hurts nobody.
+            // An error only means that the bar is not drawn.
             let _ = io::stderr().flush();
         } else if self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         if self.is_terminal {
             eprint!("\r\x1b[K");

@@ -51,13 +51,13 @@ pub(crate) fn run(options: &Options, seller: &Seller) -> Result<bool, Failure> {
     Ok(all_well)
 }
 
-/// Ends this process when its parent is gone, and with it the other end of our standard input.
+/// Ends this process when its parent has ended, which closes the standard input.
 fn end_with_parent() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     process::exit(1);
 }
 
-/// One thread: takes the lock, reads the stock, writes it back, one less.
+/// Runs in each thread: acquires the lock, reads the stock, writes it back, one less.
 fn sell(
     options: &Options,
     lock: &Lock,
@@ -71,7 +71,7 @@ fn sell(
         let guard = if options.without_lock {
             None
         } else {
-            // With a deadline it waits through any outage that ends before it.
+            // Waits through any outage that ends before the deadline.
             let guard = lock.try_guard_for(deadline.saturating_duration_since(asked))?;
             tally.waits.push(asked.elapsed());
             guard
@@ -100,11 +100,11 @@ fn sell(
     }
 }
 
-/// What threads tell of themselves; what they sold stands in the list.
+/// The measurements of threads; their sales are in the list.
 #[derive(Default)]
 struct Tally {
     waits: Vec<Duration>,
-    /// Writes left out because the guard was no longer valid.
+    /// Writes omitted because the guard was no longer valid.
     lost: u64,
     /// Unlocks that failed: the hold was lost, or the server did not answer.
     in_doubt: u64,
@@ -137,7 +137,7 @@ impl Tally {
     }
 }
 
-/// What a process tells its parent, in one line of numbers.
+/// What a process reports to its parent, in one line of numbers.
 pub(crate) struct Report {
     pub(crate) acquisitions: u64,
     pub(crate) took: Duration,

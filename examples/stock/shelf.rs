@@ -1,6 +1,6 @@
 //! The stock in Redis: how many items are left, and the list of those that were sold.
 //!
-//! It rides out a short outage. What only asks is asked again; a sale whose reply got lost is not, it may have happened.
+//! It retries through a short outage. A sale whose reply was lost is not repeated, because it may have happened.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use redis::{Client, Commands, Connection, RedisResult, cmd, pipe};
 use crate::Failure;
 
 const TIMEOUT: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(20);
+const RETRY_FOR: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is left of a run that was killed goes by itself.
+/// The keys of a killed run expire.
 const KEPT_FOR_SECONDS: u64 = 3600;
 
 pub(crate) struct Shelf {
     client: Client,
     connection: Option<Connection>,
-    /// The name of the connection, by which the next one finds it at the server.
+    /// The name of the connection, by which the next one finds it on the server.
     name: String,
     left: String,
     sold: String,
@@ -32,7 +32,7 @@ pub(crate) struct Sale {
 }
 
 impl Shelf {
-    /// Prepares the stock of `run` for `user`, whose name nobody else of the run has.
+    /// Prepares the stock of `run` for `user`, whose name is unique within the run.
     pub(crate) fn open(url: &str, run: &str, user: &str) -> Result<Shelf, Failure> {
         Ok(Shelf {
             client: Client::open(url)?,
@@ -60,7 +60,7 @@ impl Shelf {
         left.ok_or_else(|| "the stock is gone from the server".into())
     }
 
-    /// As [`Shelf::left`], without patience.
+    /// As [`Shelf::left`], without retries.
     pub(crate) fn peek(&mut self) -> RedisResult<u64> {
         let key = self.left.clone();
         self.once(|redis| redis.get(&key))
@@ -68,7 +68,7 @@ impl Shelf {
 
     /// Writes that `item`, the last one of those left, was sold by `seller`. Returns whether it was.
     ///
-    /// `may_write` is asked before each write.
+    /// Calls `may_write` before each write.
     pub(crate) fn sell(
         &mut self,
         item: u64,
@@ -81,14 +81,14 @@ impl Shelf {
             .set_ex(&self.left, item - 1, KEPT_FOR_SECONDS)
             .rpush(&self.sold, &entry)
             .expire(&self.sold, KEPT_FOR_SECONDS as i64);
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + RETRY_FOR;
         while may_write() {
             match self.once(|redis| sale.exec(redis)) {
                 Ok(()) => return Ok(true),
                 Err(error) if Instant::now() >= give_up => return Err(error),
                 Err(_) => thread::sleep(PAUSE),
             }
-            // The reply is missing, not necessarily the sale.
+            // The reply is missing; the sale may have happened.
             if self.entries()?.contains(&entry) {
                 return Ok(true);
             }
@@ -122,9 +122,9 @@ impl Shelf {
         self.ask(|redis| redis.lrange(&sold, 0, -1))
     }
 
-    /// Sends what may be sent twice, until there is an answer.
+    /// Repeats a request that may run twice, until there is a reply.
     fn ask<T>(&mut self, request: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + RETRY_FOR;
         loop {
             match self.once(&request) {
                 Err(_) if Instant::now() < give_up => thread::sleep(PAUSE),
@@ -142,7 +142,7 @@ impl Shelf {
             None => self.connect()?,
         };
         let answer = request(&mut connection);
-        // After an error a late reply may be on its way, which the next request would take for its own.
+        // After an error a late reply may follow, which the next request would read as its own.
         if answer.is_ok() {
             self.connection = Some(connection);
         }
@@ -153,8 +153,8 @@ impl Shelf {
         let mut connection = self.client.get_connection_with_timeout(TIMEOUT)?;
         connection.set_read_timeout(Some(TIMEOUT))?;
         connection.set_write_timeout(Some(TIMEOUT))?;
-        // The connection before this one may have a sale in its buffers that the server, frozen so far, has yet to
-        // read. It must not happen after we looked whether it did.
+        // A frozen server may not have read a sale of the connection before this one. That sale must not run after the list
+        // of sales was read.
         let clients: String = cmd("CLIENT").arg("LIST").query(&mut connection)?;
         for id in clients.lines().filter_map(|client| self.id_of_mine(client)) {
             cmd("CLIENT")
@@ -170,7 +170,7 @@ impl Shelf {
         Ok(connection)
     }
 
-    /// The id in a line of CLIENT LIST (`id=7 addr=… name=…`) if it is a connection of ours.
+    /// The id in a line of CLIENT LIST (`id=7 addr=… name=…`) if the connection is of this shelf.
     fn id_of_mine<'a>(&self, client: &'a str) -> Option<&'a str> {
         let field = |key: &str| client.split(' ').find_map(|field| field.strip_prefix(key));
         field("id=").filter(|_| field("name=") == Some(self.name.as_str()))

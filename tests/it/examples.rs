@@ -115,9 +115,9 @@ fn run_everywhere(name: &str, parts: &[&str]) {
 fn quickstart() {
     let parts = [
         "hold count 2",
-        "try_lock says false",
-        "theirs: locked",
-        "is_locked says false",
+        "try_guard None",
+        "there: holds the lock",
+        "is_locked false",
     ];
     run_everywhere("quickstart", &parts);
 }
@@ -140,8 +140,8 @@ fn guarded() {
     let server = RedisServer::start();
     let said = run("guarded", &[], &[("REDIS_URL", &server.url())]);
     let parts = [
-        "without the guard: 2 sold of 1",
-        "with the guard:    1 sold of 1",
+        "without Guard::write: 2 sold of 1",
+        "with Guard::write:    1 sold of 1",
         "was lost",
     ];
     says(&said, &parts);
@@ -152,7 +152,7 @@ fn guarded() {
 fn interrupt() {
     let parts = [
         "the wait was interrupted",
-        "once more:     lock \"redlatch-interrupt\"",
+        "once more:     lock \"lock:orders:42\"",
     ];
     run_everywhere("interrupt", &parts);
 }
@@ -177,13 +177,12 @@ fn nightly() {
 fn owned() {
     let parts = [
         "its thread has ended: is_valid true",
-        "this thread: false",
-        "its unlock(): lock \"redlatch-owned\"",
+        "this thread holds it: false",
         "try_owned: free false",
-        "try_lock:  free false",
+        "try_guard: free false",
         "part 3: is_valid true",
         "the next owner: is_valid true",
-        "nobody: is_locked false",
+        "is_locked false",
     ];
     run_everywhere("owned", &parts);
 }
@@ -191,7 +190,7 @@ fn owned() {
 #[test]
 fn redlock() {
     let said = run("redlock", &[], &[]);
-    says(&said, &["no quorum", "told of the loss", "unlock():"]);
+    says(&said, &["no quorum", "notified of the loss", "unlock():"]);
 }
 
 #[test]
@@ -210,8 +209,7 @@ fn stock() {
 fn tasks() {
     for how in ["table", "optimistic", "pessimistic", "none"] {
         let database = MariaDb::shared().database();
-        let args = ["--how", how, "--tasks", "40", "--processes", "2"];
-        let said = run("tasks", &args, &[("MYSQL_URL", &database.url())]);
+        let said = run("tasks", &[how, "40"], &[("MYSQL_URL", &database.url())]);
         if how != "none" {
             says(&said, &["0 left over, 0 assigned twice"]);
         }
