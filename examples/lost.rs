@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example lost
 //!
-//! It starts its own server, so `redis-server` must be in the PATH. It runs for about ten seconds.
+//! It starts its own server, so `redis-server` must be in the PATH. It runs for about seven seconds.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;
