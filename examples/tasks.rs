@@ -29,7 +29,7 @@ const NEXT: &str = "SELECT id FROM tasks WHERE reviewer IS NULL ORDER BY id LIMI
 const FREE: &str = "SELECT id FROM tasks WHERE id = ? AND reviewer IS NULL";
 const ASSIGN: &str = "UPDATE tasks SET reviewer = ? WHERE id = ?";
 const RECORD: &str = "INSERT INTO assignments (task, reviewer) VALUES (?, ?)";
-const RESULT: &str = "SELECT (SELECT COUNT(*) FROM tasks WHERE reviewer IS NULL), COUNT(*) - COUNT(DISTINCT task) FROM assignments";
+const RESULT: &str = "SELECT (SELECT COUNT(*) FROM tasks WHERE reviewer IS NULL), (SELECT COUNT(*) FROM (SELECT 1 FROM assignments GROUP BY task HAVING COUNT(*) > 1) AS t)";
 
 fn main() -> Outcome {
     let url = env::var("MYSQL_URL").map_err(|_| "MYSQL_URL is not set; try tests/with-mariadb")?;
