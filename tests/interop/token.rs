@@ -17,7 +17,7 @@ use crate::driver::Answer;
 use crate::other_languages::{Foreign, ForeignLock, Peer};
 use crate::support::child::{arg, listen, say};
 use crate::support::proxy::Rule;
-use crate::support::{Child, Fault, Proxy, RedisServer, ms};
+use crate::support::{Child, Fault, Proxy, RedisServer, ms, scripts};
 
 const ACQUIRE: &str = include_str!("../../src/stores/redis/kinds/token/acquire.lua");
 const RELEASE: &str = include_str!("../../src/stores/redis/kinds/token/release.lua");
@@ -456,7 +456,7 @@ impl Detour {
     fn to(scene: &Scene) -> Detour {
         for node in &scene.nodes {
             for script in [ACQUIRE, RELEASE] {
-                node.cmd(&["SCRIPT", "LOAD", script]);
+                node.cmd(&["SCRIPT", "LOAD", &scripts::spliced(script)]);
             }
         }
         let proxies: Vec<_> = scene
@@ -478,9 +478,9 @@ impl Detour {
 
     /// Holds back all requests that run `script`, by its hash or as text.
     fn hold(&self, script: &str) -> Vec<[Rule; 2]> {
-        let hash = redis::Script::new(script).get_hash().to_owned();
+        let (hash, text) = (scripts::hash(script), scripts::spliced(script));
         let hold = |proxy: &Proxy| {
-            [&*hash, script].map(|needle| {
+            [&*hash, &*text].map(|needle| {
                 let needle = Some(needle.as_bytes());
                 proxy.next(usize::MAX, needle, Fault::Hold)
             })

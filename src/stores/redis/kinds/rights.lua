@@ -40,78 +40,64 @@ local function try_apart(command, ...)
         refused[#refused] = nil
     end
 end
+local kind = ARGV[2]
+local function is(kinds)
+    return string.find(kinds, ' ' .. kind .. ' ', 1, true) ~= nil
+end
+local is_permits = is(' permits permit_ids ')
+local is_hash, has_set = not (is_permits or is(' token latch ')), is_permits or is(' read write condition fair ')
 try('TIME')
-if ARGV[2] == 'token' then
+if is_hash then
+    try('EXISTS', key)
+    try('HEXISTS', key, '')
+    try('HGET', key, '')
+    try('HLEN', key)
+    try('HKEYS', key)
+    try_apart('HDEL', '')
+    try('HSET', key, '', '', '')
+else
     try('GET', key)
-    try('PTTL', key)
-    try('SET', key, '', 'PX', 'x')
-    try('PEXPIRE', key, 'x')
-    try_apart('DEL')
-    return {number, refused}
 end
-if ARGV[2] == 'permits' or ARGV[2] == 'permit_ids' then
-    try('GET', key)
+if kind ~= 'latch' then
     try('PTTL', key)
-    try('ZSCORE', key, '')
-    try('ZRANGE', key, 0, 0)
-    try('ZRANGEBYSCORE', key, 0, 0)
+    try('PEXPIRE', key, 'x')
+end
+if not is_hash or is(' read write ') then
     try('SET', key, '', 'PX', 'x')
+end
+if not is_hash or is(' read write fair ') then
+    try_apart('DEL')
+end
+if kind ~= 'token' then
+    try('PUBLISH', ARGV[1] .. '\n', '0')
+end
+if is_permits or kind == 'latch' then
+    try('DECRBY', key, 'x')
+end
+if has_set then
+    try('ZSCORE', key, '')
+    try('ZADD', key, 'x', '')
+    try_apart('ZREM', '')
+end
+if has_set and kind ~= 'fair' then
+    try('ZRANGE', key, 0, 0)
+end
+if is_permits or kind == 'condition' then
+    try('ZRANGEBYSCORE', key, 0, 0)
+end
+if is_permits then
     try('INCRBY', key, 'x')
-    try('DECRBY', key, 'x')
-    try('ZADD', key, 'x', '')
-    try('PEXPIRE', key, 'x')
-    try_apart('ZREM', '')
-    try_apart('DEL')
-    try('PUBLISH', ARGV[1] .. '\n', '0')
-    if ARGV[2] == 'permit_ids' then
-        try('ZCOUNT', key, 0, 0)
-    end
-    return {number, refused}
 end
-if ARGV[2] == 'latch' then
-    try('GET', key)
-    try('SET', key, '', 'PX', 'x')
-    try('DECRBY', key, 'x')
-    try_apart('DEL')
-    try('PUBLISH', ARGV[1] .. '\n', '0')
-    return {number, refused}
-end
-try('EXISTS', key)
-try('HEXISTS', key, '')
-try('HGET', key, '')
-try('HLEN', key)
-try('HKEYS', key)
-try('PTTL', key)
-try_apart('HDEL', '')
-try('HSET', key, '', '', '')
-try('PEXPIRE', key, 'x')
-try('PUBLISH', ARGV[1] .. '\n', '0')
-if ARGV[2] == 'read' or ARGV[2] == 'write' then
+if kind == 'permit_ids' then
+    try('ZCOUNT', key, 0, 0)
+elseif is(' read write ') then
     try('HGETALL', key)
-    try('ZRANGE', key, 0, 0)
-    try('ZSCORE', key, '')
-    try('ZADD', key, 'x', '')
-    try_apart('ZREM', '')
-    try('SET', key, '', 'PX', 'x')
-    try_apart('DEL')
-end
-if ARGV[2] == 'condition' then
-    try('ZSCORE', key, '')
-    try('ZRANGE', key, 0, 0)
-    try('ZRANGEBYSCORE', key, 0, 0)
-    try('ZADD', key, 'x', '')
-    try_apart('ZREM', '')
-end
-if ARGV[2] == 'fair' then
+elseif kind == 'fair' then
     try('LINDEX', key, 0)
     try('LLEN', key)
     try('LRANGE', key, 0, 0)
     try_apart('LREM', 0, '')
-    try('ZSCORE', key, '')
     try('ZCARD', key)
-    try('ZADD', key, 'x', '')
-    try_apart('ZREM', '')
-    try_apart('DEL')
     local before = #refused
     try_apart('LPOP')
     if #refused == before then
@@ -120,8 +106,7 @@ if ARGV[2] == 'fair' then
             try_apart('LPOP')
         end
     end
-end
-if ARGV[2] == 'fenced' then
+elseif kind == 'fenced' then
     try('GET', ARGV[3])
     try('SET', ARGV[3], '', 'PX', 'x')
 end

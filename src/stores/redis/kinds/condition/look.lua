@@ -25,13 +25,13 @@
 -- include holder_of.lua
 -- include places.lua
 
-local number, call, pcall = ARGV[7] + 0, redis.call, redis.pcall
+-- include clock.lua
 local waiting, due, visitor, op, life, channels = KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[4] + 0, ARGV[5]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[6] + 0 and (op == 'enlist' or op == 'look') then
     return {number, {3, now}}
 end
+
+-- include gone.lua
 
 -- Has the place last for a while from now on. Returns the error of a command that was refused.
 local function keep()
@@ -47,11 +47,9 @@ local function keep()
 end
 
 if op == 'enlist' then
-    local has = pcall('HEXISTS', KEYS[1], ARGV[3])
-    if type(has) == 'table' then
-        return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
-    elseif has == 0 then
-        return {number, {2, now, holder_of(KEYS[1]) or ''}}
+    local has = pcall('HEXISTS', key, ARGV[3])
+    if has ~= 1 then
+        return gone(has)
     end
     if not call('ZSCORE', waiting, visitor) then
         -- Behind all others, also if the server's clock was set back meanwhile.

@@ -18,17 +18,11 @@
 -- include holder_of.lua
 -- include places.lua
 
-local number = ARGV[5] + 0
-local time = redis.call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[4] + 0 then
-    return {number, {3, now}}
-end
-local has = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(has) == 'table' then
-    return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
-elseif has == 0 then
-    return {number, {2, now, holder_of(KEYS[1]) or ''}}
+-- include in_time.lua
+-- include gone.lua
+local has = pcall('HEXISTS', key, ARGV[1])
+if has ~= 1 then
+    return gone(has)
 end
 local count, most = 0, ARGV[2] + 0
 while count < most and wake_first(KEYS[2], KEYS[3], ARGV[3], now) do

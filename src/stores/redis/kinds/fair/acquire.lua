@@ -21,15 +21,9 @@
 -- Keeps: a key of a hold never lacks a time to live. A copy of the first request changes no count, and shortens nothing. A
 -- visitor has one place. What a full server refuses comes first, or behind the removal of somebody who is dead.
 
-local number, expiry = ARGV[#ARGV] + 0, ARGV[9] + 0
-local call, pcall = redis.call, redis.pcall
-local key, queue, times = KEYS[1], KEYS[2], KEYS[3]
+-- include in_time.lua
+local queue, times = KEYS[2], KEYS[3]
 local visitor, known, base, wish, patience = ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7] + 0
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > expiry then
-    return {number, {3, now}}
-end
 
 -- include holder_of.lua
 
@@ -39,8 +33,7 @@ if known ~= '0' then
     -- include enter_again.lua
 end
 
-local left = expiry - now
-local granted = number * 4194304 + (left < 4194304 and left or 4194303)
+local granted = number * 4194304 + math.min(expiry - now, 4194303)
 local is_held, holder = call('EXISTS', key) == 1, nil
 if is_held then
     if call('HEXISTS', key, visitor) == 1 then

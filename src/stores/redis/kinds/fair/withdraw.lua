@@ -13,11 +13,8 @@
 
 -- include fair_queue.lua
 
-local number = ARGV[3] + 0
-local call, pcall = redis.call, redis.pcall
-local key, queue, times, visitor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- include clock.lua
+local queue, times, visitor = KEYS[2], KEYS[3], ARGV[1]
 local freed = pcall('HDEL', key, visitor)
 local opens = freed == 1 or call('LINDEX', queue, 0) == visitor
 call('LREM', queue, 0, visitor)

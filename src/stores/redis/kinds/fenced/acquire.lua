@@ -18,13 +18,8 @@
 -- Keeps: a key of ours never lacks a time to live, but the token, which only rises; the hold is not there before its
 -- token; a count above 1 comes only onto the visitor's own field.
 
-local number, expiry = ARGV[7] + 0, ARGV[6] + 0
-local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > expiry then
-    return {number, {3, now}}
-end
+-- include in_time.lua
+local visitor, known = ARGV[1], ARGV[3]
 
 if known == '0' and call('EXISTS', key) == 0 then
     -- include draw_token.lua

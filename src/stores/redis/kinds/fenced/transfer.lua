@@ -17,18 +17,11 @@
 
 -- include holder_of.lua
 
-local number = ARGV[7] + 0
-local call, key = redis.call, KEYS[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[6] + 0 then
-    return {number, {3, now}}
-end
-local has = redis.pcall('HEXISTS', key, ARGV[1])
-if type(has) == 'table' then
-    return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
-elseif has == 0 and call('HEXISTS', key, ARGV[2]) == 0 then
-    return {number, {2, now, holder_of(key) or 'a key of another type'}}
+-- include in_time.lua
+-- include gone.lua
+local has = pcall('HEXISTS', key, ARGV[1])
+if has ~= 1 and (has ~= 0 or call('HEXISTS', key, ARGV[2]) == 0) then
+    return gone(has)
 end
 -- include draw_token.lua
 if has == 1 then

@@ -14,13 +14,8 @@
 --
 -- Keeps: the answer stands before the count changes, so a full server refuses both. A latch that is open has no key.
 
-local number = ARGV[6] + 0
-local call, pcall, latch, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
-    return {number, {3, now}}
-end
+-- include in_time.lua
+local latch, once, op = KEYS[1], KEYS[2], ARGV[1]
 local count = call('GET', latch)
 if count and not string.find(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')

@@ -25,17 +25,9 @@
 -- include id_of.lua
 -- include keep_taken.lua
 
-local number = ARGV[8] + 0
-local call, pcall, key, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[7] + 0 then
-    return {number, {3, now}}
-end
-local free = call('GET', key)
-if free and not string.find(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE this string is no count')
-end
+-- include in_time.lua
+local op = ARGV[1]
+-- include free_permits.lua
 local taken, at = KEYS[#KEYS], string.format('%.0f', now)
 local id = string.gsub(ARGV[6], string.rep('%x', 32), id_of)
 -- How long the permit lasts; nil if it has ended.
@@ -54,10 +46,7 @@ elseif op == 'lease' then
     local left, life = rest() or 0, call('PTTL', key)
     return {number, {1, now, life >= 0 and math.min(left, math.max(life, 1)) or left}}
 end
-local before = call('GET', once)
-if before then
-    return {number, before == 'range' and {4, now} or {1, now, before + 0}}
-end
+-- include answered_before.lua
 local answer, does, by = free and 1 or 0, free, ARGV[2]
 if op == 'give_back' or op == 'set_lease' then
     does = rest()
@@ -78,10 +67,7 @@ elseif op == 'add' then
         answer, does = 'range', false
     end
 end
-call('SET', once, answer == 'range' and answer or string.format('%.0f', answer), 'PX', ARGV[4])
-if not does then
-    return {number, answer == 'range' and {4, now} or {1, now, answer}}
-end
+-- include answer_once.lua
 local done, message = 0, nil
 if not free then
     done = forget_taken(taken)
@@ -107,13 +93,4 @@ else
         call('ZREM', taken, id)
     end
 end
-if type(done) == 'table' and done.err then
-    -- A user without the right to it may ask again.
-    pcall('DEL', once)
-    return done
-end
-keep_taken(taken, key, pcall('PTTL', key))
-if message then
-    pcall('PUBLISH', ARGV[3], message)
-end
-return {number, {1, now, answer}}
+-- include answer_change.lua

@@ -10,29 +10,6 @@
 --
 -- Keeps: permits are given back once, also to a full server.
 
--- include id_of.lua
+-- include ids.lua
 
-local number = ARGV[3] + 0
-local call, pcall, key, taken = redis.call, redis.pcall, KEYS[1], KEYS[2]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-local there = {}
-for hex in string.gmatch(ARGV[1], string.rep('%x', 32)) do
-    local id = id_of(hex)
-    if call('ZSCORE', taken, id) then
-        there[#there + 1] = id
-    end
-end
-if #there > 0 then
-    -- Whether this user may remove anything; behind it a full server takes what follows.
-    call('ZREM', taken, '')
-    local free = pcall('GET', key)
-    if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then
-        return free
-    elseif type(free) == 'string' and string.find(free, '^%-?%d+$') then
-        free = call('INCRBY', key, #there)
-        pcall('PUBLISH', ARGV[2], string.format('%.0f', free))
-    end
-    call('ZREM', taken, unpack(there))
-end
-return {number, now}
+-- include withdraw_permits.lua

@@ -22,36 +22,25 @@
 
 -- include keep_taken.lua
 
-local number = ARGV[8] + 0
-local call, pcall, key, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[7] + 0 then
-    return {number, {3, now}}
-end
-local free = call('GET', key)
-if free and not string.find(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE this string is no count')
-end
-local owners, over, back = KEYS[#KEYS], {}, 0
+-- include in_time.lua
+local op = ARGV[1]
+-- include free_permits.lua
+local taken, over, back = KEYS[#KEYS], {}, 0
 if free and (op == 'get' or op == 'drain') then
     local most = op == 'get' and -1 or 5000
-    over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, most)
+    over = call('ZRANGEBYSCORE', taken, '-inf', string.format('%.0f', now), 'LIMIT', 0, most)
     for _, owner in ipairs(over) do
         back = back + (string.match(owner, '^(%d+)%*') or 0)
     end
 end
 if op == 'get' then
-    keep_taken(owners, key, pcall('PTTL', key))
+    keep_taken(taken, key, pcall('PTTL', key))
     return {number, {1, now, (free or 0) + back}}
 end
-local before = call('GET', once)
-if before then
-    return {number, before == 'range' and {4, now} or {1, now, before + 0}}
-end
+-- include answered_before.lua
 local answer, does = free and 1 or 0, free
 if op == 'forget' then
-    does = free and call('ZSCORE', owners, ARGV[6])
+    does = free and call('ZSCORE', taken, ARGV[6])
     answer = does and 1 or 0
 elseif op == 'set' then
     answer, does = 1 - answer, not free
@@ -64,13 +53,10 @@ elseif op == 'add' or op == 'add_if_there' and free then
         answer, does = 'range', false
     end
 end
-call('SET', once, answer == 'range' and answer or string.format('%.0f', answer), 'PX', ARGV[4])
-if not does then
-    return {number, answer == 'range' and {4, now} or {1, now, answer}}
-end
+-- include answer_once.lua
 local done, message = 0
 if not free then
-    done = forget_taken(owners)
+    done = forget_taken(taken)
 end
 if type(done) == 'table' then
     message = nil
@@ -79,30 +65,21 @@ elseif op == 'set' and ARGV[5] == '0' then
 elseif op == 'set' then
     done, message = pcall('SET', key, ARGV[2], 'PX', ARGV[5]), ARGV[2]
 elseif op == 'delete' then
-    done = forget_taken(owners)
+    done = forget_taken(taken)
     done = type(done) == 'table' and done or pcall('DEL', key)
 elseif op == 'forget' then
-    done = pcall('ZREM', owners, ARGV[6])
+    done = pcall('ZREM', taken, ARGV[6])
 elseif op == 'drain' then
     -- Whether this user may remove anything.
-    done = #over > 0 and pcall('ZREM', owners, '') or nil
+    done = #over > 0 and pcall('ZREM', taken, '') or nil
     if type(done) ~= 'table' then
         done = pcall('DECRBY', key, free)
     end
     if type(done) ~= 'table' and #over > 0 then
-        call('ZREM', owners, unpack(over))
+        call('ZREM', taken, unpack(over))
     end
 else
     done = pcall('INCRBY', key, ARGV[2])
     message = done
 end
-if type(done) == 'table' and done.err then
-    -- A user without the right to it may ask again.
-    pcall('DEL', once)
-    return done
-end
-keep_taken(owners, key, pcall('PTTL', key))
-if message then
-    pcall('PUBLISH', ARGV[3], message)
-end
-return {number, {1, now, answer}}
+-- include answer_change.lua

@@ -12,36 +12,6 @@
 --
 -- Keeps: permits are given back once, also to a full server.
 
-local number = ARGV[3] + 0
-local call, key, owners, visitor = redis.pcall, KEYS[1], KEYS[2], ARGV[1]
-local has = call('ZSCORE', owners, visitor)
-if type(has) == 'table' then
-    return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or has
-elseif not has then
-    return {number, {0, ''}}
-end
-local free = call('GET', key)
-if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then
-    return free
-elseif free and not string.find(type(free) == 'string' and free or '', '^%-?%d+$') then
-    return {number, {0, 'a key of another type'}}
-elseif not free then
-    -- The semaphore is gone, and owes nobody anything.
-    call('ZREM', owners, visitor)
-    return {number, {0, ''}}
-end
--- Whether this user may remove anything; behind it a full server takes what follows.
-local may = call('ZREM', owners, '')
-if type(may) == 'table' then
-    return may
-end
-free = call('INCRBY', key, string.match(visitor, '^(%d+)%*'))
-if type(free) == 'table' then
-    return free
-end
-call('ZREM', owners, visitor)
-local heard = call('PUBLISH', ARGV[2], string.format('%.0f', free))
-if type(heard) == 'table' then
-    return {number, {1, heard.err}}
-end
-return number * 4194304 + (heard < 4194304 and heard or 4194303)
+-- include owners.lua
+
+-- include return_permits.lua

@@ -23,14 +23,9 @@
 -- include sides.lua
 -- include turns.lua
 
-local number, expiry = ARGV[#ARGV] + 0, ARGV[7] + 0
-local call, pcall, key, own, notes = redis.call, redis.pcall, KEYS[1], KEYS[2], KEYS[3]
+-- include in_time.lua
+local own, notes = KEYS[2], KEYS[3]
 local visitor, lease, known, inside, wish, writes = ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6], is_writer(ARGV[1])
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > expiry then
-    return {number, {3, now}}
-end
 local granted = number * 4194304 + math.min(expiry - now, 4194303)
 
 -- Who is to go before the visitor on a lock that it could have; false if nobody is.

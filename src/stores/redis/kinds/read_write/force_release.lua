@@ -14,13 +14,7 @@
 -- include sides.lua
 -- include turns.lua
 
-local number = ARGV[4] + 0
-local call, key = redis.call, KEYS[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[3] + 0 then
-    return {number, {3, now}}
-end
+-- include in_time.lua
 local mode, flaw = mode_of(key)
 if flaw then
     return flaw

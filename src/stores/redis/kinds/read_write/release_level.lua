@@ -15,14 +15,8 @@
 
 -- include sides.lua
 
-local number = ARGV[6] + 0
-local key, own, visitor, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
-    return {number, {3, now}}
-end
-local known = ARGV[3]
+-- include in_time.lua
+local own, visitor, lease, known = KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 -- include side_count.lua
 local others, flaw
 if redis.call('EXISTS', own) == 1 then
@@ -32,15 +26,11 @@ if redis.call('EXISTS', own) == 1 then
     end
     others.longest, others.has_writer = math.max(others.longest, lease), others.has_writer or is_writer(visitor)
 end
-local counted = redis.pcall('HSET', key, visitor, ARGV[4])
--- A full server refuses to write the count. The level is given back all the same; the last release frees any count.
-if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then
-    return counted
-end
+-- include set_level.lua
 if others then
     redis.call('PEXPIRE', own, lease)
     settle(key, others)
 else
     redis.call('PEXPIRE', key, lease)
 end
-return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+return number * 4194304 + math.min(expiry - now, 4194303)

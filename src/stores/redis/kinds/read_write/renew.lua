@@ -13,14 +13,7 @@
 
 -- include sides.lua
 
-local number = ARGV[#ARGV] + 0
-local pcall = redis.pcall
-local time = redis.call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[#ARGV - 1] + 0 then
-    return {number, {now, 0}}
-end
-local result = {now, 1}
+-- include renewals.lua
 for i = 1, #KEYS / 2 do
     local key, own, visitor, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], ARGV[2 * i]
     local has, what = pcall('HEXISTS', key, visitor), nil
@@ -38,8 +31,7 @@ for i = 1, #KEYS / 2 do
         prolong(key, lease)
     end
     if what then
-        result[#result + 1] = i
-        result[#result + 1] = what == '' and 0 or what
+        note(i, what == '' and 0 or what)
     end
 end
 return {number, result}

@@ -15,9 +15,7 @@
 -- include turns.lua
 -- include leave_side.lua
 
-local number = ARGV[3] + 0
-local time = redis.call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- include clock.lua
 local message, told, refused
 if redis.pcall('ZREM', KEYS[3], ARGV[1]) == 1 and (is_writer(ARGV[1]) or redis.pcall('EXISTS', KEYS[1]) == 0) then
     -- Others need not wait for it any more.

@@ -14,25 +14,11 @@
 
 -- include holder_of.lua
 
-local number = ARGV[6] + 0
-local time = redis.call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
-    return {number, {3, now}}
-end
-local count = redis.pcall('HGET', KEYS[1], ARGV[1])
-if type(count) == 'table' then
-    return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count
-elseif not count then
-    return {number, {2, now, holder_of(KEYS[1]) or 'a key of another type'}}
-end
-if count ~= ARGV[3] and count ~= ARGV[4] then
-    return {number, {4, now, string.sub(count, 1, 32)}}
-end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local counted = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[4])
--- A full server refuses to write the count. The level is given back all the same; the last release frees any count.
-if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then
-    return counted
-end
-return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+-- include in_time.lua
+local visitor, known = ARGV[1], ARGV[3]
+
+-- include gone.lua
+-- include own_count.lua
+call('PEXPIRE', key, ARGV[2])
+-- include set_level.lua
+return number * 4194304 + math.min(expiry - now, 4194303)

@@ -12,14 +12,7 @@
 
 -- include holder_of.lua
 
-local number = ARGV[#ARGV] + 0
-local call, pcall = redis.call, redis.pcall
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[#ARGV - 1] + 0 then
-    return {number, {now, 0}}
-end
-local result = {now, 1}
+-- include renewals.lua
 for i = 1, #KEYS do
     local key = KEYS[i]
     local has = pcall('HEXISTS', key, ARGV[2 * i - 1])
@@ -33,8 +26,7 @@ for i = 1, #KEYS do
         elseif not string.find(has.err, 'WRONGTYPE', 1, true) then
             return has
         end
-        result[#result + 1] = i
-        result[#result + 1] = what
+        note(i, what)
     end
 end
 return {number, result}

@@ -22,19 +22,10 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > expiry then
     return {number, {3, now}}
 end
-if ARGV[7] then
-    local replication = call('INFO', 'replication')
-    if
-        not string.find(replication, 'role:master', 1, true)
-        or not string.find(replication, 'master_replid:' .. ARGV[6], 1, true)
-    then
-        return {number, {6, now}}
-    end
-end
+-- include vote.lua
 local holder = call('GET', key)
 if holder and holder ~= token then
     return {number, {0, now, call('PTTL', key), string.sub(holder, 1, 64)}}
 end
 call('SET', key, token, 'PX', lease)
-local left = expiry - now
-return number * 4194304 + (left < 4194304 and left or 4194303)
+return number * 4194304 + math.min(expiry - now, 4194303)

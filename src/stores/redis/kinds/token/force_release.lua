@@ -8,13 +8,8 @@
 -- Returns {1, now} freed, {0, now} nobody held it, {3, now} too late, nothing was done
 --
 -- Keeps: a key that is no string is left alone (GET fails on another type).
-local number = ARGV[3] + 0
-local call, key = redis.call, KEYS[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[2] + 0 then
-    return {number, {3, now}}
-end
+
+-- include in_time.lua
 if not call('GET', key) then
     return {number, {0, now}}
 end

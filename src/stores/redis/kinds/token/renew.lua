@@ -10,14 +10,7 @@
 --
 -- Keeps: only a key with the visitor's own token is given a new time to live.
 
-local number = ARGV[#ARGV] + 0
-local call, pcall = redis.call, redis.pcall
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[#ARGV - 1] + 0 then
-    return {number, {now, 0}}
-end
-local result = {now, 1}
+-- include renewals.lua
 for i = 1, #KEYS do
     local token = pcall('GET', KEYS[i])
     if token == ARGV[2 * i - 1] then
@@ -29,8 +22,7 @@ for i = 1, #KEYS do
         elseif token and not string.find(token.err, 'WRONGTYPE', 1, true) then
             return token
         end
-        result[#result + 1] = i
-        result[#result + 1] = what
+        note(i, what)
     end
 end
 return {number, result}

@@ -13,13 +13,8 @@
 --         {3, now}          too late, nothing was done
 --
 -- Keeps: the lock is free at no moment.
-local number = ARGV[6] + 0
-local call, key = redis.call, KEYS[1]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
-    return {number, {3, now}}
-end
+
+-- include in_time.lua
 local holder = redis.pcall('GET', key)
 if type(holder) == 'table' then
     return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}}

@@ -8,9 +8,9 @@
 -- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
 --
 -- Keeps: only the key with our own token goes.
-local number = ARGV[3] + 0
-local time = redis.call('TIME')
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-    redis.call('DEL', KEYS[1])
+
+-- include clock.lua
+if call('GET', key) == ARGV[1] then
+    call('DEL', key)
 end
-return {number, time[1] * 1000 + (time[2] - time[2] % 1000) / 1000}
+return {number, now}

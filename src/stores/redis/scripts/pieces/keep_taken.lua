@@ -34,3 +34,17 @@ local function forget_taken(taken)
     local flaw = redis.pcall('ZSCORE', taken, '')
     return type(flaw) == 'table' and flaw or redis.pcall('DEL', taken)
 end
+
+-- The end of a lease, as a score. The largest one is that of a permit without an end.
+local function end_of(now, lease)
+    return string.format('%.0f', math.min(now + lease, 922337203685477))
+end
+
+-- The arguments by which members of a set have an end.
+local function scored(members, ends)
+    local words = {}
+    for i, member in ipairs(members) do
+        words[2 * i - 1], words[2 * i] = ends, member
+    end
+    return words
+end

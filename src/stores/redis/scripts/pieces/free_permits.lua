@@ -1,0 +1,5 @@
+-- The free permits of a semaphore, false if there is none.
+local free = call('GET', key)
+if free and not string.find(free, '^%-?%d+$') then
+    return redis.error_reply('WRONGTYPE this string is no count')
+end

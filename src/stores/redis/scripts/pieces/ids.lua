@@ -1,0 +1,17 @@
+-- In the set of permits that were taken stands the id of each. A visitor is the text of ids, 32 hexadecimal digits each.
+local is_owned = false
+
+-- include id_of.lua
+
+local function members_of(visitor)
+    local ids = {}
+    for hex in string.gmatch(visitor, string.rep('%x', 32)) do
+        ids[#ids + 1] = id_of(hex)
+    end
+    return ids
+end
+
+-- For how many permits members of the set stand.
+local function permits_of(ids)
+    return #ids
+end

@@ -1,0 +1,7 @@
+-- Answers that the hold of the visitor has neither the count `known` nor ARGV[4], or is gone, if that is so.
+local count = redis.pcall('HGET', key, visitor)
+if type(count) ~= 'string' then
+    return gone(count)
+elseif count ~= known and count ~= ARGV[4] then
+    return {number, {4, now, string.sub(count, 1, 32)}}
+end

@@ -1,0 +1,10 @@
+-- Refuses renewals that come too late. The answer begins with the time, and names what was not renewed and why.
+-- include clock.lua
+if now > ARGV[#ARGV - 1] + 0 then
+    return {number, {now, 0}}
+end
+local result = {now, 1}
+local function note(i, what)
+    result[#result + 1] = i
+    result[#result + 1] = what
+end

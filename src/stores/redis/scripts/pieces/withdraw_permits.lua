@@ -1,0 +1,22 @@
+-- Gives the permits of the visitor back that are there.
+
+-- include clock.lua
+local taken, there = KEYS[2], {}
+for _, member in ipairs(members_of(ARGV[1])) do
+    if call('ZSCORE', taken, member) then
+        there[#there + 1] = member
+    end
+end
+if #there > 0 then
+    -- Whether this user may remove anything; behind it a full server takes what follows.
+    call('ZREM', taken, '')
+    local free = pcall('GET', key)
+    if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then
+        return free
+    elseif type(free) == 'string' and string.find(free, '^%-?%d+$') then
+        free = call('INCRBY', key, permits_of(there))
+        pcall('PUBLISH', ARGV[2], string.format('%.0f', free))
+    end
+    call('ZREM', taken, unpack(there))
+end
+return {number, now}
