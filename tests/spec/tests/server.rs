@@ -136,7 +136,7 @@ fn refusals_of_writes_name_the_script() {
     server.set_full(true);
     let hash = scripts::hash(scripts::named("reentrant/acquire").unwrap().text.as_bytes());
     let text = format!(
-        "-OOM command not allowed when used memory > 'maxmemory'. script: {hash}, on @user_script:42."
+        "-OOM command not allowed when used memory > 'maxmemory'. script: {hash}, on @user_script:43."
     );
     assert_eq!(acquire(&mut server, NOW, "a:1:1"), text);
     server.set_full(false);
