@@ -1,8 +1,10 @@
 //! The holds and waits of a client at a moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
+use crate::engine::hold::Hold;
 use crate::ground::claim::VisitorId;
 use crate::ground::time;
 pub use crate::store::ConnectionStats;
@@ -78,27 +80,22 @@ impl ClientInner {
         holds.retain(|hold| hold.is_held());
         let mut holds: Vec<_> = holds.iter().map(|hold| (hold.age(), hold)).collect();
         holds.sort_by(|(one, _), (other, _)| other.cmp(one));
-        let holds = holds
-            .into_iter()
-            .take(LISTED)
-            .map(|(age, hold)| ActiveHold {
-                lock: hold.name.to_string(),
-                thread: hold.thread(),
-                visitor: hold.visitor.clone(),
-                lasts: age.unwrap_or_default(),
-                remaining_validity: hold.remaining_validity(),
-            });
+        let active = |(age, hold): (Option<Duration>, &Arc<Hold>)| ActiveHold {
+            lock: hold.name.to_string(),
+            thread: hold.thread(),
+            visitor: hold.visitor.clone(),
+            lasts: age.unwrap_or_default(),
+            remaining_validity: hold.remaining_validity(),
+        };
         let now = time::now();
-        let waits = self.counters.listed().into_iter().take(LISTED);
+        let waits = self.counters.listed().into_iter().map(|wait| ActiveWait {
+            lock: wait.lock.name.to_string(),
+            thread: wait.thread,
+            lasts: wait.lasts(now),
+        });
         Activity {
-            holds: holds.collect(),
-            waits: waits
-                .map(|wait| ActiveWait {
-                    lock: wait.lock.name.to_string(),
-                    thread: wait.thread,
-                    lasts: wait.lasts(now),
-                })
-                .collect(),
+            holds: holds.into_iter().take(LISTED).map(active).collect(),
+            waits: waits.take(LISTED).collect(),
             doubts: self.watchdog.doubts(),
             connections: self.store.connections(),
         }

@@ -346,13 +346,11 @@ impl Client {
         match &self.backend {
             Backend::Redis(store) => Ok(Arc::new(store.as_node()?)),
             #[cfg(feature = "mysql")]
-            Backend::Mysql(_) => Err(Error::config(
-                "the nodes of a quorum",
-                format!(
-                    "{} is a database; a quorum is made of Redis servers",
-                    self.inner.store.node(None)
-                ),
-            )),
+            Backend::Mysql(store) => {
+                let node = store.node();
+                let reason = format!("{node} is a database; a quorum is made of Redis servers");
+                Err(Error::config("the nodes of a quorum", reason))
+            }
         }
     }
 

@@ -111,8 +111,7 @@ impl Condition {
     ///
     /// Any other error of the wait itself comes with the lock held again.
     pub fn wait(&self) -> Result<()> {
-        let limit = WaitLimit::forever(None);
-        self.raw_lock.wait_on(&self.name, limit, None).map(|_| ())
+        self.wait_until(WaitLimit::forever(None)).map(drop)
     }
 
     /// As [`Condition::wait`], until `interrupt` is raised.
@@ -125,7 +124,7 @@ impl Condition {
     /// raised before. And those of [`Condition::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
         let limit = WaitLimit::forever(Some(interrupt));
-        self.raw_lock.wait_on(&self.name, limit, None).map(|_| ())
+        self.wait_until(limit).map(drop)
     }
 
     /// As [`Condition::wait`], for `time` at most, and returns whether it was woken before that.
@@ -136,9 +135,7 @@ impl Condition {
     ///
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Condition::wait`].
     pub fn wait_for(&self, time: Duration) -> Result<bool> {
-        let limit = self.raw_lock.limit(time, None)?;
-        let waited = self.raw_lock.wait_on(&self.name, limit, None)?;
-        Ok(waited.was_woken)
+        self.wait_until(self.raw_lock.limit(time, None)?)
     }
 
     /// As [`Condition::wait_for`], until `interrupt` is raised.
@@ -147,9 +144,7 @@ impl Condition {
     ///
     /// Those of [`Condition::wait_interruptibly`] and [`Condition::wait_for`].
     pub fn wait_for_interruptibly(&self, time: Duration, interrupt: &Interrupt) -> Result<bool> {
-        let limit = self.raw_lock.limit(time, Some(interrupt))?;
-        let waited = self.raw_lock.wait_on(&self.name, limit, None)?;
-        Ok(waited.was_woken)
+        self.wait_until(self.raw_lock.limit(time, Some(interrupt))?)
     }
 
     /// As [`Condition::wait`], with the hold of a guard, which is the only one of the thread, and returns a new guard.
@@ -188,6 +183,11 @@ impl Condition {
         self.wait_within(guard, self.raw_lock.limit(time, None)?)
     }
 
+    fn wait_until(&self, limit: WaitLimit<'_>) -> Result<bool> {
+        let waited = self.raw_lock.wait_on(&self.name, limit, None)?;
+        Ok(waited.was_woken)
+    }
+
     fn wait_within(&self, guard: Guard, limit: WaitLimit<'_>) -> Result<(Guard, bool)> {
         let key = &self.raw_lock.key;
         if *guard.key() != *key {
@@ -195,9 +195,8 @@ impl Condition {
             return Err(Error::unsupported(&key.lock.name, reason));
         }
         // After an error the drop of the guard unlocks what it has yet.
-        let waited = self
-            .raw_lock
-            .wait_on(&self.name, limit, Some(guard.hold()))?;
+        let (raw_lock, hold) = (&self.raw_lock, guard.hold());
+        let waited = raw_lock.wait_on(&self.name, limit, Some(hold))?;
         let entry = waited.entry;
         let woken = Guard::new(self.lock.clone(), entry.hold, entry.level);
         guard.forget();

@@ -135,13 +135,8 @@ impl Lock {
     }
 
     fn work(&self, work: Work<'_>) -> Result<Vec<Reply>> {
-        let raw_lock = self.raw_lock();
-        raw_lock.ready()?;
-        let me = raw_lock.inner.thread(&raw_lock.key.lock.name)?;
-        match me.held.current(&raw_lock.key) {
-            Some(hold) => raw_lock.write(&hold, work),
-            None => Err(raw_lock.not_held()),
-        }
+        let hold = self.current_hold()?;
+        self.raw_lock().write(&hold, work)
     }
 }
 

@@ -68,12 +68,15 @@ pub struct Losses {
 
 impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
-        let news = if process::id() == pid {
-            hold.news()
-        } else {
+        let news = match process::id() == pid {
+            true => hold.news(),
             // The mutex of the hold may be locked by a thread that is not there.
-            Arc::default()
+            false => Arc::default(),
         };
+        Losses::with(hold, news, pid)
+    }
+
+    fn with(hold: Arc<Hold>, news: Arc<LossNotice>, pid: u32) -> Losses {
         Losses {
             hold,
             news,
@@ -154,13 +157,7 @@ impl Losses {
 impl Clone for Losses {
     /// Makes another receiver of the same hold; each of the two gets every report.
     fn clone(&self) -> Losses {
-        Losses {
-            hold: Arc::clone(&self.hold),
-            news: Arc::clone(&self.news),
-            pid: self.pid,
-            channel: OnceLock::new(),
-            over: OnceLock::new(),
-        }
+        Losses::with(Arc::clone(&self.hold), Arc::clone(&self.news), self.pid)
     }
 }
 

@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::builder::new_id;
 use crate::engine::client_inner::{ClientInner, KeyPrefix, Timeouts};
 use crate::engine::counters::CountSettings;
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
-use crate::store::Store;
 use crate::stores::multi::{Member, MultiStore};
 
 /// Several locks that are taken all together or not at all.
@@ -88,41 +88,26 @@ impl MultiLock {
                 _keep: Arc::clone(inner) as Arc<dyn Any + Send + Sync>,
             };
             let identity = member.identity();
-            if members
-                .iter()
-                .any(|other: &Member| other.identity() == identity)
-            {
+            let is_it = |other: &Member| other.identity() == identity;
+            if members.iter().any(is_it) {
                 return invalid(format!("{:?} is named twice", key.lock.name));
             }
             members.push(member);
+            let its = &inner.timeouts;
             timeouts = Timeouts {
-                watchdog_timeout: timeouts
-                    .watchdog_timeout
-                    .min(inner.timeouts.watchdog_timeout),
-                command_timeout: timeouts.command_timeout.max(inner.timeouts.command_timeout),
-                outage_timeout: timeouts.outage_timeout.max(inner.timeouts.outage_timeout),
+                watchdog_timeout: timeouts.watchdog_timeout.min(its.watchdog_timeout),
+                command_timeout: timeouts.command_timeout.max(its.command_timeout),
+                outage_timeout: timeouts.outage_timeout.max(its.outage_timeout),
             };
         }
-        let names: Vec<&str> = entrances
-            .iter()
-            .map(|raw_lock| &*raw_lock.key.lock.name)
-            .collect();
-        let name = names.join(" + ").into();
+        let names = entrances.iter().map(|it| it.key.lock.name.as_ref());
+        let name = names.collect::<Vec<&str>>().join(" + ").into();
         let flaw = entrances.iter().find_map(|raw_lock| raw_lock.flaw.clone());
         let parts = entrances.iter().map(|raw_lock| raw_lock.key.clone());
-        let parts = parts.collect();
-        let store: Arc<dyn Store> = Arc::new(MultiStore::new(members));
-        let inner = ClientInner::new(
-            crate::builder::new_id(),
-            store,
-            timeouts,
-            KeyPrefix::default(),
-            None,
-            CountSettings::default(),
-        );
-        Ok(Lock::made_of(
-            parts,
-            Lock::new(Arc::new(inner), Kind::Reentrant, name, flaw),
-        ))
+        let (store, prefix) = (Arc::new(MultiStore::new(members)), KeyPrefix::default());
+        let counted = CountSettings::default();
+        let inner = ClientInner::new(new_id(), store, timeouts, prefix, None, counted);
+        let lock = Lock::new(Arc::new(inner), Kind::Reentrant, name, flaw);
+        Ok(Lock::made_of(parts.collect(), lock))
     }
 }

@@ -64,11 +64,8 @@ impl PermitSemaphore {
     #[must_use = "the semaphore itself is left as it is"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
         // Permits of a handle have an end in any case.
-        let lease = if lease < ENDLESS {
-            lease
-        } else {
-            Duration::MAX
-        };
+        let is_endless = lease >= ENDLESS;
+        let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);
         PermitSemaphore { lock }
     }
@@ -81,14 +78,12 @@ impl PermitSemaphore {
     ///
     /// Those of [`PermitSemaphore::try_set`].
     pub fn set(&self, permits: u32) -> Result<()> {
-        self.lock.raw_lock().ready()?;
+        let raw_lock = self.lock.raw_lock();
+        raw_lock.ready()?;
         if permits > LARGEST_COUNT {
             return Err(self.lock.invalid_permits(permits.into()));
         }
-        self.lock
-            .raw_lock()
-            .count(CountStep::Replace(permits))
-            .map(drop)
+        raw_lock.count(CountStep::Replace(permits)).map(drop)
     }
 
     /// Takes one permit that no handle owns, and waits for it as long as it takes. It ends after `lease`, 10 ms ..= 365

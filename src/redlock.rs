@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::activity::Activity;
-use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id};
+use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id, setters};
 use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::engine::counters::CountSettings;
@@ -18,7 +18,6 @@ use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::time;
 use crate::lock::Lock;
-use crate::store::Store;
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
 /// Locks on several independent Redis masters, of which a majority decides.
@@ -165,6 +164,42 @@ impl Default for RedlockBuilder {
     }
 }
 
+setters! {
+    RedlockBuilder:
+    /// Sets the lease time of locks without a fixed one; they are extended at a third of it.
+    ///
+    /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
+    watchdog_timeout(timeout: Duration) => watchdog_timeout = Some(timeout);
+
+    /// Sets how long a wait without a deadline goes on while no majority of the nodes answers.
+    ///
+    /// 1 ms ..= 1 day. Defaults to 30 s.
+    outage_timeout(timeout: Duration) => outage_timeout = timeout;
+
+    /// Sets how long one node may take for one request before it counts as silent.
+    ///
+    /// It should be well above a round trip and small against the lease, because the time that a silent node costs is taken
+    /// off the validity. To connect to a node is no part of it: that is done in the background, within the time-outs of the
+    /// client, and only calls that find too few other nodes wait longer for it. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    node_timeout(timeout: Duration) => node_timeout = Some(timeout);
+
+    /// Sets the longest lease that any client asks of these nodes.
+    ///
+    /// Longer leases are [`Error::InvalidLease`]. It is also how long a node has no vote after a restart. All clients of the
+    /// same nodes have to agree on it. 10 ms ..= 365 days. Defaults to 30 s.
+    max_lease(lease: Duration) => max_lease = lease;
+
+    /// Sets how often the watchdog extends a hold.
+    ///
+    /// After that the hold ends with its lease, and is lost unless it is unlocked before. Defaults to no limit.
+    max_extensions(extensions: u32) => max_extensions = Some(extensions);
+
+    /// Sets the hook that is called when a hold of the quorum is lost; see [`Builder::on_lost`](crate::Builder::on_lost).
+    ///
+    /// Defaults to nothing.
+    on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
+}
+
 impl RedlockBuilder {
     /// Adds nodes, each the client of another server.
     ///
@@ -173,49 +208,6 @@ impl RedlockBuilder {
     /// nodes; 3 or 5 are usual. Defaults to none.
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = Client>) -> RedlockBuilder {
         self.nodes.extend(nodes);
-        self
-    }
-
-    /// Sets the lease time of locks without a fixed one; they are extended at a third of it.
-    ///
-    /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
-    pub fn watchdog_timeout(mut self, timeout: Duration) -> RedlockBuilder {
-        self.watchdog_timeout = Some(timeout);
-        self
-    }
-
-    /// Sets how long a wait without a deadline goes on while no majority of the nodes answers.
-    ///
-    /// 1 ms ..= 1 day. Defaults to 30 s.
-    pub fn outage_timeout(mut self, timeout: Duration) -> RedlockBuilder {
-        self.outage_timeout = timeout;
-        self
-    }
-
-    /// Sets how long one node may take for one request before it counts as silent.
-    ///
-    /// It should be well above a round trip and small against the lease, because the time that a silent node costs is taken
-    /// off the validity. To connect to a node is no part of it: that is done in the background, within the time-outs of the
-    /// client, and only calls that find too few other nodes wait longer for it. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
-    pub fn node_timeout(mut self, timeout: Duration) -> RedlockBuilder {
-        self.node_timeout = Some(timeout);
-        self
-    }
-
-    /// Sets the longest lease that any client asks of these nodes.
-    ///
-    /// Longer leases are [`Error::InvalidLease`]. It is also how long a node has no vote after a restart. All clients of the
-    /// same nodes have to agree on it. 10 ms ..= 365 days. Defaults to 30 s.
-    pub fn max_lease(mut self, lease: Duration) -> RedlockBuilder {
-        self.max_lease = lease;
-        self
-    }
-
-    /// Sets how often the watchdog extends a hold.
-    ///
-    /// After that the hold ends with its lease, and is lost unless it is unlocked before. Defaults to no limit.
-    pub fn max_extensions(mut self, extensions: u32) -> RedlockBuilder {
-        self.max_extensions = Some(extensions);
         self
     }
 
@@ -236,14 +228,6 @@ impl RedlockBuilder {
     /// the hash of Redisson, which is reentrant.
     pub fn canonical(mut self) -> RedlockBuilder {
         self.kind = Kind::Token;
-        self
-    }
-
-    /// Sets the hook that is called when a hold of the quorum is lost; see [`Builder::on_lost`](crate::Builder::on_lost).
-    ///
-    /// Defaults to nothing.
-    pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> RedlockBuilder {
-        self.on_lost = Some(Arc::new(hook));
         self
     }
 
@@ -271,10 +255,8 @@ impl RedlockBuilder {
         let key_prefix = cores.first().map(|inner| inner.key_prefix.clone());
         let key_prefix = key_prefix.unwrap_or_default();
         if cores.iter().any(|inner| inner.key_prefix != key_prefix) {
-            return Err(Error::config(
-                setting,
-                "their clients have different key prefixes",
-            ));
+            let reason = "their clients have different key prefixes";
+            return Err(Error::config(setting, reason));
         }
         let command_timeouts = cores.iter().map(|inner| inner.timeouts.command_timeout);
         let timeouts = Timeouts {
@@ -300,16 +282,10 @@ impl RedlockBuilder {
         if let Some(warning) = quorum.flaws() {
             events::preflight(&warning);
         }
-        let store: Arc<dyn Store> = Arc::new(quorum);
+        let (store, counted) = (Arc::new(quorum), self.count_settings);
+        let inner = ClientInner::new(new_id(), store, timeouts, key_prefix, self.on_lost, counted);
         Ok(Redlock {
-            inner: Arc::new(ClientInner::new(
-                new_id(),
-                store,
-                timeouts,
-                key_prefix,
-                self.on_lost,
-                self.count_settings,
-            )),
+            inner: Arc::new(inner),
             kind: self.kind,
         })
     }

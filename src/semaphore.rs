@@ -73,10 +73,8 @@ impl Semaphore {
     ///
     /// Those of [`Semaphore::add_permits`].
     pub fn add_permits_if_exists(&self, permits: i64) -> Result<bool> {
-        Ok(self
-            .lock
-            .add_permits(permits, CountStep::AddIfThere(permits))?
-            == 1)
+        let step = CountStep::AddIfThere(permits);
+        Ok(self.lock.add_permits(permits, step)? == 1)
     }
 
     /// Takes all permits that are free, without an owner, and returns how many those were.
@@ -171,8 +169,8 @@ macro_rules! counter_methods {
             /// those of [`Semaphore::acquire`](crate::Semaphore::acquire), with the end of the wait in place of the outage
             /// timeout.
             pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
-                self.lock
-                    .take_permits(permits, self.lock.raw_lock().limit(wait, None)?)
+                let limit = self.lock.raw_lock().limit(wait, None)?;
+                self.lock.take_permits(permits, limit)
             }
 
             /// Asks for the number of permits that are free, those of holders whose leases are over included: below 0 if
@@ -212,9 +210,8 @@ macro_rules! counter_methods {
             ///   cannot be used, or semaphores cannot be kept here;
             /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
             pub fn add_permits(&self, permits: i64) -> Result<()> {
-                self.lock
-                    .add_permits(permits, CountStep::Add(permits))
-                    .map(drop)
+                let step = CountStep::Add(permits);
+                self.lock.add_permits(permits, step).map(drop)
             }
 
             /// Takes the semaphore away, and returns whether there was one. Permits that were taken from it are lost.
@@ -248,7 +245,7 @@ impl Lock {
             let longest = raw_lock.inner.store.facts().longest_lease;
             if !(Duration::from_millis(1)..=longest).contains(&life) {
                 return Err(Error::InvalidLease {
-                    lock: Arc::clone(&raw_lock.key.lock.name),
+                    lock: Arc::clone(self.full_name()),
                     lease: life,
                     longest,
                 });

@@ -66,10 +66,8 @@ impl Locks {
         sync::sleep(self.pause);
         let begun = time::now();
         let deadline = self.inner.deadline();
-        let found = self
-            .inner
-            .store
-            .survey(&self.scope, &mut self.position, deadline);
+        let store = &self.inner.store;
+        let found = store.survey(&self.scope, &mut self.position, deadline);
         self.pause = time::since(begun);
         for info in found? {
             if self.seen.insert(Arc::clone(&info.name)) {

@@ -4,8 +4,47 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::builder::Builder;
+use crate::builder::{Builder, setters};
+#[cfg(feature = "tls")]
+use crate::stores::redis::TlsConfig;
 use crate::stores::redis::{Credentials, Provider};
+
+setters! {
+    Builder:
+    /// Sets how sentinels are connected to, where that differs from the master.
+    ///
+    /// Of `settings` the settings of TLS and [`credentials_with`](Builder::credentials_with) are used, in place of those of
+    /// this builder; its other settings are ignored. By default the settings of TLS are those of the master, and the user and
+    /// the password are in the URLs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let sentinels = Client::builder().credentials_with(|| std::env::var("SENTINEL_TOKEN").map(|token| ("", token)));
+    /// let client = Client::builder()
+    ///     .credentials("locks", "secret")
+    ///     .sentinel_settings(sentinels)
+    ///     .sentinel("mymaster", ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    sentinel_settings(settings: Builder) => settings.sentinel_access = Some(settings.settings.access);
+
+    #[cfg(feature = "tls")]
+    /// Sets the name that the certificate of every server must have, and that is sent to it (SNI), in place of its host.
+    ///
+    /// For servers behind a tunnel or a port-forward, and for clusters and sentinels that announce other hosts than those in
+    /// the certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL, or to the host that a cluster
+    /// or a sentinel announces; for an announced IP address the certificate may also be for the host of one of the URLs.
+    tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
+
+    #[cfg(feature = "tls")]
+    /// Sets whether connections to the master that sentinels name are encrypted.
+    ///
+    /// Only for [`sentinel`](Builder::sentinel). Defaults to the scheme of the URLs of the sentinels.
+    master_tls(is_encrypted: bool) => settings.master_tls = Some(is_encrypted);
+}
 
 impl Builder {
     /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
@@ -63,29 +102,6 @@ impl Builder {
         self.settings.credentials = None;
         self
     }
-
-    /// Sets how sentinels are connected to, where that differs from the master.
-    ///
-    /// Of `settings` the settings of TLS and [`credentials_with`](Builder::credentials_with) are used, in place of those of
-    /// this builder; its other settings are ignored. By default the settings of TLS are those of the master, and the user and
-    /// the password are in the URLs.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use redlatch::Client;
-    ///
-    /// let sentinels = Client::builder().credentials_with(|| std::env::var("SENTINEL_TOKEN").map(|token| ("", token)));
-    /// let client = Client::builder()
-    ///     .credentials("locks", "secret")
-    ///     .sentinel_settings(sentinels)
-    ///     .sentinel("mymaster", ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"])?;
-    /// # Ok::<(), redlatch::Error>(())
-    /// ```
-    pub fn sentinel_settings(mut self, settings: Builder) -> Builder {
-        self.settings.sentinel_access = Some(settings.settings.access);
-        self
-    }
 }
 
 #[cfg(feature = "tls")]
@@ -94,12 +110,8 @@ impl Builder {
     ///
     /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
     /// system trusts.
-    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
-        self.settings
-            .access
-            .tls_config
-            .set_authorities(pem.as_ref());
-        self
+    pub fn ca_certificate(self, pem: impl AsRef<[u8]>) -> Builder {
+        self.with_tls(|tls| tls.set_authorities(pem.as_ref()))
     }
 
     /// Sets the file with the certificate authorities, which is read again when it has changed.
@@ -108,12 +120,8 @@ impl Builder {
     /// again later; what was read before is used until then. While files are given, a certificate that either side refuses
     /// counts as an outage, because it may be about to be replaced: waits go on for the
     /// [`outage_timeout`](Builder::outage_timeout). See [`ca_certificate`](Builder::ca_certificate).
-    pub fn ca_certificate_file(mut self, path: impl AsRef<Path>) -> Builder {
-        self.settings
-            .access
-            .tls_config
-            .set_authorities_file(path.as_ref());
-        self
+    pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
+        self.with_tls(|tls| tls.set_authorities_file(path.as_ref()))
     }
 
     /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
@@ -122,31 +130,21 @@ impl Builder {
     /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with
     /// `tls-auth-clients yes`, which is its default, asks for a certificate. Defaults to none.
     pub fn client_certificate(
-        mut self,
+        self,
         certificate_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Builder {
-        let (certificate, key) = (certificate_pem.as_ref(), key_pem.as_ref());
-        self.settings
-            .access
-            .tls_config
-            .set_identity(certificate, key);
-        self
+        self.with_tls(|tls| tls.set_identity(certificate_pem.as_ref(), key_pem.as_ref()))
     }
 
     /// Sets the files with the certificate of the client and its private key, which are read again when they have changed,
     /// as [`ca_certificate_file`](Builder::ca_certificate_file) is.
     pub fn client_certificate_files(
-        mut self,
+        self,
         certificate: impl AsRef<Path>,
         key: impl AsRef<Path>,
     ) -> Builder {
-        let (certificate, key) = (certificate.as_ref(), key.as_ref());
-        self.settings
-            .access
-            .tls_config
-            .set_identity_files(certificate, key);
-        self
+        self.with_tls(|tls| tls.set_identity_files(certificate.as_ref(), key.as_ref()))
     }
 
     /// Sets a function that returns the certificate authorities and the certificate of the client for each new connection.
@@ -156,7 +154,7 @@ impl Builder {
     /// [`credentials_with`](Builder::credentials_with); what it returns counts as a file does, see
     /// [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn certificates_with<A, C, E>(
-        mut self,
+        self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,
     ) -> Builder
     where
@@ -168,18 +166,7 @@ impl Builder {
             (authorities.as_ref().to_vec(), client.as_ref().to_vec())
         };
         let provider = Provider::new("certificates", move || provider().map(bytes));
-        self.settings.access.tls_config.provider = Some(Arc::new(provider));
-        self
-    }
-
-    /// Sets the name that the certificate of every server must have, and that is sent to it (SNI), in place of its host.
-    ///
-    /// For servers behind a tunnel or a port-forward, and for clusters and sentinels that announce other hosts than those in
-    /// the certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL, or to the host that a cluster
-    /// or a sentinel announces; for an announced IP address the certificate may also be for the host of one of the URLs.
-    pub fn tls_server_name(mut self, name: impl Into<String>) -> Builder {
-        self.settings.access.tls_config.server_name = Some(name.into());
-        self
+        self.with_tls(|tls| tls.provider = Some(Arc::new(provider)))
     }
 
     /// Adds the SHA-256 of a public key; a server must have one of those that were added.
@@ -188,16 +175,12 @@ impl Builder {
     /// servers whose certificate is signed by itself: without [`ca_certificate`](Builder::ca_certificate), the key is all
     /// that is checked of a certificate, not its authority, its names and its time. With it, all are checked. Only for
     /// `rediss://` and `mysqls://`. Defaults to none.
-    pub fn tls_pin_sha256(mut self, pin: impl Into<String>) -> Builder {
-        self.settings.access.tls_config.pins.push(pin.into());
-        self
+    pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
+        self.with_tls(|tls| tls.pins.push(pin.into()))
     }
 
-    /// Sets whether connections to the master that sentinels name are encrypted.
-    ///
-    /// Only for [`sentinel`](Builder::sentinel). Defaults to the scheme of the URLs of the sentinels.
-    pub fn master_tls(mut self, is_encrypted: bool) -> Builder {
-        self.settings.master_tls = Some(is_encrypted);
+    fn with_tls(mut self, set: impl FnOnce(&mut TlsConfig)) -> Builder {
+        set(&mut self.settings.access.tls_config);
         self
     }
 }

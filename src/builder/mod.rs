@@ -65,18 +65,20 @@ impl Default for Builder {
 
 /// Setters of one value each.
 macro_rules! setters {
-    ($($(#[$meta:meta])* $name:ident($value:ident: $type:ty) => $($field:ident).+ = $set:expr;)*) => {
-        impl Builder {
+    ($builder:ident: $($(#[$meta:meta])* $name:ident($value:ident: $type:ty) => $($field:ident).+ = $set:expr;)*) => {
+        impl $builder {
             $($(#[$meta])*
-            pub fn $name(mut self, $value: $type) -> Builder {
+            pub fn $name(mut self, $value: $type) -> $builder {
                 self.$($field).+ = $set;
                 self
             })*
         }
     };
 }
+pub(crate) use setters;
 
 setters! {
+    Builder:
     /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
     ///
     /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,
@@ -253,13 +255,9 @@ impl Builder {
             let reason = "it has to be 1 ..= 256 visible signs of ASCII, without a space";
             return Err(Error::config("connection_name", reason));
         }
-        let range = format!("1 ..= {MOST_CONNECTIONS}");
-        check_within(
-            "pool_size",
-            settings.pool_size,
-            1..=MOST_CONNECTIONS,
-            &range,
-        )
+        let words = format!("1 ..= {MOST_CONNECTIONS}");
+        let range = 1..=MOST_CONNECTIONS;
+        check_within("pool_size", settings.pool_size, range, &words)
     }
 }
 
@@ -272,10 +270,10 @@ pub(crate) fn check_within<T: PartialOrd + fmt::Debug>(
 ) -> Result<()> {
     match range.contains(&value) {
         true => Ok(()),
-        false => Err(Error::config(
-            setting,
-            format!("{value:?} is outside {words}"),
-        )),
+        false => {
+            let reason = format!("{value:?} is outside {words}");
+            Err(Error::config(setting, reason))
+        }
     }
 }
 
@@ -285,12 +283,8 @@ pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<()> 
 }
 
 pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<()> {
-    check_within(
-        setting,
-        timeout,
-        LEAST_TIMEOUT..=MOST_TIMEOUT,
-        "1 ms ..= 1 day",
-    )
+    let range = LEAST_TIMEOUT..=MOST_TIMEOUT;
+    check_within(setting, timeout, range, "1 ms ..= 1 day")
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);

@@ -67,10 +67,8 @@ impl Builder {
     ///
     /// [`Error::InvalidConfig`] if a setting or the URL cannot be used, or needs a feature that is not built in.
     pub fn open(self, url: &str) -> Result<Client> {
-        if ["mysql:", "mysqls:", "mariadb:"]
-            .iter()
-            .any(|it| url.starts_with(it))
-        {
+        let schemes = ["mysql:", "mysqls:", "mariadb:"];
+        if schemes.iter().any(|it| url.starts_with(it)) {
             self.validate()?;
             self.refuse_settings_but(&[])?;
             return self.open_database(url);
@@ -226,27 +224,15 @@ impl Builder {
     #[cfg(feature = "mysql")]
     fn open_database(mut self, url: &str) -> Result<Client> {
         let id = self.identify();
-        let settings = crate::stores::mysql::Settings {
-            command_timeout: self.settings.command_timeout,
-            connect_timeout: self.settings.connect_timeout,
-            pool_size: self.settings.pool_size,
-            pool_settings: self.settings.pool_settings.clone(),
-            check_idle_after: self.settings.check_idle_after,
-            table: self.lock_table.clone(),
-            tls_config: self.settings.access.tls_config.clone(),
-            traffic: Arc::clone(&self.settings.traffic),
-        };
-        let store = Arc::new(MySql::open(url, settings)?);
+        let store = Arc::new(MySql::open(url, &self.lock_table, self.settings.clone())?);
         let backend = Backend::Mysql(Arc::clone(&store));
         Ok(self.of_store(id, store, backend))
     }
 
     #[cfg(not(feature = "mysql"))]
     fn open_database(self, _: &str) -> Result<Client> {
-        Err(Error::config(
-            "the URL",
-            "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }",
-        ))
+        let reason = "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }";
+        Err(Error::config("the URL", reason))
     }
 
     /// Makes a client of a server in this process; see [`Client::in_memory`].
@@ -295,14 +281,8 @@ impl Builder {
             command_timeout: self.settings.command_timeout,
             outage_timeout: self.outage_timeout,
         };
-        let inner = ClientInner::new(
-            id,
-            store,
-            timeouts,
-            self.key_prefix,
-            self.on_lost,
-            self.count_settings,
-        );
+        let (prefix, counted) = (self.key_prefix, self.count_settings);
+        let inner = ClientInner::new(id, store, timeouts, prefix, self.on_lost, counted);
         Client {
             inner: Arc::new(inner),
             backend,

@@ -37,10 +37,10 @@ impl HeldLevel {
     }
 
     pub(super) fn remaining_validity(&self) -> Duration {
-        if self.raw_lock().inner.is_forked() {
-            return Duration::ZERO;
+        match self.raw_lock().inner.is_forked() {
+            true => Duration::ZERO,
+            false => self.hold.remaining_validity(),
         }
-        self.hold.remaining_validity()
     }
 
     pub(super) fn lost(&self) -> Losses {

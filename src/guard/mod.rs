@@ -156,10 +156,9 @@ impl Guard {
     }
 
     fn give_back(&self) -> Result<()> {
-        self.held.raw_lock().ready()?;
-        self.held
-            .raw_lock()
-            .release(&self.held.hold, self.held.level)
+        let raw_lock = self.held.raw_lock();
+        raw_lock.ready()?;
+        raw_lock.release(&self.held.hold, self.held.level)
     }
 }
 

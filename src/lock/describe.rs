@@ -75,8 +75,7 @@ impl Lock {
             queueing: Queueing::default(),
         };
         let outcome = inner.store.release(&claim, 0, inner.deadline())?;
-        inner.watchdog.check_now(&key.lock.name);
-        inner.wait_queues.freed(&key.lock, None, None);
+        self.was_freed();
         match outcome {
             Outcome::Done(_) => Ok(true),
             Outcome::Gone(_) => Ok(false),
@@ -109,10 +108,10 @@ impl Lock {
         self.raw_lock.ready()?;
         match &self.raw_lock.parts {
             None => Ok(()),
-            Some(_) => Err(Error::unsupported(
-                &self.raw_lock.key.lock.name,
-                "it is made of several locks: ask each of them",
-            )),
+            Some(_) => {
+                let reason = "it is made of several locks: ask each of them";
+                Err(Error::unsupported(self.full_name(), reason))
+            }
         }
     }
 }

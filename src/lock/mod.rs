@@ -205,6 +205,10 @@ impl Lock {
 
     /// Returns the name of the lock, key prefix included.
     pub fn name(&self) -> &str {
+        self.full_name()
+    }
+
+    pub(crate) fn full_name(&self) -> &Arc<str> {
         &self.raw_lock.key.lock.name
     }
 
@@ -347,8 +351,7 @@ impl Lock {
     /// - [`Error::InvalidName`]: the name cannot be used, so nobody holds it;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn unlock(&self) -> Result<()> {
-        self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
+        let me = self.me()?;
         let current = me.held.current(&self.raw_lock.key);
         match current.and_then(|hold| Some((hold.top_level()?, hold))) {
             Some((_, hold)) if hold.is_pinned() => Err(Error::in_its_transaction(&hold.name)),
@@ -374,9 +377,15 @@ impl Lock {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
         let freed = inner.store.force_release(&key.lock, inner.deadline())?;
+        self.was_freed();
+        Ok(freed)
+    }
+
+    /// Has the holders and the waiters of this client find out that the lock may be free.
+    fn was_freed(&self) {
+        let RawLock { inner, key, .. } = &self.raw_lock;
         inner.watchdog.check_now(&key.lock.name);
         inner.wait_queues.freed(&key.lock, None, None);
-        Ok(freed)
     }
 
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {

@@ -59,9 +59,7 @@ impl Lock {
     ///
     /// Those of [`Lock::is_locked`].
     pub fn hold_count(&self) -> Result<u32> {
-        self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
-        self.count_of(Some(me))
+        self.count_of(Some(self.me()?))
     }
 
     /// Asks the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock) in its queue; the
@@ -101,9 +99,8 @@ impl Lock {
     pub fn remaining_lease(&self) -> Result<Option<Duration>> {
         let holding = self.inspect(None)?;
         if holding.is_locked && holding.remaining.is_none() {
-            return Err(Error::NoTtl {
-                lock: Arc::clone(&self.raw_lock.key.lock.name),
-            });
+            let lock = Arc::clone(self.full_name());
+            return Err(Error::NoTtl { lock });
         }
         Ok(holding.remaining)
     }
@@ -160,15 +157,20 @@ impl Lock {
         #[cfg(feature = "mysql")]
         if let Some(store) = &self.database {
             self.raw_lock.ready()?;
-            store.check_not_pinned_here(&self.raw_lock.key.lock.name)?;
+            store.check_not_pinned_here(self.full_name())?;
         }
         Ok(())
     }
 
-    fn current_hold(&self) -> Result<Arc<Hold>> {
+    /// Returns the calling thread.
+    pub(super) fn me(&self) -> Result<Arc<Owner>> {
         self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
-        let current = me.held.current(&self.raw_lock.key);
+        self.raw_lock.inner.thread(self.full_name())
+    }
+
+    /// Returns the hold of the calling thread.
+    pub(crate) fn current_hold(&self) -> Result<Arc<Hold>> {
+        let current = self.me()?.held.current(&self.raw_lock.key);
         current.ok_or_else(|| self.raw_lock.not_held())
     }
 

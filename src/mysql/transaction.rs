@@ -104,14 +104,14 @@ impl Tx<'_> {
                 }
                 Ok(())
             }
-            word => Err(Error::Unsupported {
-                lock: Arc::clone(&self.session.subject),
-                reason: format!(
+            word => {
+                let reason = format!(
                     "{} is refused in the transaction of a lock, because it may end it without a word; run it elsewhere. Allowed are {}",
                     word.as_deref().unwrap_or("this statement"),
                     ALLOWED.join(", ")
-                ),
-            }),
+                );
+                Err(Error::unsupported(&self.session.subject, reason))
+            }
         }
     }
 }
@@ -231,10 +231,7 @@ impl<'a> Pin<'a> {
         store: Option<&'a MySql>,
         hold: &'a Arc<Hold>,
     ) -> Result<Pin<'a>> {
-        let unsupported = |reason: &str| Error::Unsupported {
-            lock: Arc::clone(&hold.name),
-            reason: reason.to_owned(),
-        };
+        let unsupported = |reason: &str| Error::unsupported(&hold.name, reason);
         let store = store.ok_or_else(|| {
             unsupported("only a lock in a database can hold a transaction: open the client with a mysql:// URL")
         })?;

@@ -60,10 +60,8 @@ impl VersionedRow {
                 Err(_) => "is not of the type asked for; one that may be NULL is an Option",
             },
         };
-        Err(Error::Unsupported {
-            lock: column.into(),
-            reason: format!("the column {column:?} {reason}"),
-        })
+        let reason = format!("the column {column:?} {reason}");
+        Err(Error::unsupported(&column.into(), reason))
     }
 
     fn columns(&self) -> &[Column] {

@@ -1,28 +1,11 @@
 //! The address of a database.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::mysql::Opts;
 
 use crate::ground::error::{Error, Result};
-use crate::store::Traffic;
-use crate::stores::redis::{Peer, TlsConfig};
-use crate::stores::slots::PoolSettings;
-
-/// The settings of a client that its store needs.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) command_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) pool_size: u32,
-    pub(crate) pool_settings: PoolSettings,
-    pub(crate) check_idle_after: Duration,
-    pub(crate) table: String,
-    pub(crate) tls_config: TlsConfig,
-    /// Where connections are counted.
-    pub(crate) traffic: Arc<Traffic>,
-}
+use crate::stores::redis::{Peer, Settings};
 
 /// The server, the database, the user and the options of connections.
 pub(super) struct Address {
@@ -69,8 +52,17 @@ impl Address {
         };
         let host = opts.get_ip_or_hostname().into_owned();
         let peer = match (with_tls, opts.get_socket()) {
-            (None, _) => settings.tls_config.check_is_unused().map(|()| None)?,
-            (Some(_), None) => Some(settings.tls_config.toward(host.trim_matches(['[', ']']))?),
+            (None, _) => settings
+                .access
+                .tls_config
+                .check_is_unused()
+                .map(|()| None)?,
+            (Some(_), None) => Some(
+                settings
+                    .access
+                    .tls_config
+                    .toward(host.trim_matches(['[', ']']))?,
+            ),
             (Some(_), Some(_)) => return Err(invalid("a Unix socket has no TLS")),
         };
         Ok(Address {

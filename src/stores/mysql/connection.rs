@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -80,10 +81,8 @@ impl Connection {
             Err(CallError::Untrusted(_)) => "untrusted",
             Err(_) => "unreachable",
         };
-        address
-            .settings
-            .traffic
-            .connected(&address.node, began, end);
+        let traffic = &address.settings.traffic;
+        traffic.connected(&address.node, began, end);
         outcome
     }
 
@@ -95,10 +94,8 @@ impl Connection {
         let failed = CallError::of_connecting;
         let mut opts = OptsBuilder::from_opts(address.opts.clone());
         let mut tunnel = None;
-        let (host, port) = (
-            address.opts.get_ip_or_hostname(),
-            address.opts.get_tcp_port(),
-        );
+        let host = address.opts.get_ip_or_hostname();
+        let port = address.opts.get_tcp_port();
         let by = deadline.min(time::now() + address.settings.connect_timeout);
         if let Some(peer) = &address.peer {
             let opened = Tunnel::open(peer, &host, port, by);
@@ -115,26 +112,22 @@ impl Connection {
             let first = first.map_err(|error| failed(Cause::IoError(error)))?;
             opts = opts.ip_or_hostname(first.rsplit_once(':').map(|(ip, _)| ip));
         }
-        let now = time::now();
-        let left = deadline.saturating_duration_since(now);
+        let left = deadline.saturating_duration_since(time::now());
         if left.is_zero() {
-            return Err(CallError::NotSent(
-                "there was no time left to connect".into(),
-            ));
+            let reason = "there was no time left to connect";
+            return Err(CallError::NotSent(reason.into()));
         }
         // Each read of the handshake may take this long; a silent server is noticed at the first one.
         let connecting = left.min(address.settings.connect_timeout);
-        let reading = if has_second_handles() {
-            connecting
-        } else {
-            connecting.max(longest_answer)
+        let reading = match has_second_handles() {
+            true => connecting,
+            false => connecting.max(longest_answer),
         };
+        let packet = address.opts.get_max_allowed_packet();
         let opts = OptsBuilder::from_opts(opts)
             // A URL of 127.0.0.1 means TCP, not whatever socket the server names.
             .prefer_socket(false)
-            .max_allowed_packet(Some(
-                address.opts.get_max_allowed_packet().unwrap_or(MAX_PACKET),
-            ))
+            .max_allowed_packet(packet.or(Some(MAX_PACKET)))
             .tcp_connect_timeout(Some(connecting))
             .tcp_keepalive_time_ms(Some(5000))
             .read_timeout(Some(reading))
@@ -169,19 +162,15 @@ impl Connection {
     }
 
     fn conn(&mut self) -> Result<&mut Conn, CallError> {
-        self.conn
-            .as_mut()
-            .ok_or_else(|| CallError::NotSent("the connection was closed".into()))
+        let closed = || CallError::NotSent("the connection was closed".into());
+        self.conn.as_mut().ok_or_else(closed)
     }
 
     /// Reads the server's time in microseconds, and corrects the offset from which the expiry of requests is computed.
     pub(super) fn read_time(&mut self) -> Result<i64, CallError> {
         let sent = BootInstant::now();
-        let now: Option<i64> = self
-            .conn()?
-            .query_first(format!("SELECT {NOW}"))
-            .map_err(CallError::of)?;
-        let now = now.unwrap_or_default();
+        let now = self.conn()?.query_first(format!("SELECT {NOW}"));
+        let now = now.map_err(CallError::of)?.unwrap_or_default();
         self.ahead = Offset::told(now, sent, BootInstant::now());
         Ok(now)
     }
@@ -197,24 +186,21 @@ impl Connection {
     /// The `mysql` crate sets them only when it connects. Without a second handle of the socket, a connection whose
     /// time-outs do not fit is replaced by a new one.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
-        let left = deadline
-            .saturating_duration_since(time::now())
-            .max(Duration::from_millis(1));
-        let is_right = self.timeout <= left + TIMEOUT_SLACK && self.timeout >= left / 2;
-        if is_right {
+        let left = deadline.saturating_duration_since(time::now());
+        let left = left.max(Duration::from_millis(1));
+        if self.timeout <= left + TIMEOUT_SLACK && self.timeout >= left / 2 {
             return true;
         }
         let Some(socket) = &self.socket else {
             return false;
         };
         let socket = SockRef::from(socket);
-        let set = socket
-            .set_read_timeout(Some(left))
-            .and_then(|()| socket.set_write_timeout(Some(left)));
-        if set.is_ok() {
+        let is_set = socket.set_read_timeout(Some(left)).is_ok()
+            && socket.set_write_timeout(Some(left)).is_ok();
+        if is_set {
             self.timeout = left;
         }
-        set.is_ok()
+        is_set
     }
 
     /// Returns an idle connection if it can be used until `deadline`. One that was not used for a while has to answer in a
@@ -250,9 +236,8 @@ impl Connection {
     /// Prepares the socket for one request; fails if its deadline is over.
     fn begin_call(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
         if time::now() >= deadline {
-            return Err(CallError::NotSent(
-                "there was no time left to send it".into(),
-            ));
+            let reason = "there was no time left to send it";
+            return Err(CallError::NotSent(reason.into()));
         }
         self.set_timeouts(deadline);
         self.last_used = time::now();
@@ -268,22 +253,16 @@ impl Connection {
     ) -> Result<(u64, u64), CallError> {
         let conn = self.begin_call(deadline)?;
         // A statement that could not be prepared has not been sent yet.
-        let prepared = conn
-            .prep(statement)
-            .map_err(|error| CallError::of(error).before_sending())?;
+        let prepared = conn.prep(statement);
+        let prepared = prepared.map_err(|error| CallError::of(error).before_sending())?;
         conn.exec_drop(prepared, params).map_err(CallError::of)?;
         Ok((conn.last_insert_id(), conn.affected_rows()))
     }
 
     /// Runs a statement without parameters as text, for statements that cannot be prepared.
-    pub(super) fn execute_text(
-        &mut self,
-        statement: &str,
-        deadline: Instant,
-    ) -> Result<(), CallError> {
-        self.begin_call(deadline)?
-            .query_drop(statement)
-            .map_err(CallError::of)
+    pub(super) fn execute_text(&mut self, text: &str, by: Instant) -> Result<(), CallError> {
+        let done = self.begin_call(by)?.query_drop(text);
+        done.map_err(CallError::of)
     }
 
     /// Runs a statement and returns its rows.
@@ -316,10 +295,7 @@ impl Drop for Connection {
 /// Returns whether connections get a second handle here. Only Linux has the call, and some containers forbid it.
 fn has_second_handles() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| {
-        std::os::unix::net::UnixStream::pair()
-            .is_ok_and(|(socket, _)| second_handle(&socket).is_some())
-    })
+    *HAS.get_or_init(|| UnixStream::pair().is_ok_and(|(one, _)| second_handle(&one).is_some()))
 }
 
 /// Returns a handle of our own for the connection's socket. The `mysql` crate exposes only the raw descriptor, which safe

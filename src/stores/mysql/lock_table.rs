@@ -7,6 +7,7 @@ use ::mysql::{Params, Row, params};
 
 use super::call_error::{CallError, Class};
 use super::connection::Connection;
+use super::pool::Request;
 use super::sql::BUSY;
 use super::{LATEST_EFFECT, MySql, ROW_WAIT};
 use crate::ground::claim::Claim;
@@ -82,7 +83,7 @@ impl MySql {
 
     /// Reads who holds a lock, on any connection.
     pub(super) fn holder(&self, name: &Arc<str>, deadline: Instant) -> Result<Option<LockInfo>> {
-        let found = self.pools.with_retry(deadline, |connection| {
+        let found = self.pools.run(Request::Repeatable, deadline, |connection| {
             self.read_holder(connection, name, deadline)
         });
         found.map_err(|error| self.lock_error(name, error))
@@ -140,11 +141,12 @@ impl MySql {
         let call = |connection: &mut Connection| {
             self.change_row(connection, claim, change, deadline, &mut copies)
         };
-        let outcome = match change {
+        let request = match change {
             // A late copy would shorten the lease below what later requests have set.
-            Change::Leave(_) => self.pools.once(deadline, call),
-            _ => self.pools.with_retry(deadline, call),
+            Change::Leave(_) => Request::Once,
+            _ => Request::Repeatable,
         };
+        let outcome = self.pools.run(request, deadline, call);
         match outcome {
             // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
             Ok(Ok(granted)) => Ok(Outcome::Done(done(granted))),
@@ -182,7 +184,7 @@ impl MySql {
         let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;
         // One copy: a late second one could acquire the lock again for a visitor that has released it.
-        let outcome = self.pools.once(deadline, |connection| {
+        let outcome = self.pools.run(Request::Once, deadline, |connection| {
             if is_short {
                 // The upsert would wait past the deadline for a row that a transaction has pinned; a plain read does not.
                 let found = self.read_holder(connection, &claim.name, deadline)?;
@@ -238,7 +240,7 @@ impl MySql {
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
         let mut is_in_doubt = false;
-        let outcome = self.pools.with_retry(deadline, |connection| {
+        let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
             match connection.execute(&self.statements.release, params, deadline) {
                 // A copy without an answer may have released it: nothing proves a loss.

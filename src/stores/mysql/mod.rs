@@ -39,16 +39,16 @@ use crate::store::{
     ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, LockKind,
     Outcome, Position, Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
 };
+use crate::stores::redis::Settings;
 
 use address::Address;
-pub(crate) use address::Settings;
 use call_error::CallError;
 pub(crate) use call_error::row_not_found;
 pub(crate) use keys::{Ident, KeyedTable};
 use lock_table::{Change, row_locked_reason};
 pub(crate) use optimistic::VersionedTable;
 
-use pool::Pools;
+use pool::{Pools, Request};
 use refusals::refuses;
 pub(crate) use rows::{LockedRows, pause_end, sleep_until};
 pub(crate) use session::Session;
@@ -77,8 +77,8 @@ pub(crate) struct MySql {
 }
 
 impl MySql {
-    pub(crate) fn open(url: &str, settings: Settings) -> Result<MySql> {
-        let tables = schema::Tables::named(&settings.table)?;
+    pub(crate) fn open(url: &str, table: &str, settings: Settings) -> Result<MySql> {
+        let tables = schema::Tables::named(table)?;
         let command_timeout = settings.command_timeout;
         let pools = Pools::new(Address::parse(url, settings)?);
         let area = format!("{}/{}", pools.address.node, tables.locks);
@@ -115,7 +115,7 @@ impl MySql {
         params: Params,
         deadline: Instant,
     ) -> Result<Vec<T>, CallError> {
-        self.pools.with_retry(deadline, |connection| {
+        self.pools.run(Request::Repeatable, deadline, |connection| {
             connection.query(statement, params.clone(), deadline)
         })
     }
@@ -164,7 +164,7 @@ impl MySql {
 impl MySql {
     /// Releases the row of a hold that may have been granted. Returns whether it cannot be any more.
     fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        let outcome = self.pools.with_retry(deadline, |connection| {
+        let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
             let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
             connection.execute(&self.statements.release, params, deadline)?;
             connection.read_time()
@@ -214,7 +214,7 @@ impl Store for MySql {
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
         let name = &lock.name;
         self.check_not_pinned_here(name)?;
-        let outcome = self.pools.once(deadline, |connection| {
+        let outcome = self.pools.run(Request::Once, deadline, |connection| {
             let params = params! { "r" => &**name };
             connection.execute(&self.statements.force_release, params, deadline)
         });

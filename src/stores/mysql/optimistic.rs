@@ -7,6 +7,7 @@ use ::mysql::{Column, Params, Row, Value};
 
 use super::call_error::CallError;
 use super::keys::{Ident, KeyedTable};
+use super::pool::Request;
 use super::rows::NOWAIT_PAUSE;
 use super::{MySql, ROW_WAIT, TABLE_WAIT, sleep_until};
 use crate::ground::error::{Error, Result};
@@ -34,18 +35,12 @@ impl MySql {
         subject: &Arc<str>,
     ) -> Result<Option<Row>> {
         let key = self.key_of_row(&table.target, key, subject)?;
-        let columns: String = table
-            .columns
-            .iter()
-            .map(|column| format!("{column}, "))
-            .collect();
-        let statement = format!(
-            "SELECT {columns}{} FROM {} WHERE {} = ?",
-            table.check, table.target.table, table.target.key
-        );
-        let rows = self
-            .query(&statement, Params::Positional(vec![key]), self.deadline())
-            .map_err(|error| self.error_of_users(subject, error))?;
+        let columns = table.columns.iter().map(|column| format!("{column}, "));
+        let (columns, check) = (columns.collect::<String>(), &table.check);
+        let KeyedTable { table, key: column } = &table.target;
+        let statement = format!("SELECT {columns}{check} FROM {table} WHERE {column} = ?");
+        let rows = self.query(&statement, Params::Positional(vec![key]), self.deadline());
+        let rows: Vec<Row> = rows.map_err(|error| self.error_of_users(subject, error))?;
         Ok(rows.into_iter().next())
     }
 
@@ -61,26 +56,17 @@ impl MySql {
         deadline: Option<Instant>,
         subject: &Arc<str>,
     ) -> Result<bool> {
-        let VersionedTable {
-            target,
-            columns,
-            check,
-            is_time,
-        } = table;
+        let (target, check, is_time) = (&table.target, &table.check, table.is_time);
         let key = self.key_of_row(target, key, subject)?;
         self.checked(&target.table, subject, self.deadline(), |found| {
-            found.check_rises(check.as_str(), *is_time)
+            found.check_rises(check.as_str(), is_time)
         })?;
-        let KeyedTable {
-            table,
-            key: key_column,
-        } = target;
         let (mut set, mut params) = (String::new(), Vec::new());
         for (name, value) in changes {
-            let column = columns.iter().find(|column| column.is(name));
-            let column = column.ok_or_else(|| Error::Unsupported {
-                lock: Arc::clone(subject),
-                reason: format!("Client::versioned did not name the column {name:?}"),
+            let column = table.columns.iter().find(|column| column.is(name));
+            let column = column.ok_or_else(|| {
+                let reason = format!("Client::versioned did not name the column {name:?}");
+                Error::unsupported(subject, reason)
             })?;
             set += &format!("{column} = ?, ");
             params.push(value.clone());
@@ -93,7 +79,7 @@ impl MySql {
         // A time may be NULL before the first update. The check always changes, so the count of affected rows is right
         // whether it counts found or changed rows. If the column's precision was altered since the read, the step could be
         // rounded away: then the row counts as changed. The length of a time as text tells its precision.
-        let (next, still) = if *is_time {
+        let (next, still) = if is_time {
             // One unit of its own precision, since less would be rounded away.
             let unit = 10u64.pow(6 - u32::from(decimals));
             let now = format!("UTC_TIMESTAMP({decimals})");
@@ -105,10 +91,11 @@ impl MySql {
         } else {
             (format!("{check} + 1"), format!("{check} IS NOT NULL"))
         };
+        let KeyedTable { table, key: column } = target;
         let statement = format!(
-            "UPDATE {table} SET {set}{check} = {next} WHERE {key_column} = ? AND {check} <=> ? AND {still}"
+            "UPDATE {table} SET {set}{check} = {next} WHERE {column} = ? AND {check} <=> ? AND {still}"
         );
-        let look = format!("SELECT 1 FROM {table} WHERE {key_column} = ? FOR UPDATE NOWAIT");
+        let look = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE NOWAIT");
         let key = Params::Positional(vec![key]);
         let params = Params::Positional(params);
         let parker = self.facts.notifier.parker();
@@ -117,15 +104,17 @@ impl MySql {
             let longest = (TABLE_WAIT + ROW_WAIT) * 6 / 5;
             let end = deadline.filter(|end| *end < time::now() + longest);
             let request_deadline = self.deadline();
-            let written = self.pools.once(request_deadline, |connection| {
-                if end.is_some() {
-                    let free = connection.query::<Row>(&look, key.clone(), request_deadline);
-                    free.map_err(CallError::before_sending)?;
-                }
-                let (_, touched) =
-                    connection.execute(&statement, params.clone(), request_deadline)?;
-                Ok(touched)
-            });
+            let written = self
+                .pools
+                .run(Request::Once, request_deadline, |connection| {
+                    if end.is_some() {
+                        let free = connection.query::<Row>(&look, key.clone(), request_deadline);
+                        free.map_err(CallError::before_sending)?;
+                    }
+                    let (_, touched) =
+                        connection.execute(&statement, params.clone(), request_deadline)?;
+                    Ok(touched)
+                });
             let now = time::now();
             match (written, end) {
                 (Err(error), Some(end)) if error.is_busy() && now < end => {

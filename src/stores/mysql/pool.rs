@@ -14,6 +14,17 @@ use crate::ground::time;
 use crate::stores::patience;
 use crate::stores::slots::{NoSlot, Slot, Slots};
 
+/// A request by single statements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// Its statements may run twice.
+    Repeatable,
+    /// It is repeated only if nothing of it was sent.
+    Once,
+    /// As [`Request::Once`], on the connection for renewals.
+    Renewal,
+}
+
 /// The pools of one client.
 pub(super) struct Pools {
     /// For single statements.
@@ -55,34 +66,20 @@ impl Pools {
 
     /// Runs `call` on a connection, which is closed after an error that leaves its state in doubt.
     ///
-    /// `call` may run twice: if a pooled connection turns out to be broken, `call` is repeated on a new one.
-    pub(super) fn with_retry<T>(
+    /// If a pooled connection turns out to be broken, `call` is run again on a new one, as `request` allows.
+    pub(super) fn run<T>(
         &self,
+        request: Request,
         deadline: Instant,
         call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let mut slot = borrow(&self.statements, patience(deadline))?;
-        self.on(&mut slot, deadline, Duration::ZERO, true, call)
-    }
-
-    /// Runs `call` on a connection, and repeats it only if nothing of it was sent.
-    pub(super) fn once<T>(
-        &self,
-        deadline: Instant,
-        call: impl FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let mut slot = borrow(&self.statements, patience(deadline))?;
-        self.on(&mut slot, deadline, Duration::ZERO, false, call)
-    }
-
-    /// Runs `call` on the connection for renewals, as [`Pools::once`].
-    pub(super) fn renewing<T>(
-        &self,
-        deadline: Instant,
-        call: impl FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let mut slot = borrow(&self.renewals, patience(deadline))?;
-        self.on(&mut slot, deadline, Duration::ZERO, false, call)
+        let slots = match request {
+            Request::Repeatable | Request::Once => &self.statements,
+            Request::Renewal => &self.renewals,
+        };
+        let may_repeat = request == Request::Repeatable;
+        let mut slot = borrow(slots, patience(deadline))?;
+        self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }
 
     /// Makes the connection for renewals, unless there is one: at the first renewal the server may be at `max_connections`.

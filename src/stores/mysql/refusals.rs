@@ -21,10 +21,8 @@ pub(super) fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
         _ => "such a lock is a key in Redis",
     };
     if !reason.is_empty() {
-        return Some(Error::Unsupported {
-            lock: Arc::clone(name),
-            reason: format!("{reason}; a database has lock(name)"),
-        });
+        let reason = format!("{reason}; a database has lock(name)");
+        return Some(Error::unsupported(name, reason));
     }
     (name.len() > LONGEST_NAME).then(|| Error::InvalidName {
         name: format!("{}…", name.chars().take(64).collect::<String>()),

@@ -8,6 +8,7 @@ use super::MySql;
 use super::call_error::CallError;
 use super::connection::Connection;
 use super::lock_table::{Change, SentStatements, row_locked_reason};
+use super::pool::Request;
 use crate::ground::claim::Claim;
 use crate::ground::loss::LossCause;
 use crate::store::{Granted, Renewal};
@@ -17,7 +18,7 @@ impl MySql {
     /// meanwhile. The watchdog tries again.
     pub(super) fn renew_all(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         let mut outcomes = Vec::with_capacity(claims.len());
-        let outcome = self.pools.renewing(deadline, |connection| {
+        let outcome = self.pools.run(Request::Renewal, deadline, |connection| {
             for claim in claims.iter().skip(outcomes.len()) {
                 outcomes.push(match self.renew_one(connection, claim, deadline) {
                     Ok(Ok(_)) => Renewal::Renewed,

@@ -55,24 +55,19 @@ impl MySql {
         }
         sleep_until(&parker, time::now(), subject)?;
         if rows.keys.is_empty() {
-            return Err(Error::Unsupported {
-                lock: Arc::clone(subject),
-                reason: "no key was given, so there is no row to lock".to_owned(),
-            });
+            let reason = "no key was given, so there is no row to lock";
+            return Err(Error::unsupported(subject, reason));
         }
-        let deadline = wait.map(|wait| {
-            let deadline = time::now().checked_add(wait);
-            deadline.ok_or_else(|| Error::InvalidWait {
-                lock: Arc::clone(subject),
-                wait,
-            })
-        });
-        let deadline = deadline.transpose()?;
+        let lock = || Arc::clone(subject);
+        let end = |wait| {
+            time::now()
+                .checked_add(wait)
+                .ok_or_else(|| Error::InvalidWait { lock: lock(), wait })
+        };
+        let deadline = wait.map(end).transpose()?;
         let target = rows.target.as_ref().unwrap_or(&self.tables.rows);
-        let keys = rows
-            .keys
-            .iter()
-            .map(|key| self.key_of_row(target, key, subject));
+        let keys = rows.keys.iter();
+        let keys = keys.map(|key| self.key_of_row(target, key, subject));
         let mut keys = keys.collect::<Result<Vec<_>>>()?;
         if *target == self.tables.rows {
             for key in &keys {
@@ -114,13 +109,13 @@ impl MySql {
         let column = self.checked(&target.table, subject, self.deadline(), |found| {
             found.key_column(target.key.as_str()).cloned()
         })?;
-        column.key(key.clone()).ok_or_else(|| Error::Unsupported {
-            lock: Arc::clone(subject),
-            reason: format!(
-                "the key {} finds no row for certain by the primary key, which is a column of the type {}",
-                literal(key),
-                column.kind
-            ),
+        column.key(key.clone()).ok_or_else(|| {
+            let (key, kind) = (literal(key), &column.kind);
+            let by = format!("by the primary key, which is a column of the type {kind}");
+            Error::unsupported(
+                subject,
+                format!("the key {key} finds no row for certain {by}"),
+            )
         })
     }
 
@@ -175,10 +170,9 @@ impl MySql {
         subject: &Arc<str>,
     ) -> Result<()> {
         if !matches!(name, Value::Bytes(name) if name.len() <= LONGEST_NAME) {
-            return Err(Error::InvalidName {
-                name: literal(name).chars().take(64).collect(),
-                reason: "the name of a row is text or bytes, 255 bytes at most",
-            });
+            let name = literal(name).chars().take(64).collect();
+            let reason = "the name of a row is text or bytes, 255 bytes at most";
+            return Err(Error::InvalidName { name, reason });
         }
         let KeyedTable { table, key } = target;
         let run = |statement: String| {

@@ -7,6 +7,7 @@ use ::mysql::{Params, Row, params};
 
 use super::MySql;
 use super::keys::{Ident, KeyedTable};
+use super::pool::Request;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::store::HealthWarning;
@@ -127,7 +128,7 @@ impl MySql {
             // One at a time, by the primary key: a sweep over many rows would deadlock with acquisitions.
             let params = params! { "r" => name, "us" => free_for };
             let deadline = self.deadline();
-            let touched = self.pools.once(deadline, |connection| {
+            let touched = self.pools.run(Request::Once, deadline, |connection| {
                 connection.execute(&self.statements.purge, params.clone(), deadline)
             });
             purged += touched.map_err(|error| self.error(&subject, error))?.1;
