@@ -250,23 +250,6 @@ impl Client {
     ) -> Result<RowGuard> {
         self.row_locks(target, keys).lock(wait)
     }
-
-    /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait; an interrupt takes effect within
-    /// about a second.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Client::lock_many`].
-    pub fn lock_many_interruptibly<K: Into<Value>>(
-        &self,
-        target: &RowTarget,
-        keys: impl IntoIterator<Item = K>,
-        wait: Wait,
-        interrupt: &Interrupt,
-    ) -> Result<RowGuard> {
-        let locks = self.row_locks(target, keys);
-        locks.lock_interruptibly(wait, interrupt)
-    }
 }
 
 /// Returns a table and keys of it as messages have them.
@@ -280,10 +263,8 @@ pub(crate) fn subject(table: &str, keys: &[Value]) -> Arc<str> {
 pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
     client.inner.not_forked(subject)?;
     client.database().map(Arc::as_ref).ok_or_else(|| {
-        Error::unsupported(
-            subject,
-            "it is for a database: open the client with a mysql:// URL",
-        )
+        let reason = "it is for a database: open the client with a mysql:// URL";
+        Error::unsupported(subject, reason)
     })
 }
 

@@ -247,9 +247,8 @@ impl<'a> Pin<'a> {
             return Err(raw_lock.given_back(hold));
         }
         if !hold.pin() {
-            return Err(unsupported(
-                "another transaction of this hold is open: use that one",
-            ));
+            let reason = "another transaction of this hold is open: use that one";
+            return Err(unsupported(reason));
         }
         store.note_pinned(&hold.name);
         Ok(Pin {

@@ -84,10 +84,8 @@ impl Client {
             Check::Version(column) => (false, Ident::new(&column)?),
             Check::UpdatedAt(column) => (true, Ident::new(&column)?),
         };
-        let columns = columns
-            .iter()
-            .map(|column| Ident::new(column))
-            .collect::<Result<Vec<_>>>()?;
+        let columns = columns.iter().map(|column| Ident::new(column));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         let is_twice = |(at, column): (usize, &Ident)| {
             let mut others = columns.iter().take(at).chain([&check]);
             others.any(|other| column.is(other.as_str()))

@@ -26,43 +26,23 @@ impl Address {
         let plain = with_tls.map(|rest| format!("mysql:{rest}"));
         // The crate's own message may repeat a part of the URL that holds the password.
         let opts = Opts::from_url(plain.as_deref().unwrap_or(url)).map_err(|_| {
-            invalid(
-                "it cannot be read, or has a parameter that is unknown or has an unusable value",
-            )
+            invalid("it cannot be read (a # in a password is written %23), or has a parameter that is unknown or has an unusable value")
         })?;
-        if url.contains('#') {
-            return Err(invalid(
-                "nothing may follow a # in it; in a password it is written %23",
-            ));
-        }
-        let place = url.split_once("://").map_or(url, |(_, place)| place);
-        let place = place.split('?').next().unwrap_or_default();
-        if place.trim_end_matches('/').matches('/').count() > 1 {
+        let path = url.split('?').next().unwrap_or_default();
+        if url.contains('#') || path.trim_end_matches('/').matches('/').count() > 3 {
             return Err(invalid("it names more than a database"));
         }
         let database = opts.get_db_name().filter(|name| !name.is_empty());
         let database = database.ok_or_else(|| invalid("it names no database"))?;
+        let (host, port) = (opts.get_ip_or_hostname(), opts.get_tcp_port());
         let node = match opts.get_socket() {
             Some(socket) => format!("unix:{socket}/{database}"),
-            None => format!(
-                "{}:{}/{database}",
-                opts.get_ip_or_hostname(),
-                opts.get_tcp_port()
-            ),
+            None => format!("{host}:{port}/{database}"),
         };
-        let host = opts.get_ip_or_hostname().into_owned();
+        let tls_config = &settings.access.tls_config;
         let peer = match (with_tls, opts.get_socket()) {
-            (None, _) => settings
-                .access
-                .tls_config
-                .check_is_unused()
-                .map(|()| None)?,
-            (Some(_), None) => Some(
-                settings
-                    .access
-                    .tls_config
-                    .toward(host.trim_matches(['[', ']']))?,
-            ),
+            (None, _) => tls_config.check_is_unused().map(|()| None)?,
+            (Some(_), None) => Some(tls_config.toward(host.trim_matches(['[', ']']))?),
             (Some(_), Some(_)) => return Err(invalid("a Unix socket has no TLS")),
         };
         Ok(Address {

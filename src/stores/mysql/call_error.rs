@@ -76,12 +76,7 @@ impl CallError {
                 let reason = format!("the server ended the session: {}", error.message);
                 (false, reason.into())
             }
-            Cause::MySqlError(error) => {
-                return CallError::Server {
-                    code: error.code,
-                    text: error.message,
-                };
-            }
+            Cause::MySqlError(error) => return CallError::server(error.code, error.message),
             Cause::CodecError(error) => {
                 let source = std::error::Error::source(&error);
                 let Some(cause) = source.and_then(|cause| cause.downcast_ref::<io::Error>()) else {
@@ -111,29 +106,26 @@ impl CallError {
             ) => return CallError::Usage(error.to_string()),
             // Their own text has the values.
             Cause::FromValueError(_) | Cause::FromRowError(_) => {
-                let reason = "a row of the answer is not of the type asked for";
-                return CallError::Usage(reason.to_owned());
+                return CallError::Usage("a row of the answer is not of the type asked for".into());
             }
             error => (false, error.to_string().into()),
         };
         CallError::NoReply { reason, timed_out }
     }
 
+    fn server(code: u16, text: String) -> CallError {
+        CallError::Server { code, text }
+    }
+
     /// Converts an error of connecting.
     pub(crate) fn of_connecting(error: Cause) -> CallError {
         match error {
-            Cause::MySqlError(error) => CallError::Server {
-                code: error.code,
-                text: error.message,
-            },
+            Cause::MySqlError(error) => CallError::server(error.code, error.message),
             Cause::DriverError(
                 error @ (DriverError::UnknownAuthPlugin(_)
                 | DriverError::OldMysqlPasswordDisabled
                 | DriverError::CleartextPluginDisabled),
-            ) => CallError::Server {
-                code: 1251,
-                text: error.to_string(),
-            },
+            ) => CallError::server(1251, error.to_string()),
             error => match CallError::of(error) {
                 CallError::NoReply { reason, timed_out } => {
                     CallError::NotSent(reason.reworded(|reason| match timed_out {

@@ -189,8 +189,7 @@ impl MySql {
                 // The upsert would wait past the deadline for a row that a transaction has pinned; a plain read does not.
                 let found = self.read_holder(connection, &claim.name, deadline)?;
                 if let Some(left) = found.and_then(|found| found.expires) {
-                    let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-                    return Ok((BUSY.saturating_add(left), BootInstant::now()));
+                    return Ok((BUSY.saturating_add(micros(left)), BootInstant::now()));
                 }
                 // Its lease is over, but a transaction may still have the row pinned.
                 let params = params! { "r" => &*claim.name };
@@ -287,13 +286,15 @@ pub(super) fn cause_of_loss(found: Option<&LockInfo>) -> LossCause {
 
 /// Returns the reason for an error whose cause is a row locked by a transaction.
 pub(super) fn row_locked_reason(error: CallError) -> String {
-    format!(
-        "the row of the lock is locked by a transaction ({})",
-        error.reason()
-    )
+    let reason = error.reason();
+    format!("the row of the lock is locked by a transaction ({reason})")
 }
 
 /// Returns the lease of a claim in microseconds.
 pub(super) fn lease_of(claim: &Claim) -> u64 {
-    u64::try_from(claim.lease.as_micros()).unwrap_or(u64::MAX)
+    micros(claim.lease)
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -238,7 +238,7 @@ impl Store for MySql {
         Ok(Holding {
             is_locked: holder.is_some(),
             count: match (holder, visitor) {
-                (Some(holder), Some(visitor)) if holder.visitor == visitor.as_str() => holder.count,
+                (Some(holder), Some(me)) if holder.visitor == me.as_str() => holder.count,
                 _ => 0,
             },
             remaining: found.and_then(|found| found.expires),

@@ -18,16 +18,16 @@ use crate::stores::patience;
 thread_local! {
     /// The rows that transactions of this thread have locked: the lock table, and the name. A transaction begins and ends on
     /// one thread.
-    static PINS: RefCell<Vec<(Arc<str>, Arc<str>)>> = const { RefCell::new(Vec::new()) };
+    static PINS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 impl MySql {
     /// Fails if a transaction of the calling thread has this row locked, through any client: the thread would wait for
     /// itself.
     pub(crate) fn check_not_pinned_here(&self, name: &Arc<str>) -> Result<()> {
-        let is_pin = |pin: &(Arc<str>, Arc<str>)| *pin.0 == *self.facts.area && pin.1 == *name;
+        let pin = self.pin_of(name);
         // A thread whose thread-local values are gone has no transaction.
-        match PINS.try_with(|pins| pins.borrow().iter().any(is_pin)) {
+        match PINS.try_with(|pins| pins.borrow().contains(&pin)) {
             Ok(true) => Err(Error::in_its_transaction(name)),
             _ => Ok(()),
         }
@@ -64,13 +64,16 @@ impl MySql {
 
     /// Notes that a transaction of the calling thread has locked the row.
     pub(crate) fn note_pinned(&self, name: &Arc<str>) {
-        let pin = (self.facts.area.as_str().into(), Arc::clone(name));
-        let _ = PINS.try_with(|pins| pins.borrow_mut().push(pin));
+        let _ = PINS.try_with(|pins| pins.borrow_mut().push(self.pin_of(name)));
     }
 
     /// Removes the note of [`MySql::note_pinned`].
     pub(crate) fn note_unpinned(&self, name: &Arc<str>) {
-        let is_other = |pin: &(Arc<str>, Arc<str>)| *pin.0 != *self.facts.area || pin.1 != *name;
-        let _ = PINS.try_with(|pins| pins.borrow_mut().retain(is_other));
+        let pin = self.pin_of(name);
+        let _ = PINS.try_with(|pins| pins.borrow_mut().retain(|it| *it != pin));
+    }
+
+    fn pin_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.facts.area)
     }
 }

@@ -55,13 +55,11 @@ impl Session {
         mut slot: Slot<Connection>,
     ) -> Result<Session> {
         let deadline = store.deadline();
-        let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
-            whole_seconds(limit).to_string()
-        });
+        let idle = idle_limit.map(|limit| whole_seconds(limit).to_string());
+        let (idle, waits) = (idle.unwrap_or("DEFAULT".to_owned()), waits(row_wait));
         // Without autocommit, a statement after a rollback by the server does not commit alone.
         let settings = format!(
-            "SET SESSION autocommit = 0, {}, wait_timeout = {idle}, time_zone = DEFAULT",
-            waits(row_wait)
+            "SET SESSION autocommit = 0, {waits}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
         // Twice, as nothing has been done yet.
         let pools = &store.pools;
@@ -103,9 +101,7 @@ impl Session {
 
     /// Returns the deadline of a statement that starts now.
     fn deadline(&self) -> Instant {
-        let now = time::now();
-        now.checked_add(self.statement_timeout)
-            .unwrap_or(now + NO_LIMIT)
+        time::now() + self.statement_timeout.min(NO_LIMIT)
     }
 
     /// Runs `call` on the connection, and notes an error that ends the transaction.
@@ -120,10 +116,10 @@ impl Session {
         }
         let outcome = match self.connection() {
             None => Err(CallError::NotSent("its connection was closed".into())),
-            Some(connection) if connection.is_disconnected() => Err(CallError::NotSent(
-                "the server ended its connection: it was idle for too long, killed, or the server stopped"
-                    .into(),
-            )),
+            Some(connection) if connection.is_disconnected() => {
+                let reason = "the server ended its connection: it was idle for too long, killed, or the server stopped";
+                Err(CallError::NotSent(reason.into()))
+            }
             Some(connection) => call(connection, deadline),
         };
         outcome.map_err(|error| {
@@ -270,10 +266,8 @@ fn start(
 ) -> Result<(), CallError> {
     if let Some(level) = isolation {
         // This holds for the next transaction only.
-        connection.execute_text(
-            &format!("SET TRANSACTION ISOLATION LEVEL {level}"),
-            deadline,
-        )?;
+        let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
+        connection.execute_text(&set, deadline)?;
     }
     connection.execute_text("START TRANSACTION", deadline)?;
     connection.execute_text(&format!("SAVEPOINT {MARKER}"), deadline)

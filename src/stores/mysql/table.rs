@@ -93,10 +93,9 @@ impl MySql {
 
 impl Table {
     pub(super) fn column(&self, name: &str) -> Result<&Column, String> {
-        let mut columns = self.0.iter();
-        columns
-            .find(|column| column.name.eq_ignore_ascii_case(name))
-            .ok_or_else(|| format!("it has no column `{name}`"))
+        let is_it = |column: &&Column| column.name.eq_ignore_ascii_case(name);
+        let found = self.0.iter().find(is_it);
+        found.ok_or_else(|| format!("it has no column `{name}`"))
     }
 
     /// Returns the column that is the primary key of a table that can lock rows. A search by any other column would lock
@@ -105,9 +104,8 @@ impl Table {
         let table = self.0.first().ok_or(MISSING)?;
         let engine = table.engine.as_deref().unwrap_or("a view");
         if !engine.eq_ignore_ascii_case("InnoDB") {
-            return Err(format!(
-                "its engine is {engine}, which locks no rows: it has to be InnoDB"
-            ));
+            let flaw = "which locks no rows: it has to be InnoDB";
+            return Err(format!("its engine is {engine}, {flaw}"));
         }
         match &table.key {
             Some(key) if key.eq_ignore_ascii_case(name) => self.column(name),
@@ -134,10 +132,7 @@ impl Table {
 
 impl Column {
     fn is_integer(&self) -> bool {
-        matches!(
-            &*self.kind,
-            "tinyint" | "smallint" | "mediumint" | "int" | "bigint"
-        )
+        ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&&*self.kind)
     }
 
     /// Returns a key in the form for which the server uses the index and finds no other row; `None` if there is none.
