@@ -72,7 +72,6 @@ mod losses;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-mod observed;
 mod permit_semaphore;
 mod read_write_lock;
 mod redlock;
@@ -111,52 +110,27 @@ pub use survey::Locks;
 /// The code in the README and in the pages of `docs/`, which runs as doctests.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../README.md")]
-    mod readme {}
+    macro_rules! pages {
+        ($($(#[$cfg:meta])? $name:ident = $page:expr;)*) => {
+            $($(#[$cfg])? #[doc = $page] mod $name {})*
+        };
+    }
 
-    #[doc = include_str!("../docs/guarantees.md")]
-    mod guarantees {}
-
-    #[doc = include_str!("../docs/failures.md")]
-    mod failures {}
-
-    #[doc = include_str!("../docs/configuration.md")]
-    mod configuration {}
-
-    #[doc = include_str!("../docs/rights.md")]
-    mod rights {}
-
-    #[doc = include_str!("../docs/redisson.md")]
-    mod redisson {}
-
-    #[doc = include_str!("../docs/redlock.md")]
-    mod redlock {}
-
-    #[cfg(feature = "mysql")]
-    #[doc = include_str!("../docs/database.md")]
-    mod database {}
-
-    #[doc = include_str!("../docs/benchmarks.md")]
-    mod benchmarks {}
-
-    #[doc = include_str!("../docs/observability.md")]
-    mod observability {}
-
-    #[cfg(feature = "test-util")]
-    #[doc = include_str!("../docs/testing.md")]
-    mod testing {}
-
-    mod migrate {
-        #[doc = include_str!("../docs/migrate/redisson.md")]
-        mod redisson {}
-
-        #[doc = include_str!("../docs/migrate/set-nx.md")]
-        mod set_nx {}
-
-        #[doc = include_str!("../docs/migrate/rslock-redlock.md")]
-        mod rslock_redlock {}
-
-        #[doc = include_str!("../docs/migrate/flock-consul.md")]
-        mod flock_consul {}
+    pages! {
+        readme = include_str!("../README.md");
+        guarantees = include_str!("../docs/guarantees.md");
+        failures = include_str!("../docs/failures.md");
+        configuration = include_str!("../docs/configuration.md");
+        rights = include_str!("../docs/rights.md");
+        redisson = include_str!("../docs/redisson.md");
+        redlock = include_str!("../docs/redlock.md");
+        #[cfg(feature = "mysql")] database = include_str!("../docs/database.md");
+        benchmarks = include_str!("../docs/benchmarks.md");
+        observability = include_str!("../docs/observability.md");
+        #[cfg(feature = "test-util")] testing = include_str!("../docs/testing.md");
+        from_redisson = include_str!("../docs/migrate/redisson.md");
+        from_set_nx = include_str!("../docs/migrate/set-nx.md");
+        from_rslock_redlock = include_str!("../docs/migrate/rslock-redlock.md");
+        from_flock_consul = include_str!("../docs/migrate/flock-consul.md");
     }
 }

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::activity::Activity;
-use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id, setters};
+use crate::builder::{
+    LEAST_TIMEOUT, check_lease, check_timeout, check_warnings, check_within, new_id, setters,
+};
 use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
-use crate::engine::counters::CountSettings;
+use crate::engine::counters::{ClassOf, CountSettings};
 use crate::engine::loss_notice::OnLost;
 use crate::ground::claim::Kind;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::Loss;
+use crate::ground::observer::{Observed, Observer};
 use crate::ground::time;
 use crate::lock::Lock;
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
@@ -198,9 +201,21 @@ setters! {
     ///
     /// Defaults to nothing.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
+
+    /// Sets which class a lock is counted in; see [`Builder::lock_class`].
+    lock_class(class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) => count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
+
+    /// Sets the observer that hears what happens to the locks of this quorum; see [`Observer`].
+    observer(observer: impl Observer) => count_settings.observer = Observed::by(Arc::new(observer));
 }
 
 impl RedlockBuilder {
+    /// Sets after which time a wait and a hold are told to last for long; see [`Builder::warn_after`].
+    pub fn warn_after(mut self, wait: Duration, hold: Duration) -> RedlockBuilder {
+        (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
+        self
+    }
+
     /// Adds nodes, each the client of another server.
     ///
     /// The connections and timeouts of a client count for its node, and its key prefix, which has to be the same in all
@@ -249,7 +264,7 @@ impl RedlockBuilder {
         let leases = SHORTEST_LEASE..=self.max_lease;
         check_within("watchdog_timeout", watchdog_timeout, leases, &range)?;
         check_timeout("outage_timeout", self.outage_timeout)?;
-        self.count_settings.validate()?;
+        check_warnings(&self.count_settings)?;
         check_timeout("node_timeout", self.node_timeout.unwrap_or(LEAST_TIMEOUT))?;
         let cores: Vec<&Arc<ClientInner>> = self.nodes.iter().map(Client::inner).collect();
         let key_prefix = cores.first().map(|inner| inner.key_prefix.clone());

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::KeyPrefix;
-use crate::engine::counters::CountSettings;
+use crate::engine::counters::{ClassOf, CountSettings};
 use crate::engine::loss_notice::OnLost;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;
+use crate::ground::observer::{Observed, Observer};
 use crate::ground::random;
 use crate::store::LONGEST_LEASE;
 use crate::stores::redis::{Mapper, Replication, Settings};
@@ -165,9 +166,46 @@ setters! {
     /// call delays only the next one. After the end of the client it is not called any more, see [`Client::shutdown`](crate::Client::shutdown).
     /// Defaults to nothing.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
+
+    /// Sets which class a lock is counted in by the feature `metrics` and told in to an [`Observer`]: a part of its name.
+    ///
+    /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value. Classes are the labels of
+    /// metrics, so there are to be few: the first 64 of a client count, and all locks of others count as `other`, as do those
+    /// of a class that is longer than 64 bytes. Defaults to the name up to the last of `:`, `/`, `{` and `}`, but for a brace
+    /// that it begins or ends with: `lock:orders` for `lock:orders:42`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// // "eu.orders.42" counts as "eu.orders".
+    /// let client = Client::builder()
+    ///     .lock_class(|name| name.rsplit_once('.').map_or(name, |(class, _)| class))
+    ///     .in_memory()?;
+    /// client.lock("eu.orders.42").run(|_| ())?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    lock_class(class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) => count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
+
+    /// Sets the observer that hears what happens to the locks of this client; see [`Observer`].
+    ///
+    /// There is at most one. Defaults to none.
+    observer(observer: impl Observer) => count_settings.observer = Observed::by(Arc::new(observer));
 }
 
 impl Builder {
+    /// Sets after which time a wait and a hold are told to last for long.
+    ///
+    /// They are told once then, and again each time that the time has doubled: to the [`Observer`], and as a warning of `tracing`
+    /// (with that feature). A wait is told when it looks after the lock, every
+    /// second to every third one, with the hold that refused it last; a hold when it is renewed. A hold with a fixed lease ends
+    /// by itself, and is not told. At least 1 ms, and [`Duration::MAX`] for never. Defaults to 30 s and 10 min.
+    pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
+        (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
+        self
+    }
+
     /// Sets a prefix of every name, also of one that begins with it already.
     ///
     /// Defaults to none.
@@ -238,7 +276,7 @@ impl Builder {
         let lifetime = settings.pool_settings.max_lifetime;
         check_timeout("max_lifetime", lifetime.unwrap_or(LEAST_TIMEOUT))?;
         check_timeout("check_idle_after", settings.check_idle_after)?;
-        self.count_settings.validate()?;
+        check_warnings(&self.count_settings)?;
         let (setting, range) = ("fair_lock_wait_timeout", LEAST_PATIENCE..=MOST_TIMEOUT);
         check_within(setting, settings.patience, range, "10 s ..= 1 day")?;
         if let Some(Replication { timeout, .. }) = settings.replication
@@ -280,6 +318,12 @@ pub(crate) fn check_within<T: PartialOrd + fmt::Debug>(
 pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<()> {
     let range = SHORTEST_LEASE..=LONGEST_LEASE;
     check_within(setting, lease, range, "10 ms ..= 365 days")
+}
+
+pub(crate) fn check_warnings(settings: &CountSettings) -> Result<()> {
+    let shorter = settings.long_wait.min(settings.long_hold);
+    let range = LEAST_TIMEOUT..=Duration::MAX;
+    check_within("warn_after", shorter, range, "1 ms ..= Duration::MAX")
 }
 
 pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<()> {

@@ -148,9 +148,7 @@ impl Lock {
     /// ```
     #[must_use = "the lock itself is left as it is"]
     pub fn with_lease_time(&self, lease: Duration) -> Lock {
-        let mut lock = self.clone();
-        lock.raw_lock.lease = Lease::Fixed(lease);
-        lock
+        self.with(|raw_lock| raw_lock.lease = Lease::Fixed(lease))
     }
 
     /// Returns the same lock whose waiters ask again and again in place of listening for unlock messages: after about
@@ -192,14 +190,16 @@ impl Lock {
     /// Returns the same side of a read-write lock, to which writers that wait do not matter.
     /// The way to so many permits.
     pub(crate) fn wanting(&self, permits: u32) -> Lock {
-        let mut lock = self.clone();
-        lock.raw_lock.permits = Some(permits);
-        lock
+        self.with(|raw_lock| raw_lock.permits = Some(permits))
     }
 
     pub(crate) fn preferring_readers(&self) -> Lock {
+        self.with(|raw_lock| raw_lock.prefers_readers = true)
+    }
+
+    fn with(&self, set: impl FnOnce(&mut RawLock)) -> Lock {
         let mut lock = self.clone();
-        lock.raw_lock.prefers_readers = true;
+        set(&mut lock.raw_lock);
         lock
     }
 

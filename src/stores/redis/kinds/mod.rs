@@ -71,11 +71,12 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind::Fair,
 ];
 
-fn taken(text: &'static str, keys: &'static [Key]) -> Script {
-    Script::new(text, keys, &[Visitor, Lease, Channel]).expiring()
-}
+/// The arguments of scripts that holds of most kinds have.
+const SET_COUNT: &[Arg] = &[Visitor, Lease, Known, Wanted];
+const RENEW: &[Arg] = &[Visitor, Lease];
+const TRANSFER: &[Arg] = &[Visitor, Successor, Lease, Channel];
 
-fn owned(text: &'static str, keys: &'static [Key]) -> Script {
+fn owned(text: &str, keys: &'static [Key]) -> Script {
     Script::new(text, keys, &[Visitor, Channel])
 }
 
@@ -100,32 +101,12 @@ pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
 /// Does guarded work under a hold, whatever the kind of its lock.
 pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("guarded.lua");
-    Script::new(text, &[Key::Name], &[Visitor, Check, Work]).expiring()
+    expiring(text, &[Key::Name], &[Visitor, Check, Work])
 });
 
-fn set_count(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name], &[Visitor, Lease, Known, Wanted]).expiring()
-}
-
-fn renew(text: &'static str, keys: &'static [Key]) -> Script {
-    Script::new(text, keys, &[Visitor, Lease]).expiring()
-}
-
-fn transfer(text: &'static str) -> Script {
-    let args = &[Visitor, Successor, Lease, Channel];
-    Script::new(text, &[Key::Name], args).expiring()
-}
-
-fn force_release(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name], &[Channel]).expiring()
-}
-
-fn counted(text: &'static str, keys: &'static [Key], args: &'static [Arg]) -> Script {
+/// A script that takes the server time after which it is refused.
+fn expiring(text: &str, keys: &'static [Key], args: &'static [Arg]) -> Script {
     Script::new(text, keys, args).expiring()
-}
-
-fn inspect(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name], &[Visitor])
 }
 
 impl Layout {

@@ -21,8 +21,8 @@ pub(in crate::stores::redis) static CONDITION: LazyLock<Conditions> = LazyLock::
             beside: WAITING,
             ..Layout::plain()
         },
-        look: Script::new(look, WAITING, steps).expiring(),
-        signal: Script::new(signal, WAITING, &[Visitor, Amount, Places]).expiring(),
+        look: expiring(look, WAITING, steps),
+        signal: expiring(signal, WAITING, &[Visitor, Amount, Places]),
     }
 });
 

@@ -13,10 +13,10 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     Layout {
         place_channel: Some(Key::OfVisitor("redisson_lock__channel")),
         rights: "fair",
-        acquire: Script::new(acquire, WITH_QUEUE, asked).expiring(),
+        acquire: expiring(acquire, WITH_QUEUE, asked),
         release: owned(include_str!("release.lua"), WITH_QUEUE),
         resolve: owned(withdraw, WITH_QUEUE),
-        force_release: Script::new(force_release, WITH_QUEUE, &[Channel]).expiring(),
+        force_release: expiring(force_release, WITH_QUEUE, &[Channel]),
         waiters: Some(Script::new(
             include_str!("waiters.lua"),
             &[Key::Name, QUEUE],

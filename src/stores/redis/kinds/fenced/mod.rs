@@ -10,8 +10,8 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     let handed_off = &[Visitor, Successor, Lease, Channel, Floor];
     Layout {
         rights: "fenced",
-        acquire: Script::new(acquire, keys, entered).expiring(),
-        transfer: Script::new(transfer, keys, handed_off).expiring(),
+        acquire: expiring(acquire, keys, entered),
+        transfer: expiring(transfer, keys, handed_off),
         ..Layout::plain()
     }
 });

@@ -7,7 +7,7 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Braced("redisson_countdownlatch__channel__"),
     wakes: Some(wakes_all),
     rights: "latch",
-    count: Some(counted(
+    count: Some(expiring(
         include_str!("count.lua"),
         &[Key::Name, ONCE],
         &[Step, Amount, Channel, Lease],

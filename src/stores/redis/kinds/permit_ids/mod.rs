@@ -9,9 +9,13 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     rights: "permit_ids",
     release: owned(include_str!("release.lua"), WITH_IDS),
     resolve: owned(include_str!("withdraw.lua"), WITH_IDS),
-    renew: renew(include_str!("renew.lua"), WITH_IDS),
-    acquire: taken(include_str!("acquire.lua"), WITH_IDS),
-    count: Some(counted(
+    renew: expiring(include_str!("renew.lua"), WITH_IDS, RENEW),
+    acquire: expiring(
+        include_str!("acquire.lua"),
+        WITH_IDS,
+        &[Visitor, Lease, Channel],
+    ),
+    count: Some(expiring(
         include_str!("count.lua"),
         &[Key::Name, ONCE, IDS],
         &[Step, Amount, Channel, Lease, Life, Successor],

@@ -9,9 +9,13 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     rights: "permits",
     release: owned(include_str!("release.lua"), OWNED),
     resolve: owned(include_str!("withdraw.lua"), OWNED),
-    renew: renew(include_str!("renew.lua"), OWNED),
-    acquire: taken(include_str!("acquire.lua"), OWNED),
-    count: Some(counted(
+    renew: expiring(include_str!("renew.lua"), OWNED, RENEW),
+    acquire: expiring(
+        include_str!("acquire.lua"),
+        OWNED,
+        &[Visitor, Lease, Channel],
+    ),
+    count: Some(expiring(
         include_str!("count.lua"),
         &[Key::Name, ONCE, OWNERS],
         &[Step, Amount, Channel, Lease, Life, Visitor],

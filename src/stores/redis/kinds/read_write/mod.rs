@@ -15,7 +15,7 @@ fn of_side(side: &'static str) -> Layout {
         channel: Key::Prefix("redisson_rwlock"),
         wakes: Some(wakes_every_one),
         rights: side,
-        acquire: Script::new(include_str!("acquire.lua"), WITH_WRITER, asked).expiring(),
+        acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),
         release: with_notes(include_str!("release.lua")),
         release_level: with_own(
             include_str!("release_level.lua"),
@@ -24,8 +24,7 @@ fn of_side(side: &'static str) -> Layout {
         .expiring(),
         renew: with_own(include_str!("renew.lua"), &[Visitor, Lease]).expiring(),
         resolve: with_notes(include_str!("withdraw.lua")),
-        force_release: Script::new(force_release, &[Key::Name, NOTES], &[Channel, Rights])
-            .expiring(),
+        force_release: expiring(force_release, &[Key::Name, NOTES], &[Channel, Rights]),
         inspect: with_own(include_str!("inspect.lua"), &[Visitor, Rights]),
         ..Layout::plain()
     }

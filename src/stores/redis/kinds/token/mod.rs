@@ -11,12 +11,13 @@ pub(in crate::stores::redis) use commands::{
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     wakes: None,
     rights: "token",
-    acquire: set_count(include_str!("acquire.lua")).or(Instead::Acquire),
+    acquire: expiring(include_str!("acquire.lua"), NAME, SET_COUNT).or(Instead::Acquire),
     release: owned(include_str!("release.lua"), NAME).or(Instead::Release),
-    renew: renew(include_str!("renew.lua"), NAME).or(Instead::Renew),
-    transfer: transfer(include_str!("transfer.lua")).or(Instead::Transfer),
+    renew: expiring(include_str!("renew.lua"), NAME, RENEW).or(Instead::Renew),
+    transfer: expiring(include_str!("transfer.lua"), NAME, TRANSFER).or(Instead::Transfer),
     resolve: owned(include_str!("withdraw.lua"), NAME).or(Instead::Withdraw),
-    force_release: force_release(include_str!("force_release.lua")).or(Instead::ForceRelease),
-    inspect: inspect(include_str!("inspect.lua")).or(Instead::Inspect),
+    force_release: expiring(include_str!("force_release.lua"), NAME, &[Channel])
+        .or(Instead::ForceRelease),
+    inspect: Script::new(include_str!("inspect.lua"), NAME, &[Visitor]).or(Instead::Inspect),
     ..Layout::plain()
 });
