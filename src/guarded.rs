@@ -192,7 +192,7 @@ impl Client {
         let lock: Arc<str> = resource.into();
         self.inner.not_forked(&lock)?;
         let Some(store) = self.redis() else {
-            let reason = self.inner.store.facts().keeps_no_data;
+            let reason = self.inner.store.facts().lacks;
             return Err(Error::unsupported(&lock, reason));
         };
         if let Some(flaw) = flaw(Kind::default(), resource, resource) {

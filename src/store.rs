@@ -3,16 +3,13 @@
 mod announcements;
 mod condition;
 mod count;
-mod counted;
 mod health_warning;
 mod in_doubt;
-mod requests;
 mod subscription;
 mod survey;
 mod traffic;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,12 +23,12 @@ use crate::ground::reply::Reply;
 pub(crate) use announcements::{Announcement, Announcements};
 pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
-pub(crate) use counted::Counted;
 pub use health_warning::{HealthWarning, Severity};
 pub(crate) use in_doubt::{InDoubt, resolve_each};
-pub(crate) use requests::Requests;
 pub(crate) use subscription::{Delivery, Subscription};
-pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged, shown};
+pub(crate) use survey::{
+    CUT, Connected, Parts, Position, Scope, SurveyOf, introduce, merged, shown,
+};
 pub use survey::{Holder, LockInfo, LockKind};
 pub use traffic::ConnectionStats;
 pub(crate) use traffic::{Opened, Traffic};
@@ -43,45 +40,21 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 6
 ///
 /// Every operation ends by `deadline` and, on one server, is one atomic step. An error of one that changes a hold means
 /// that nothing was changed; what is not known is an [`Outcome::Unknown`].
-pub(crate) trait Store: fmt::Debug + Send + Sync {
-    /// Takes the lock, or enters it once more if `claim.count` is above 0.
+pub(crate) trait Store: Send + Sync {
+    /// Takes the lock, or enters it once more if `claim.count` is above 0. If the hold `is_renewed`, what its renewals need
+    /// is made ready, so that it is not lost because that cannot be had later.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
 
-    /// Gives levels back: `keep` of them stay, with the lease of `claim`; with 0 the whole hold goes, whatever its count
-    /// there.
-    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>>;
-
-    /// Gives the whole hold back. Those who wait need not be told where a message would cost much.
-    fn release_quietly(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
-        self.release(claim, 0, deadline)
-    }
-
-    /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
-    /// the same process that it is handed to need not ask, and nobody else is woken. Not asked of a composite store.
-    fn hand_off(&self, from: &Claim, _: &Claim, _deadline: Instant) -> Result<Outcome<Granted>> {
-        // Some parts might have the one hold and some the other.
-        let reason = "a lock of several parts is not handed over";
-        Err(Error::unsupported(&from.name, reason))
-    }
-
-    /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing done, if it is to
-    /// be tried again after so long: a copy of the request that began the hold may come, or its validity is about to end.
-    fn guarded(
+    /// Gives back what `left` says, whatever the count of the hold is there.
+    fn release(
         &self,
-        work: &Guarded<'_>,
-        _deadline: Instant,
-    ) -> Result<Outcome<Vec<Reply>, Duration>> {
-        Err(Error::unsupported(
-            &work.claim.name,
-            self.facts().keeps_no_data,
-        ))
-    }
+        claim: &Claim,
+        left: Left<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>>;
 
     /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
-
-    /// Makes ready what the renewals of this lock need, so that no hold is lost because that cannot be had later.
-    fn prepare_renewal(&self, _lock: &LockId, _deadline: Instant) {}
 
     /// Frees what requests without an answer may have left, all at the same [`Store::node`]. Returns for each in order
     /// whether nothing is left of it for good; of the last ones nothing, if one before them had no answer or there was no
@@ -99,65 +72,34 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         deadline: Instant,
     ) -> Result<Holding>;
 
-    /// Tells who holds the lock, with all that an operator wants to know.
-    fn describe(&self, lock: &LockId, _deadline: Instant) -> Result<LockInfo> {
-        let reason = "it is made of several locks: describe each of them";
-        Err(Error::unsupported(&lock.name, reason))
-    }
-
-    /// Looks at the next locks of this scope, from where `position` is. After an error it is over, unless `position` says
+    /// Looks at one lock, or at the next locks of a scope, from where `position` is. After an error it is over, unless `position` says
     /// that others are left to be asked.
     fn survey(
         &self,
-        _: &Scope,
+        of: SurveyOf<'_>,
         position: &mut Position,
-        _deadline: Instant,
-    ) -> Result<Vec<LockInfo>> {
-        position.is_over = true;
-        Ok(Vec::new())
-    }
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>>;
 
-    /// Changes a counter, or asks for it, at most once whatever copies of the request are sent.
-    fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {
-        let reason =
-            "a count is kept by one Redis server, or in memory: several stores would count apart";
-        Err(Error::unsupported(&op.counter.name, reason))
-    }
-
-    /// Tells how many wait for a lock of a kind whose queue is in the store.
-    fn waiters(&self, lock: &LockId, _deadline: Instant) -> Result<u32> {
-        Err(nobody_counts_waiters(lock))
-    }
-
-    /// Carries out a step of a thread that waits on a condition, or of one that signals it.
-    fn condition(
-        &self,
-        op: &ConditionOp<'_>,
-        _deadline: Instant,
-    ) -> Result<Outcome<ConditionAnswer>> {
-        let reason = self.facts().keeps_no_conditions.unwrap_or_default();
-        Err(Error::unsupported(&op.lock.name, reason))
-    }
-
-    /// Puts one that waits on a condition where it hears of its signal.
-    fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
-        self.subscribe(op.lock, None, 0, parker)
-    }
-
-    /// Puts a refused visitor where it hears that another try is worth it. `place` is the visitor that has a place in the
-    /// store, if one has.
+    /// Registers a refused visitor for the messages after which another try is worth it. `entry` is its entry in a queue of
+    /// the store, if it has one, whose messages go to no other visitor.
     ///
     /// Its sources, from `source` on, tell it from other stores that wake the same visitor.
     fn subscribe(
         &self,
         lock: &LockId,
-        place: Option<&VisitorId>,
+        entry: Option<StoreEntry<'_>>,
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription;
 
     /// Looks at the settings and the state of the server, and returns what is found, also what is well.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
+
+    /// The operations that only one Redis server has.
+    fn redis(&self) -> Option<&dyn RedisOperations> {
+        None
+    }
 
     /// The properties of the store.
     fn facts(&self) -> &Facts;
@@ -174,8 +116,65 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn close(&self) {}
 }
 
+/// The operations on what only one Redis server keeps: data, counts and conditions.
+pub(crate) trait RedisOperations {
+    /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing done, if it is to
+    /// be tried again after so long: a copy of the request that began the hold may come, or its validity is about to end.
+    fn guarded(
+        &self,
+        work: &Guarded<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Vec<Reply>, Duration>>;
+
+    /// Changes a counter, or asks for it, at most once whatever copies of the request are sent.
+    fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64>;
+
+    /// Carries out a step of a thread that waits on a condition, or of one that signals it.
+    fn condition(
+        &self,
+        op: &ConditionOp<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<ConditionAnswer>>;
+}
+
+impl dyn Store + '_ {
+    /// The operations that only one Redis server has, for this lock.
+    pub(crate) fn redis_for(&self, lock: &LockId) -> Result<&dyn RedisOperations> {
+        self.redis()
+            .ok_or_else(|| Error::unsupported(&lock.name, self.facts().lacks))
+    }
+}
+
+/// What a release leaves of a hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left<'a> {
+    /// So many levels, at least 1, with the lease of the claim.
+    Levels(u32),
+    Nothing,
+    /// Nothing, and waiters need not be notified where a message would cost much.
+    NothingQuietly,
+    /// This hold instead, which begins with a count of 1: the waiter of the same process that it is handed to need not ask,
+    /// and nobody else is woken. Not asked of a store that does not [hand off](Facts::hands_off).
+    Successor(&'a Claim),
+}
+
+/// The entry of a waiter in a queue of the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StoreEntry<'a> {
+    OfLock(&'a VisitorId),
+    /// Among those who wait on this condition, by its ticket.
+    OfCondition(&'a Arc<str>, &'a VisitorId),
+}
+
+impl<'a> StoreEntry<'a> {
+    pub(crate) fn visitor(self) -> &'a VisitorId {
+        match self {
+            StoreEntry::OfLock(visitor) | StoreEntry::OfCondition(_, visitor) => visitor,
+        }
+    }
+}
+
 /// The properties of a store that never change.
-#[derive(Debug)]
 pub(crate) struct Facts {
     /// The part of its node that the locks are in: two locks of one name, one node and one area are one lock.
     pub(crate) area: String,
@@ -193,10 +192,8 @@ pub(crate) struct Facts {
     pub(crate) is_composite: bool,
     /// Whether a hold goes to a waiter of the same client in one request. If not, the waiter takes it when it is free.
     pub(crate) hands_off: bool,
-    /// Why no data can be written here in one step with the look at a hold, where that is so.
-    pub(crate) keeps_no_data: &'static str,
-    /// Why nobody can wait on a condition here, where that is so.
-    pub(crate) keeps_no_conditions: Option<&'static str>,
+    /// Why it has no [`RedisOperations`], where that is so.
+    pub(crate) lacks: &'static str,
     pub(crate) announcements: Arc<Announcements>,
 }
 
@@ -212,9 +209,7 @@ impl Facts {
             is_polled: |_| false,
             is_composite: false,
             hands_off: true,
-            keeps_no_data: "a lock that is not in Redis guards no commands of Redis; in a database Guard::transaction runs \
-                            statements under it",
-            keeps_no_conditions: None,
+            lacks: "",
             announcements: Arc::default(),
         }
     }
@@ -230,12 +225,6 @@ impl Facts {
     }
 }
 
-/// The error for a lock whose waiters stand in no queue of its store.
-pub(crate) fn nobody_counts_waiters(lock: &LockId) -> Error {
-    let reason = lock.kind.rules().no_waiters;
-    Error::unsupported(&lock.name, reason.unwrap_or("this store has no queue"))
-}
-
 /// The outcome of a request that changes a hold: `D` if it was done, `R` if somebody else has the lock.
 #[derive(Debug)]
 pub(crate) enum Outcome<D, R = Infallible> {
@@ -245,20 +234,15 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent and not answered.
     Unknown {
+        /// Of a hand-off the successor may stand instead, until the same server time.
         in_doubt: InDoubt,
-        /// Of a hand-off: the hold that it would have made; either of the two may stand.
-        successor: Option<Box<InDoubt>>,
         error: Error,
     },
 }
 
 impl<D, R> Outcome<D, R> {
     pub(crate) fn unknown(in_doubt: InDoubt, error: Error) -> Outcome<D, R> {
-        Outcome::Unknown {
-            in_doubt,
-            successor: None,
-            error,
-        }
+        Outcome::Unknown { in_doubt, error }
     }
 }
 
@@ -280,10 +264,7 @@ pub(crate) struct Granted {
     pub(crate) fence: Option<u64>,
     /// How long what it is taken from lasts, if that ends before the lease, which counts no longer then.
     pub(crate) life: Option<Duration>,
-    /// Whether somebody may be waiting in another process; known of a hand-off.
-    pub(crate) others_wait: bool,
-    /// The effect that an earlier copy of the request may yet have, which got no answer. Of a hand-off: the part of the
-    /// hold given back that may come once more.
+    /// The effect that an earlier copy of the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -294,7 +275,6 @@ impl Granted {
             sent,
             fence: None,
             life: None,
-            others_wait: false,
             leftover: None,
         }
     }
@@ -303,8 +283,10 @@ impl Granted {
 /// A hold, or levels of it, that were given back.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
-    /// How many in other processes have heard that the lock is free.
+    /// How many in other processes have heard that the lock is free, or listen to a lock that was handed off.
     pub(crate) others: u32,
+    /// The hold that it was handed off to.
+    pub(crate) successor: Option<Granted>,
     /// The part of the hold that may be left in some part of the store. Of levels: the effect that an earlier copy of
     /// the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,

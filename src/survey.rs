@@ -10,7 +10,7 @@ use crate::ground::error::Result;
 use crate::ground::sync;
 use crate::ground::time;
 use crate::redlock::Redlock;
-use crate::store::{LockInfo, Position, Scope};
+use crate::store::{LockInfo, Position, Scope, SurveyOf};
 
 /// An iterator over the locks that somebody holds, made by [`Client::locks`] and [`Redlock::locks`].
 ///
@@ -65,9 +65,10 @@ impl Locks {
         self.inner.not_forked(&self.scope.prefix)?;
         sync::sleep(self.pause);
         let begun = time::now();
-        let deadline = self.inner.deadline();
-        let store = &self.inner.store;
-        let found = store.survey(&self.scope, &mut self.position, deadline);
+        let (all, position) = (SurveyOf::All(&self.scope), &mut self.position);
+        let found = self
+            .inner
+            .ask("ask", |store, by| store.survey(all, position, by));
         self.pause = time::since(begun);
         for info in found? {
             if self.seen.insert(Arc::clone(&info.name)) {

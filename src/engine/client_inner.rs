@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::engine::counters::{CountSettings, Counters};
+use crate::engine::counters::{Answer, CountSettings, Counters};
 use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
@@ -16,7 +16,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::process;
 use crate::ground::sync;
 use crate::ground::time;
-use crate::store::{Counted, HealthWarning, Severity, Store};
+use crate::store::{HealthWarning, Severity, Store};
 
 /// The end of a client may take this much longer than one command.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ pub(crate) struct ClientInner {
     /// The client's number in this process.
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) watchdog: Watchdog,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) timeouts: Timeouts,
     /// The threads that wait, by lock.
@@ -89,7 +89,6 @@ impl ClientInner {
     ) -> ClientInner {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
         let counters = Arc::new(Counters::new(count_settings));
-        let store: Arc<dyn Store> = Arc::new(Counted::new(store, Arc::clone(&counters.requests)));
         let wait_queues = Arc::<WaitQueues<_, _>>::default();
         let watchdog = Watchdog::new(
             Arc::clone(&store),
@@ -99,10 +98,7 @@ impl ClientInner {
             on_lost,
         );
         #[cfg(feature = "in-memory")]
-        {
-            watchdog.follow(&store.facts().timeline);
-            store.facts().timeline.attach(&store.facts().notifier);
-        }
+        store.facts().timeline.attach(&store.facts().notifier);
         ClientInner {
             id,
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
@@ -131,6 +127,25 @@ impl ClientInner {
     /// When a request that starts now has to be over.
     pub(crate) fn deadline(&self) -> Instant {
         time::now() + self.timeouts.request()
+    }
+
+    /// Asks the store, until a deadline that begins now, and tells how that ended.
+    pub(crate) fn ask<T: Answer>(
+        &self,
+        operation: &'static str,
+        ask: impl FnOnce(&dyn Store, Instant) -> T,
+    ) -> T {
+        let deadline = self.deadline();
+        self.ask_by(operation, |store| ask(store, deadline))
+    }
+
+    /// Asks the store, and tells how that ended.
+    pub(crate) fn ask_by<T: Answer>(
+        &self,
+        operation: &'static str,
+        ask: impl FnOnce(&dyn Store) -> T,
+    ) -> T {
+        self.counters.request(operation, || ask(&*self.store))
     }
 
     /// The calling thread.
@@ -174,7 +189,7 @@ impl ClientInner {
     /// Looks at the server, on connections that are this process's own.
     pub(crate) fn examine(&self) -> Result<Vec<HealthWarning>> {
         self.not_forked(&"(client)".into())?;
-        self.store.check(self.deadline())
+        self.ask("check", |store, deadline| store.check(deadline))
     }
 
     /// Lets a handle go without waiting: if it was the last one, the client ends on a thread of its own. Only where there is
@@ -206,11 +221,6 @@ impl ClientInner {
         // Those who waited leave their places to the watchdog, which it gives up in few requests.
         eventually(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
-        if self.store.facts().is_composite {
-            // Its parts belong to clients of their own, so there is nothing to wait for.
-            self.store.close();
-            return;
-        }
         let store = Arc::clone(&self.store);
         // It waits for threads that may look a name up, which nothing can end.
         match sync::spawn("redlatch-close", move || store.close()) {
@@ -234,7 +244,7 @@ impl fmt::Debug for ClientInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("id", &self.id)
-            .field("store", &self.store)
+            .field("store", &self.store.node(None))
             .finish_non_exhaustive()
     }
 }

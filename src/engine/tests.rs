@@ -55,23 +55,6 @@ fn two_kinds_of_a_name_have_two_queues() {
 }
 
 #[test]
-fn those_who_came_before_the_question_are_let_in_by_its_answer() {
-    let wait_queues = Arc::<WaitQueues<(), ()>>::default();
-    let notifier = Arc::<Notifier>::default();
-    let join = || wait_queues.join(&lock(Kind::Latch), &notifier.parker(), ());
-    let (first, early) = (join(), join());
-    let newest = first.newest();
-    let late = join();
-    first.tell(newest);
-    assert!(early.view().is_told && !late.view().is_told);
-    first.let_in(newest);
-    assert!(early.is_let_in() && early.is_granted() && !late.is_let_in());
-    first.leave(true, true);
-    drop(early);
-    assert_eq!(late.view().turn, Turn::Attempt, "it asks by itself");
-}
-
-#[test]
 fn what_one_waiter_hears_all_of_its_queue_know() {
     let wait_queues = Arc::<WaitQueues<(), ()>>::default();
     let notifier = Arc::<Notifier>::default();
@@ -167,7 +150,7 @@ fn the_first_in_the_queue_is_handed_the_lock_once_and_woken() {
     assert!(first.take().is_none() && !first.is_granted());
     let chosen = queues.choose(&lock, None).unwrap();
     assert_eq!(chosen.grant(3, false), Ok(()));
-    assert!(first.is_granted() && !second.is_granted() && !first.is_let_in());
+    assert!(first.is_granted() && !second.is_granted());
     assert_eq!(parkers[0].park(Some(time::now())), Wake::Look);
     assert_eq!(parkers[1].park(Some(time::now())), Wake::TimedOut);
     assert_eq!((first.take(), first.take()), (Some(3), None));

@@ -364,6 +364,8 @@ pub(crate) struct Claim {
     /// How long the hold is to last, counted from the send: the latest end that any live lease of it counts on. Where the
     /// hold is given back, how long it may last in the store if that does not get there.
     pub(crate) lease: Duration,
+    /// Whether the hold is renewed from when this is granted.
+    pub(crate) is_renewed: bool,
     /// The hold of the other side of a read-write lock that its thread has while it asks for this one.
     pub(crate) inside: Option<VisitorId>,
     pub(crate) queueing: Queueing,

@@ -241,9 +241,6 @@ impl Timeline {
 pub(crate) trait Moved: Send + Sync {
     /// Reads the clock again.
     fn clock_moved(&self);
-
-    /// Waits, but not longer than until `deadline`, for what fell due by that and is done by other threads.
-    fn catch_up(&self, _until: Instant) {}
 }
 
 #[cfg(feature = "in-memory")]
@@ -287,10 +284,6 @@ mod world {
 
     use super::{Moved, shift};
     use crate::ground::sync::Mutex;
-    use crate::ground::time;
-
-    /// Renewals in memory take no time, but the thread that makes them may have to wait for a processor.
-    const LONGEST_CATCH_UP: Duration = Duration::from_secs(10);
 
     #[derive(Default)]
     pub(super) struct World {
@@ -314,10 +307,6 @@ mod world {
             let listeners = self.listeners.lock().clone();
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.clock_moved();
-            }
-            let deadline = time::now() + LONGEST_CATCH_UP;
-            for listener in listeners.iter().filter_map(Weak::upgrade) {
-                listener.catch_up(deadline);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::{Claim, Form, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
-use crate::store::{CUT, LockInfo, Outcome, shown};
+use crate::store::{CUT, Left, LockInfo, LockKind, Outcome, Position, SurveyOf, shown};
 
 impl Lock {
     /// Asks the store who holds the lock, with all that it shows: the holds, their processes, the end, those who wait.
@@ -71,10 +71,13 @@ impl Lock {
             visitor,
             count: 1,
             lease: inner.timeouts.watchdog_timeout,
+            is_renewed: false,
             inside: None,
             queueing: Queueing::default(),
         };
-        let outcome = inner.store.release(&claim, 0, inner.deadline())?;
+        let outcome = inner.ask("release", |store, by| {
+            store.release(&claim, Left::Nothing, by)
+        })?;
         self.was_freed();
         match outcome {
             Outcome::Done(_) => Ok(true),
@@ -100,7 +103,11 @@ impl Lock {
     fn look(&self) -> Result<LockInfo> {
         self.is_one()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
-        inner.store.describe(&key.lock, inner.deadline())
+        let (one, mut position) = (SurveyOf::One(&key.lock), Position::default());
+        let told = inner.ask("ask", |store, by| store.survey(one, &mut position, by))?;
+        let node = || inner.store.node(Some(&key.lock.name));
+        let free = || LockInfo::free(&key.lock.name, LockKind::of(key.lock.kind), node());
+        Ok(told.into_iter().next().unwrap_or_else(free))
     }
 
     /// Refuses a lock that is made of several, each of which has holds of its own.

@@ -336,7 +336,7 @@ impl Lock {
     ///
     /// - [`Error::NotHeld`]: this thread does not hold the lock;
     /// - [`Error::Lost`] with the cause: this thread held the lock and lost it (a thread that loses one lock after the
-    ///   other and unlocks none remembers the last 256);
+    ///   other and unlocks none remembers those of its last 256 holds);
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
     /// - [`Error::Unknown`]: the request got no answer, or too few replicas acknowledged an inner unlock (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
@@ -376,7 +376,9 @@ impl Lock {
     pub fn force_unlock(&self) -> Result<bool> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
-        let freed = inner.store.force_release(&key.lock, inner.deadline())?;
+        let freed = inner.ask("force_unlock", |store, by| {
+            store.force_release(&key.lock, by)
+        })?;
         self.was_freed();
         Ok(freed)
     }

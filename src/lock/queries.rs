@@ -10,7 +10,7 @@ use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
 use crate::losses::Losses;
-use crate::store::Holding;
+use crate::store::{CountStep, Holding};
 
 impl Lock {
     /// Asks the store whether anybody holds the lock.
@@ -86,9 +86,12 @@ impl Lock {
     /// [`ReadWriteLock`](crate::ReadWriteLock), a [`MultiLock`](crate::MultiLock), a [`Redlock`](crate::Redlock), and of all in a
     /// database. And those of [`Lock::is_locked`].
     pub fn waiters(&self) -> Result<u32> {
-        self.raw_lock.ready()?;
-        let RawLock { inner, key, .. } = &self.raw_lock;
-        inner.store.waiters(&key.lock, inner.deadline())
+        let lock = &self.raw_lock.key.lock;
+        if let Some(reason) = lock.kind.rules().no_waiters {
+            return Err(Error::unsupported(&lock.name, reason));
+        }
+        let waiters = self.raw_lock.count(CountStep::Waiters)?;
+        Ok(u32::try_from(waiters).unwrap_or(u32::MAX))
     }
 
     /// Asks the store how long the present hold of any thread lasts if it is not renewed; `None` if there is none.
@@ -177,7 +180,7 @@ impl Lock {
     fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
-        inner.store.inspect(&key.lock, visitor, inner.deadline())
+        inner.ask("ask", |store, by| store.inspect(&key.lock, visitor, by))
     }
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {

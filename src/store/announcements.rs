@@ -1,9 +1,7 @@
 //! The way from a store to the client that uses it, for what nobody has asked for.
 
-use std::fmt;
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use crate::ground::sync::Mutex;
 use crate::store::InDoubt;
 
 /// Something that a store says without being asked.
@@ -14,30 +12,21 @@ pub(crate) enum Announcement {
     Leftover(InDoubt),
 }
 
-type Listener = Arc<dyn Fn(Announcement) + Send + Sync>;
-
 /// The way from a store to the client that uses it.
 #[derive(Default)]
 pub(crate) struct Announcements {
-    listener: Mutex<Option<Listener>>,
+    listener: OnceLock<Box<dyn Fn(Announcement) + Send + Sync>>,
 }
 
 impl Announcements {
-    /// Calls `listener`, which must not block, for each announcement from now on.
+    /// Calls `listener`, which must not block, for each announcement from now on. A store has one client, and so one listener.
     pub(crate) fn listen(&self, listener: impl Fn(Announcement) + Send + Sync + 'static) {
-        *self.listener.lock() = Some(Arc::new(listener));
+        self.listener.get_or_init(|| Box::new(listener));
     }
 
     pub(crate) fn announce(&self, announcement: Announcement) {
-        let listener = self.listener.lock().clone();
-        if let Some(listener) = listener {
+        if let Some(listener) = self.listener.get() {
             listener(announcement);
         }
-    }
-}
-
-impl fmt::Debug for Announcements {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Announcements")
     }
 }

@@ -50,6 +50,8 @@ pub(crate) enum CountStep {
     Replace(u32),
     /// Tells how many permits with ids were taken.
     Taken,
+    /// Tells how many wait for a lock in its queue on the server.
+    Waiters,
     /// Gives a permit back: 1, or 0 if it is not taken.
     GiveBack,
     /// Tells how long a permit lasts, in ms; 0 if it is not taken.
@@ -70,7 +72,7 @@ impl CountStep {
             CountStep::Forget => "hand-over",
             CountStep::Delete => "deletion",
             CountStep::Replace(_) => "replacement",
-            CountStep::Taken | CountStep::Lease => "question",
+            CountStep::Taken | CountStep::Waiters | CountStep::Lease => "question",
             CountStep::GiveBack => "release",
             CountStep::SetLease(_) => "new lease",
         }
@@ -78,7 +80,7 @@ impl CountStep {
 
     /// Whether it changes nothing.
     pub(crate) fn is_question(self) -> bool {
-        matches!(self, CountStep::Get | CountStep::Taken | CountStep::Lease)
+        self.name() == "question"
     }
 
     /// The number that it is about; 0 if there is none.

@@ -1,6 +1,5 @@
 //! A place in a queue of waiters.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::ground::notify::Registration;
@@ -14,6 +13,20 @@ pub(crate) enum Delivery {
     Pending,
     /// Never; it has to ask now and then.
     Polling,
+}
+
+impl Delivery {
+    /// How messages come of which `needed` parts have to send theirs.
+    pub(crate) fn joint(parts: &[Subscription], needed: usize) -> Delivery {
+        let count = |what| parts.iter().filter(|part| part.delivery == what).count();
+        if count(Delivery::Live) >= needed {
+            Delivery::Live
+        } else if count(Delivery::Polling) > parts.len() - needed {
+            Delivery::Polling
+        } else {
+            Delivery::Pending
+        }
+    }
 }
 
 /// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
@@ -38,14 +51,5 @@ impl Subscription {
             jitter: Duration::ZERO,
             keep: None,
         }
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription")
-            .field("registration", &self.registration)
-            .field("delivery", &self.delivery)
-            .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::claim::Kind;
+use crate::ground::claim::{Kind, LockId};
 
 /// The kind of a lock, as far as its store tells.
 ///
@@ -255,6 +255,14 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
+/// The subject of a look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SurveyOf<'a> {
+    /// One lock, which is told of also if nobody holds it.
+    One(&'a LockId),
+    All(&'a Scope),
+}
+
 /// The locks that are looked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
@@ -283,7 +291,7 @@ pub(crate) struct Position {
     /// The node of a quorum, how far it has come, and what the nodes have told.
     pub(crate) node: usize,
     pub(crate) within: Option<Box<Position>>,
-    pub(crate) told: BTreeMap<Arc<str>, Vec<(usize, LockInfo)>>,
+    pub(crate) told: BTreeMap<Arc<str>, Vec<LockInfo>>,
 }
 
 /// The process behind a connection of this library.
@@ -313,20 +321,16 @@ pub(crate) fn merged(told: Vec<LockInfo>, needed: usize, of: usize) -> Option<Lo
         let mut holders = info.holders.iter();
         holders.any(|holder| holder.visitor == visitor)
     };
-    let votes = |visitor: &str| told.iter().filter(|it| held_by(it, visitor)).count();
+    let votes = |it: &&Holder| {
+        told.iter()
+            .filter(|info| held_by(info, &it.visitor))
+            .count()
+    };
     // The one that most nodes name; others are what attempts have left that did not get enough.
-    let mut holders = told.iter().flat_map(|it| &it.holders);
-    let first = holders.next()?;
-    let best = holders.fold(first, |best, it| {
-        match votes(&it.visitor) > votes(&best.visitor) {
-            true => it,
-            false => best,
-        }
-    });
-    let visitor = best.visitor.clone();
-    let holder = best.clone();
+    let holders = told.iter().flat_map(|it| &it.holders);
+    let holder = holders.rev().max_by_key(votes)?.clone();
     let mut told: Vec<LockInfo> = told;
-    told.retain(|it| held_by(it, &visitor));
+    told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
     // The longest first, and without an end before all.
     expires.sort_unstable_by_key(|it| std::cmp::Reverse(it.unwrap_or(Duration::MAX)));

@@ -5,6 +5,7 @@
 //! listed, too, which takes a mutex: it sleeps anyway.
 
 pub(crate) mod class;
+mod requests;
 mod settings;
 mod waits;
 
@@ -13,22 +14,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::counters::class::{ClassId, Classes};
+pub(crate) use crate::engine::counters::requests::Answer;
 pub(crate) use crate::engine::counters::settings::{ClassOf, CountSettings};
 use crate::engine::counters::waits::Waits;
 pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
 use crate::ground::claim::LockId;
-use crate::ground::loss::Loss;
 use crate::ground::observer::Event;
+use crate::ground::sync::Mutex;
 use crate::ground::{events, numbers};
-use crate::store::Requests;
 
 /// The counters of one client, and what its holds learn of its end.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     settings: CountSettings,
     classes: Classes,
-    waits: Waits,
-    pub(crate) requests: Arc<Requests>,
+    waits: Mutex<Waits>,
     has_no_watchdog: AtomicBool,
     is_gone: AtomicBool,
 }
@@ -45,7 +45,6 @@ impl Counters {
     pub(crate) fn new(settings: CountSettings) -> Counters {
         Counters {
             classes: Classes::new(settings.class_of.clone()),
-            requests: Arc::new(Requests::told_to(settings.observer.clone())),
             settings,
             ..Counters::default()
         }
@@ -65,37 +64,10 @@ impl Counters {
         self.classes.get(id)
     }
 
-    pub(crate) fn acquired(&self, class: ClassId, lock: &str, via: &'static str, waited: Duration) {
+    /// Tells the observer of something, with the name of its class and no mutex locked.
+    pub(crate) fn tell<'a>(&'a self, class: ClassId, event: impl FnOnce(&'a str) -> Event<'a>) {
         let class = self.class(class);
-        self.settings.observer.tell(|| Event::Acquired {
-            class,
-            lock,
-            waited,
-            via,
-        });
-    }
-
-    pub(crate) fn not_acquired(
-        &self,
-        class: ClassId,
-        lock: &str,
-        outcome: &'static str,
-        waited: Duration,
-    ) {
-        let class = self.class(class);
-        self.settings.observer.tell(|| Event::NotAcquired {
-            class,
-            lock,
-            waited,
-            outcome,
-        });
-    }
-
-    pub(crate) fn contended(&self, class: ClassId, lock: &str) {
-        let class = self.class(class);
-        self.settings
-            .observer
-            .tell(|| Event::Contended { class, lock });
+        self.settings.observer.tell(|| event(class));
     }
 
     /// Tells that a hold has begun, with no mutex locked.
@@ -105,19 +77,13 @@ impl Counters {
 
     /// Tells that it has ended, with no mutex locked.
     pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
-        let class = self.class(class);
-        numbers::holds(class, -1.0);
-        self.settings.observer.tell(|| Event::Ended {
+        numbers::holds(self.class(class), -1.0);
+        self.tell(class, |class| Event::Ended {
             class,
             lock,
             held,
             end: end_name(is_lost),
         });
-    }
-
-    pub(crate) fn lost(&self, class: ClassId, loss: &Loss) {
-        let class = self.class(class);
-        self.settings.observer.tell(|| Event::Lost { class, loss });
     }
 
     /// Lists a wait until what this returns is dropped.
@@ -127,17 +93,16 @@ impl Counters {
 
     /// The waits that are listed, the oldest first.
     pub(crate) fn listed(&self) -> Vec<Arc<ListedWait>> {
-        self.waits.all()
+        self.waits.lock().listed.values().cloned().collect()
     }
 
     /// Whether anybody waits at present.
     pub(crate) fn has_waits(&self) -> bool {
-        self.waits.has_any()
+        !self.listed().is_empty()
     }
 
     /// Tells of a wait that has lasted for long.
     pub(crate) fn long_wait(&self, wait: &ListedWait, waited: Duration, holder: Option<&str>) {
-        let class = self.class(wait.class);
         let same = |it: &&Arc<ListedWait>| it.lock.name == wait.lock.name;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
         let named = holder.unwrap_or("nobody that is known");
@@ -148,7 +113,7 @@ impl Counters {
             &named,
             &others,
         );
-        self.settings.observer.tell(|| Event::LongWait {
+        self.tell(wait.class, |class| Event::LongWait {
             class,
             lock: &wait.lock.name,
             thread: wait.thread,
@@ -160,9 +125,8 @@ impl Counters {
 
     /// Tells of a hold that has lasted for long.
     pub(crate) fn long_hold(&self, class: ClassId, lock: &str, thread: u64, held: Duration) {
-        let class = self.class(class);
         events::long_hold(&lock, &thread, &held.as_secs());
-        self.settings.observer.tell(|| Event::LongHold {
+        self.tell(class, |class| Event::LongHold {
             class,
             lock,
             thread,

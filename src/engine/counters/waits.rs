@@ -7,18 +7,12 @@ use std::time::{Duration, Instant};
 use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
 use crate::ground::claim::LockId;
-use crate::ground::sync::Mutex;
 use crate::ground::{numbers, time};
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    listed: Mutex<Listed>,
-}
-
-#[derive(Debug, Default)]
-struct Listed {
     last: u64,
-    by_number: BTreeMap<u64, Arc<ListedWait>>,
+    pub(super) listed: BTreeMap<u64, Arc<ListedWait>>,
 }
 
 /// A thread that waits.
@@ -60,10 +54,10 @@ impl OpenWait {
             since: time::now(),
         });
         numbers::waiters(counters.class(class), 1.0);
-        let mut listed = counters.waits.listed.lock();
-        listed.last += 1;
-        let number = listed.last;
-        listed.by_number.insert(number, Arc::clone(&wait));
+        let mut waits = counters.waits.lock();
+        waits.last += 1;
+        let number = waits.last;
+        waits.listed.insert(number, Arc::clone(&wait));
         OpenWait {
             counters: Arc::clone(counters),
             number,
@@ -84,20 +78,10 @@ impl OpenWait {
 
 impl Drop for OpenWait {
     fn drop(&mut self) {
-        let mut listed = self.counters.waits.listed.lock();
-        listed.by_number.remove(&self.number);
-        drop(listed);
+        let mut waits = self.counters.waits.lock();
+        waits.listed.remove(&self.number);
+        drop(waits);
         numbers::waiters(self.counters.class(self.wait.class), -1.0);
-    }
-}
-
-impl Waits {
-    pub(super) fn has_any(&self) -> bool {
-        !self.listed.lock().by_number.is_empty()
-    }
-
-    pub(super) fn all(&self) -> Vec<Arc<ListedWait>> {
-        self.listed.lock().by_number.values().cloned().collect()
     }
 }
 

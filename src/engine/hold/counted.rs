@@ -9,6 +9,7 @@ use crate::engine::hold::state::{Phase, State};
 use crate::ground::clock::BootInstant;
 use crate::ground::events::{HoldSpan, WaitSpan};
 use crate::ground::loss::Loss;
+use crate::ground::observer::Event;
 
 impl Hold {
     /// Has it be counted in this class, as soon as a thread has come to it.
@@ -71,30 +72,23 @@ impl Hold {
     /// Counts a loss that is told. One that a release has found is the loss of a hold that was given back.
     pub(crate) fn count_loss(&self, loss: &Loss) {
         if let Some(class) = self.class {
-            self.client.lost(class, loss);
+            self.client.tell(class, |class| Event::Lost { class, loss });
         }
     }
 
     /// Tells if it has lasted for long, when that has doubled since it was told last.
     pub(crate) fn look_at_age(&self) {
-        let counters = &self.client;
-        let long = counters.settings().long_hold;
         let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;
         };
-        if held >= long && self.is_news(held) {
-            counters.long_hold(class, &self.name, self.thread, held);
-        }
-    }
-
-    fn is_news(&self, held: Duration) -> bool {
         let mut state = self.state.lock();
-        let told_from = &mut state.rare().long_from;
-        let is_news = told_from.is_none_or(|from| held >= from);
-        if is_news {
-            *told_from = Some(held.saturating_mul(2));
+        let told_from = state.rare.as_ref().and_then(|it| it.long_from);
+        if held >= told_from.unwrap_or(self.client.settings().long_hold) {
+            state.rare().long_from = Some(held.saturating_mul(2));
+            drop(state);
+            let (client, lock) = (&self.client, &self.name);
+            client.long_hold(class, lock, self.thread, held);
         }
-        is_news
     }
 }
 

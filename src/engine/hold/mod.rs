@@ -5,14 +5,13 @@
 mod counted;
 mod end;
 mod in_flight;
+#[cfg(feature = "mysql")]
 mod pin;
 mod renewal_schedule;
 mod state;
 #[cfg(test)]
 mod tests;
 mod validity;
-mod whole;
-mod write;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -26,8 +25,6 @@ pub(crate) use crate::engine::hold::in_flight::InFlightId;
 pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
 use crate::engine::hold::state::{Level, Phase, State, count};
 use crate::engine::hold::validity::end_of_validity;
-pub(crate) use crate::engine::hold::whole::Leases;
-pub(crate) use crate::engine::hold::write::WriteStart;
 use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::loss::LossCause;
@@ -95,6 +92,16 @@ pub(crate) enum ReleasePlan {
     Expired(Claim),
 }
 
+/// The part of guarded work that the hold knows.
+#[derive(Debug)]
+pub(crate) struct WriteStart {
+    pub(crate) claim: Claim,
+    pub(crate) valid_until: BootInstant,
+}
+
+/// The leases that the levels of a hold were taken with, the first one first.
+pub(crate) type Leases = SmallVec<[Lease; 1]>;
+
 impl std::panic::RefUnwindSafe for Hold {}
 
 impl Hold {
@@ -125,7 +132,7 @@ impl Hold {
                 in_flight: SmallVec::new(),
                 next_in_flight_id: 0,
                 longest: claim.lease,
-                waits_since: None,
+                waits: false,
                 due: None,
                 news: None,
                 may_outlast: false,
@@ -149,17 +156,18 @@ impl Hold {
         self
     }
 
-    /// Says by which clock it is counted, in place of that of the process, and which fencing number it has.
-    pub(crate) fn kept_by(mut self, timeline: &Timeline, fence: Option<u64>) -> Hold {
+    /// Says by which clock it is counted, in place of that of the process, which fencing number it has, and how short leases
+    /// are that others may give it, where they may: it is looked at as often as one with that lease.
+    pub(crate) fn kept_by(
+        mut self,
+        timeline: &Timeline,
+        fence: Option<u64>,
+        least: Duration,
+    ) -> Hold {
         self.timeline = timeline.clone();
         self.fence = fence;
-        self
-    }
-
-    /// Says how short leases are that others may give it, where they may: it is looked at as often as one with that lease.
-    pub(crate) fn looked_at_each(self, lease: Duration) -> Hold {
         if self.kind.rules().restores_lifetime {
-            self.state.lock().rare().longest_pace = Some(lease);
+            self.state.lock().rare().longest_pace = Some(least);
         }
         self
     }
@@ -240,7 +248,10 @@ impl Hold {
         let now = self.timeline.read();
         let mut state = self.state.lock();
         let rest = state.rest(now.moment).unwrap_or_default();
-        let claim = self.claim(&state, rest.max(lease.duration()));
+        let claim = Claim {
+            is_renewed: matches!(lease, Lease::Watchdog(_)),
+            ..self.claim(&state, rest.max(lease.duration()))
+        };
         let expires = now.moment_of(deadline);
         let in_flight_id = state.note_in_flight(By::Holder, now.moment, claim.lease, expires);
         (claim, in_flight_id)
@@ -253,6 +264,7 @@ impl Hold {
             visitor: self.visitor.clone(),
             count: count(&state.levels),
             lease,
+            is_renewed: false,
             inside: None,
             queueing: Queueing::default(),
         }
@@ -345,6 +357,21 @@ impl Hold {
         }
     }
 
+    /// Whether a transaction has it.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.state.lock().pinned_since().is_some()
+    }
+
+    /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
+    pub(crate) fn put_off(&self, id: LevelId) -> bool {
+        let mut state = self.state.lock();
+        let is_pinned = state.pinned_since().is_some();
+        if is_pinned {
+            state.rare().put_off.push(id);
+        }
+        is_pinned
+    }
+
     /// Takes a level out of a hold that was lost, which was unlocked by the name of the lock: one by hand rather than one
     /// that a guard has yet to give back.
     pub(crate) fn forget_level(&self) {
@@ -354,5 +381,45 @@ impl Hold {
             Some(at) => drop(state.levels.remove(at)),
             None => drop(state.levels.pop()),
         }
+    }
+
+    /// Whether each of its levels is given back by hand; with `guards`, whether the only one is a guard's.
+    pub(crate) fn has_levels_of(&self, guards: bool) -> bool {
+        let state = self.state.lock();
+        let are_alike = state.levels.iter().all(|level| level.is_guards == guards);
+        are_alike && (state.levels.len() == 1 || !guards)
+    }
+
+    /// Takes all levels away, before anything is sent, and says what to send. The cause if it was lost before.
+    pub(crate) fn leave_all(&self) -> Result<(Claim, Leases), LossCause> {
+        let mut state = self.state.lock();
+        match &state.phase {
+            Phase::Held => {}
+            Phase::Lost(cause) => return Err(LossCause::clone(cause)),
+            Phase::Released => return Err(LossCause::Gone),
+        }
+        let mut claim = self.claim(&state, Duration::ZERO);
+        let leases = state.levels.drain(..).map(|level| level.lease()).collect();
+        // From here on nobody renews it.
+        state.phase = Phase::Released;
+        let _ended = self.end_notice(&mut state, false);
+        claim.lease = state.may_stand(&self.timeline);
+        // Whatever hears of the end is not to be called under the lock.
+        drop(state);
+        Ok((claim, leases))
+    }
+
+    /// Starts work under this hold; `None` if it has ended.
+    pub(crate) fn begin_write(&self) -> Option<WriteStart> {
+        let state = self.state.lock();
+        let now = self.timeline.now();
+        let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
+        if !counts || !self.client.has_watchdog() {
+            return None;
+        }
+        Some(WriteStart {
+            claim: self.claim(&state, Duration::ZERO),
+            valid_until: state.valid_until,
+        })
     }
 }

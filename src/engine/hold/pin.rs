@@ -1,28 +1,21 @@
 //! A hold whose row a transaction has locked.
 
-#[cfg(all(test, feature = "mysql"))]
+#[cfg(test)]
 mod tests;
 
-#[cfg(feature = "mysql")]
 use std::time::Duration;
 
-#[cfg(feature = "mysql")]
 use smallvec::SmallVec;
 
-#[cfg(feature = "mysql")]
 use crate::engine::hold::in_flight::By;
-#[cfg(feature = "mysql")]
 use crate::engine::hold::state::Phase;
 use crate::engine::hold::{Hold, LevelId};
-#[cfg(feature = "mysql")]
 use crate::ground::claim::Claim;
-#[cfg(feature = "mysql")]
 use crate::ground::clock::BootInstant;
 
 impl Hold {
     /// Leaves the hold to a transaction, which the clock does not end and the watchdog does not disturb. Returns
     /// whether it is held and no other transaction has it.
-    #[cfg(feature = "mysql")]
     pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.lock();
         let is_free = matches!(state.phase, Phase::Held) && state.pinned_since().is_none();
@@ -33,7 +26,6 @@ impl Hold {
     }
 
     /// The levels that are to be given back now that no transaction has it any more.
-    #[cfg(feature = "mysql")]
     pub(crate) fn take_put_off(&self) -> SmallVec<[LevelId; 1]> {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();
@@ -43,7 +35,6 @@ impl Hold {
 
     /// Ends what [`Hold::pin`] began. `committed` is the lease that the transaction has set, and from when it counts:
     /// it holds even if the one before it had run out meanwhile, because nobody could take the row.
-    #[cfg(feature = "mysql")]
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();
@@ -64,23 +55,7 @@ impl Hold {
         }
     }
 
-    /// Whether a transaction has it.
-    pub(crate) fn is_pinned(&self) -> bool {
-        self.state.lock().pinned_since().is_some()
-    }
-
-    /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
-    pub(crate) fn put_off(&self, id: LevelId) -> bool {
-        let mut state = self.state.lock();
-        let is_pinned = state.pinned_since().is_some();
-        if is_pinned {
-            state.rare().put_off.push(id);
-        }
-        is_pinned
-    }
-
     /// The claim that extends this hold; its lease is zero if no level counts on it any more.
-    #[cfg(feature = "mysql")]
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
         let rest = state.rest(self.timeline.now()).unwrap_or_default();

@@ -89,12 +89,9 @@ impl Hold {
         if !owner_lives || state.rest(now.moment).is_none() {
             return Duty::Idle;
         }
-        match state.waits_since.replace(now.moment) {
-            Some(since) => {
-                state.waits_since = Some(since);
-                Duty::Waits
-            }
-            None => Duty::Renew,
+        match std::mem::replace(&mut state.waits, true) {
+            true => Duty::Waits,
+            false => Duty::Renew,
         }
     }
 
@@ -105,17 +102,14 @@ impl Hold {
         if !matches!(state.phase, Phase::Held) {
             return RenewalStart::Over;
         }
-        let waits_since = state.waits_since.take();
+        state.waits = false;
         if state.pinned_since().is_some() {
             return RenewalStart::Unowned;
         }
-        // What a loss says is said with what it waited for.
-        state.waits_since = waits_since;
         let owner_lives = self.owner.strong_count() > 0;
         if let Some(cause) = state.lapse(begun, owner_lives) {
             return RenewalStart::Lapsed(cause);
         }
-        state.waits_since = None;
         match state.rest(now) {
             Some(lease) if owner_lives => {
                 let in_flight_id = state.note_in_flight(By::Watchdog, now, lease, expires);
@@ -220,12 +214,6 @@ impl Hold {
             Some(at) if at < state.valid_until => (at, false),
             _ => (state.valid_until, true),
         }
-    }
-
-    /// Whether it counts on renewal.
-    #[cfg(feature = "in-memory")]
-    pub(crate) fn is_renewed(&self) -> bool {
-        self.state.lock().renewed_lease().is_some()
     }
 
     /// Sets the instant of the heap entry that counts from now on. Returns whether there was another one before.

@@ -55,8 +55,8 @@ pub(super) struct State {
     pub(super) next_in_flight_id: u32,
     /// The longest lease that any request may have set.
     pub(super) longest: Duration,
-    /// Since when a renewal that fell due waits for the one before it.
-    pub(super) waits_since: Option<BootInstant>,
+    /// A renewal that fell due waits for the one before it.
+    pub(super) waits: bool,
     /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
     pub(super) due: Option<Instant>,
     /// Made for the first one who wants to hear of a loss.
@@ -166,11 +166,6 @@ impl State {
                 "the renewal that was sent {} ms before has no answer",
                 in_ms(renewal.sent)
             )
-        } else if let Some(since) = self.waits_since {
-            format!(
-                "its renewal has waited for {} ms behind that of others",
-                in_ms(since)
-            )
         } else {
             "no renewal was confirmed in time".to_owned()
         };
@@ -212,7 +207,7 @@ impl State {
 
     pub(super) fn is_being_renewed(&self) -> bool {
         let asked = |it: &InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
-        self.waits_since.is_some() || self.in_flight.iter().any(asked)
+        self.waits || self.in_flight.iter().any(asked)
     }
 
     /// The time in which it has to be renewed once.

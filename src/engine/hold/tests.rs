@@ -33,6 +33,7 @@ pub(super) fn held_of(
         visitor: Kind::Reentrant.visitor("model", number, 1),
         count: 0,
         lease: lease.duration(),
+        is_renewed: false,
         inside: None,
         queueing: Default::default(),
     };
@@ -178,13 +179,6 @@ fn a_late_look_is_told_from_a_late_answer() {
     assert_eq!(reason, "the port refuses");
     let reason = cause(&renewed, later(late, late));
     assert!(reason.contains("paused"), "{reason}");
-    let waits = hold(lease);
-    waits.state.lock().waits_since = Some(sent.moment + lease / 3);
-    let reason = cause(&waits, later(in_time, in_time));
-    assert!(
-        reason.contains("behind") && !reason.contains("paused"),
-        "{reason}"
-    );
     let paused = cause(&hold(lease / 3), later(late, late));
     assert!(paused.contains("paused"), "{paused}");
     let suspended = cause(&hold(lease / 3), later(late, lease / 6));

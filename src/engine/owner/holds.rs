@@ -32,8 +32,11 @@ pub(super) struct ByName {
     pub(super) sweep_at: usize,
 }
 
-/// So many names with nothing but a loss that was never unlocked are remembered, those of the latest holds.
-pub(super) const LOSSES_KEPT: usize = 256;
+/// A loss that was never unlocked is remembered for so many more holds of its thread.
+pub(super) const LOSSES_KEPT: u64 = 256;
+
+/// With fewer names nothing is forgotten.
+pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LockKey {
@@ -124,7 +127,7 @@ impl OwnerHolds {
             let mut whole = self.parts.lock();
             if whole.of.len() >= whole.sweep_at {
                 whole.of.retain(|_, whole| self.stands(whole));
-                whole.sweep_at = (whole.of.len() * 2).max(LOSSES_KEPT * 2);
+                whole.sweep_at = (whole.of.len() * 2).max(LEAST_SWEPT);
                 let room = whole.sweep_at;
                 whole.of.shrink_to(room);
             }
@@ -188,35 +191,22 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Forgets the holds whose clients are gone, and the oldest losses that nobody has unlocked. Amortised: until the
+    /// Forgets the holds whose clients are gone, which nobody can unlock any more, and old losses that nobody has unlocked. Amortised: until the
     /// next time the names have to double. Returns what it has forgotten.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
-        // Nobody can unlock these any more.
-        self.forget(&mut forgotten, |stack| stack.has_no_client());
-        let is_over = |stack: &Stack| !stack.current.as_ref().is_some_and(|hold| hold.stands());
-        let over = self.stacks.values().filter(|stack| is_over(stack));
-        let mut over: Vec<u64> = over.map(|stack| stack.began).collect();
-        if let Some(surplus) = over.len().checked_sub(LOSSES_KEPT + 1) {
-            let (_, last_forgotten, _) = over.select_nth_unstable(surplus);
-            let last_forgotten = *last_forgotten;
-            self.forget(&mut forgotten, |stack| {
-                stack.began <= last_forgotten && is_over(stack)
-            });
-        }
-        self.sweep_at = (self.stacks.len() * 2).max(LOSSES_KEPT * 2);
-        self.stacks.shrink_to(self.sweep_at);
-        forgotten
-    }
-
-    fn forget(&mut self, forgotten: &mut Vec<Stack>, which: impl Fn(&Stack) -> bool) {
+        let begun = self.begun;
         self.stacks.retain(|_, stack| {
-            let goes = which(stack);
+            let is_over = !stack.current.as_ref().is_some_and(|hold| hold.stands());
+            let goes = stack.has_no_client() || is_over && stack.began + LOSSES_KEPT < begun;
             if goes {
                 forgotten.push(std::mem::take(stack));
             }
             !goes
         });
+        self.sweep_at = (self.stacks.len() * 2).max(LEAST_SWEPT);
+        self.stacks.shrink_to(self.sweep_at);
+        forgotten
     }
 }
 

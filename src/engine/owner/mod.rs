@@ -24,8 +24,6 @@ pub(crate) struct Owner {
     pid: u32,
     alive: Arc<()>,
     pub(crate) held: OwnerHolds,
-    /// Whether it is found by its number, which no other owner has.
-    is_registered: bool,
 }
 
 thread_local! {
@@ -45,9 +43,7 @@ impl Owner {
             match &*current {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
-                    let number = new_number();
-                    NUMBER.set(number);
-                    let token = Owner::register(pid, number);
+                    let token = Owner::register(pid, current_thread_id());
                     // What a forked thread brings along stays untouched: others may have been busy with it.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
@@ -58,15 +54,18 @@ impl Owner {
     }
 
     fn register(pid: u32, id: u64) -> Arc<Owner> {
-        let token = Arc::new(Owner {
+        let owner = Owner::of(pid, id);
+        registry::insert(&owner);
+        owner
+    }
+
+    fn of(pid: u32, id: u64) -> Arc<Owner> {
+        Arc::new(Owner {
             id,
             pid,
             alive: Arc::default(),
             held: OwnerHolds::default(),
-            is_registered: true,
-        });
-        registry::insert(&token);
-        token
+        })
     }
 
     /// Returns an owner that is no thread, with a number of its own, as if it were one more thread: it lives as long as
@@ -77,13 +76,7 @@ impl Owner {
 
     /// Returns an owner that is no thread, with the number of the calling one: it lives as long as somebody keeps it.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
-        Arc::new(Owner {
-            id: current_thread_id(),
-            pid,
-            alive: Arc::default(),
-            held: OwnerHolds::default(),
-            is_registered: false,
-        })
+        Owner::of(pid, current_thread_id())
     }
 
     /// Returns a token that lives as long as this owner.
@@ -100,9 +93,7 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.pid == process::id() {
-            if self.is_registered {
-                registry::remove(self.pid, self.id);
-            }
+            registry::remove(self.pid, self.id);
         } else {
             // In a forked child: other threads may have been busy with it at the fork.
             std::mem::forget(std::mem::take(&mut self.held));
@@ -128,15 +119,8 @@ fn new_number() -> u64 {
 /// assert_ne!(here, there);
 /// ```
 pub fn current_thread_id() -> u64 {
-    match Owner::current(process::id()) {
-        Some(token) => token.id,
-        None => match NUMBER.get() {
-            0 => {
-                let number = new_number();
-                NUMBER.set(number);
-                number
-            }
-            number => number,
-        },
+    if NUMBER.get() == 0 {
+        NUMBER.set(new_number());
     }
+    NUMBER.get()
 }

@@ -1,7 +1,6 @@
 //! The living threads that ever used a lock, and the owners that are no threads, by number.
 //!
-//! A fork may catch a mutex locked by a thread that the child does not have. So there are several registries; a process
-//! uses those that it found open, and leaves the others alone.
+//! A fork may catch the mutex locked by a thread that the child does not have: then the child lists none of its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,66 +8,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use crate::engine::owner::Owner;
 
-type Threads = BTreeMap<u64, Weak<Owner>>;
+type Owners = BTreeMap<u64, Weak<Owner>>;
 
 struct Registry {
     /// The process that uses it; 0 for none yet.
     pid: AtomicU32,
-    threads: Mutex<Threads>,
+    owners: Mutex<Owners>,
 }
 
-/// A child that was caught with one of them locked has one less for itself and its own children.
-static REGISTRIES: [Registry; 16] = [const {
-    Registry {
-        pid: AtomicU32::new(0),
-        threads: Mutex::new(BTreeMap::new()),
-    }
-}; 16];
-
-/// The registries of process `pid`, open: more than one if several threads came first at once.
-fn open(pid: u32) -> impl Iterator<Item = MutexGuard<'static, Threads>> {
-    let mine = REGISTRIES
-        .iter()
-        .filter(move |registry| registry.pid.load(Ordering::Acquire) == pid);
-    mine.map(|registry| registry.threads.lock())
-        .map(|threads| threads.unwrap_or_else(PoisonError::into_inner))
-}
-
-pub(super) fn insert(token: &Arc<Owner>) {
-    let mut threads = open(token.pid).next().or_else(|| adopt(token.pid));
-    // Without any a thread is only not found by its number.
-    if let Some(threads) = &mut threads {
-        threads.insert(token.id, Arc::downgrade(token));
-    }
-}
-
-/// Makes one the registry of `pid` that nobody had locked.
-fn adopt(pid: u32) -> Option<MutexGuard<'static, Threads>> {
-    REGISTRIES.iter().find_map(|registry| registry.adopt(pid))
-}
+static REGISTRY: Registry = Registry {
+    pid: AtomicU32::new(0),
+    owners: Mutex::new(BTreeMap::new()),
+};
 
 impl Registry {
-    fn adopt(&self, pid: u32) -> Option<MutexGuard<'_, Threads>> {
-        let mut threads = match self.threads.try_lock() {
-            Ok(threads) => threads,
+    /// The owners of process `pid`; `None` if a fork caught them locked, so that they are not found by their numbers.
+    fn of(&self, pid: u32) -> Option<MutexGuard<'_, Owners>> {
+        if [0, pid].contains(&self.pid.load(Ordering::Acquire)) {
+            let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+            self.pid.store(pid, Ordering::Release);
+            return Some(owners);
+        }
+        let mut owners = match self.owners.try_lock() {
+            Ok(owners) => owners,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
         if self.pid.swap(pid, Ordering::AcqRel) != pid {
             // They are of another process.
-            std::mem::forget(std::mem::take(&mut *threads));
+            std::mem::forget(std::mem::take(&mut *owners));
         }
-        Some(threads)
+        Some(owners)
+    }
+}
+
+pub(super) fn insert(owner: &Arc<Owner>) {
+    if let Some(mut owners) = REGISTRY.of(owner.pid) {
+        owners.insert(owner.id, Arc::downgrade(owner));
     }
 }
 
 pub(super) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
-    open(pid).find_map(|threads| threads.get(&id)?.upgrade())
+    REGISTRY.of(pid)?.get(&id)?.upgrade()
 }
 
+/// Takes out the owner of this number that has ended, if it was listed.
 pub(super) fn remove(pid: u32, id: u64) {
-    for mut threads in open(pid) {
-        threads.remove(&id);
+    if let Some(mut owners) = REGISTRY.of(pid)
+        && owners.get(&id).is_some_and(|it| it.strong_count() == 0)
+    {
+        owners.remove(&id);
     }
 }
 
@@ -82,15 +71,7 @@ mod tests {
         let pid = crate::ground::process::id();
         let owner = Owner::without_thread(pid);
         let id = owner.id;
-        let is_listed = || {
-            let mut mine = REGISTRIES
-                .iter()
-                .filter(|registry| registry.pid.load(Ordering::Acquire) == pid);
-            mine.any(|registry| {
-                let threads = registry.threads.lock();
-                threads.is_ok_and(|threads| threads.contains_key(&id))
-            })
-        };
+        let is_listed = || REGISTRY.of(pid).is_some_and(|it| it.contains_key(&id));
         assert!(is_listed() && find(pid, id).is_some_and(|it| Arc::ptr_eq(&it, &owner)));
         drop(owner);
         assert!(!is_listed() && find(pid, id).is_none());
@@ -100,13 +81,13 @@ mod tests {
     fn a_process_that_adopts_a_registry_finds_none_of_another_process_in_it() {
         let registry = Registry {
             pid: AtomicU32::new(0),
-            threads: Mutex::default(),
+            owners: Mutex::default(),
         };
-        registry.adopt(1).unwrap().insert(7, Weak::new());
-        assert_eq!(registry.adopt(1).unwrap().len(), 1);
-        assert!(registry.adopt(2).unwrap().is_empty());
+        registry.of(1).unwrap().insert(7, Weak::new());
+        assert_eq!(registry.of(1).unwrap().len(), 1);
+        assert!(registry.of(2).unwrap().is_empty());
         // One that a fork has caught locked is nobody's.
-        let _locked = registry.threads.lock();
-        assert!(registry.adopt(3).is_none());
+        let _locked = registry.owners.lock();
+        assert!(registry.of(3).is_none());
     }
 }

@@ -12,13 +12,12 @@ use crate::engine::hold::{Hold, Leases};
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::{self, Visit, WaitLimit};
-use crate::ground::claim::{LockId, VisitorId};
+use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
-use crate::ground::notify::Parker;
 use crate::store::{
-    ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PlaceInDoubt, Refusal, Store,
-    Subscription,
+    ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PlaceInDoubt, Refusal,
+    StoreEntry,
 };
 
 /// A waiter looks again after this time, whatever messages come: so its place lasts, and a lost message costs no more.
@@ -87,13 +86,13 @@ impl RawLock {
         let leases = self.give_back_for(&place, &me, &hold)?;
         let ended = place.wait(limit);
         if let Ended::Failed(error @ Error::Closed { .. }) = ended {
-            place.pass_on(&error, true);
+            place.pass_on(true);
             return Err(error);
         }
         let entry = match self.take_again(&me, &leases) {
             Ok(entry) => entry,
             Err(error) => {
-                place.pass_on(&error, matches!(ended, Ended::Woken));
+                place.pass_on(matches!(ended, Ended::Woken));
                 return Err(error);
             }
         };
@@ -122,7 +121,7 @@ impl RawLock {
             visitor: &hold.visitor,
             step: ConditionStep::Signal(most),
         };
-        match self.inner.store.condition(&op, self.inner.deadline())? {
+        match self.ask_condition(&op, self.inner.deadline())? {
             Outcome::Done(ConditionAnswer::Signalled(count)) => Ok(count),
             Outcome::Done(_) => Ok(0),
             Outcome::Gone(cause) => {
@@ -133,20 +132,28 @@ impl RawLock {
         }
     }
 
+    fn ask_condition(
+        &self,
+        op: &ConditionOp<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<ConditionAnswer>> {
+        self.inner.ask_by("condition", |store| {
+            store.redis_for(op.lock)?.condition(op, deadline)
+        })
+    }
+
     /// The calling thread and its hold, if this lock has conditions.
     fn held_with_conditions(&self) -> Result<(Arc<Owner>, Arc<Hold>)> {
         self.ready()?;
-        let of_store = self.inner.store.facts().keeps_no_conditions;
+        self.inner.store.redis_for(&self.key.lock)?;
         let of_kind = self.key.lock.kind.rules().no_conditions;
         let polls = self.polling.as_ref().map(|_| POLLS);
-        if let Some(reason) = of_store.or(of_kind).or(polls) {
+        if let Some(reason) = of_kind.or(polls) {
             return Err(Error::unsupported(&self.key.lock.name, reason));
         }
         let me = self.inner.thread(&self.key.lock.name)?;
         let hold = me.held.current(&self.key).ok_or_else(|| self.not_held())?;
-        if let Some(cause) = hold.lapse() {
-            self.inner.watchdog.end(&hold, cause);
-        }
+        self.inner.watchdog.end_lapsed(&hold);
         match hold.loss_cause() {
             Some(cause) => Err(hold.lost_error(cause)),
             None if !hold.is_held() => Err(self.not_held()),
@@ -161,7 +168,7 @@ impl RawLock {
             Ok((leases, Ok(()))) => Ok(leases),
             Ok((leases, Err(error))) if error.may_pass() => Ok(leases),
             Ok((_, Err(error))) | Err(error) => {
-                place.pass_on(&error, false);
+                place.pass_on(false);
                 Err(error)
             }
         }
@@ -169,9 +176,7 @@ impl RawLock {
 
     /// Gives all levels back: with which leases they were taken, and what became of it.
     fn give_all_back(&self, me: &Owner, hold: &Arc<Hold>) -> Result<(Leases, Result<()>)> {
-        if let Some(cause) = hold.lapse() {
-            self.inner.watchdog.end(hold, cause);
-        }
+        self.inner.watchdog.end_lapsed(hold);
         let left = hold.leave_all();
         let (claim, leases) = left.map_err(|cause| hold.lost_error(cause))?;
         let outcome = self.release_whole(hold, &claim, self.inner.deadline());
@@ -218,8 +223,7 @@ impl Place<'_> {
     }
 
     fn ask(&self, step: ConditionStep<'_>, deadline: Instant) -> Result<Outcome<ConditionAnswer>> {
-        let store = &self.raw_lock.inner.store;
-        store.condition(&self.op(step), deadline)
+        self.raw_lock.ask_condition(&self.op(step), deadline)
     }
 
     /// Takes the place, while `hold` stands: nobody can signal before the lock is given back.
@@ -231,9 +235,7 @@ impl Place<'_> {
                 inner.watchdog.end(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
-            Outcome::Unknown {
-                in_doubt, error, ..
-            } => {
+            Outcome::Unknown { in_doubt, error } => {
                 inner.watchdog.settle(in_doubt);
                 Err(error)
             }
@@ -254,7 +256,7 @@ impl Place<'_> {
             }),
             Err(error @ Error::Closed { .. }) => Ended::Failed(error),
             Err(error) => {
-                self.settle(false);
+                self.pass_on(false);
                 Ended::Failed(error)
             }
         }
@@ -268,7 +270,7 @@ impl Place<'_> {
             Ok(Outcome::Done(_)) => {}
             // Somebody else gets the signal, if there was one.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
-                self.settle(!matches!(reason, Ended::Woken));
+                self.pass_on(!matches!(reason, Ended::Woken));
             }
         }
         reason
@@ -282,21 +284,12 @@ impl Place<'_> {
         InDoubt::of_place(&self.raw_lock.key.lock, &self.ticket, place, 0)
     }
 
-    fn settle(&self, was_told: bool) {
-        let in_doubt = self.in_doubt(was_told);
-        self.raw_lock.inner.watchdog.settle(in_doubt);
-    }
-
-    /// Passes the signal on, which the thread cannot use: it does not come back, for this reason.
-    fn pass_on(&self, reason: &Error, was_told: bool) {
+    /// Passes the signal on, which the thread may have been told of and cannot use.
+    fn pass_on(&self, was_told: bool) {
         let inner = &self.raw_lock.inner;
-        match reason {
-            Error::Closed { .. } => {
-                let in_doubt = self.in_doubt(was_told);
-                inner.watchdog.settle_here(in_doubt, inner.deadline());
-            }
-            _ => self.settle(was_told),
-        }
+        inner
+            .watchdog
+            .withdraw(self.in_doubt(was_told), inner.deadline());
     }
 }
 
@@ -317,7 +310,10 @@ impl Visit for ConditionVisit<'_> {
         }
     }
 
-    fn subscribe(&self, store: &dyn Store, _: &LockId, parker: &Arc<Parker>) -> Subscription {
-        store.subscribe_place(&self.0.op(ConditionStep::Look), parker)
+    fn entry(&self) -> Option<StoreEntry<'_>> {
+        let Place {
+            condition, ticket, ..
+        } = self.0;
+        Some(StoreEntry::OfCondition(condition, ticket))
     }
 }

@@ -1,10 +1,9 @@
 //! How a count is changed, and how a thread waits until it is 0.
 
 use std::ops::ControlFlow;
-use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use crate::engine::hold::{HandOffOffer, Hold, ReleasePlan};
+use crate::engine::hold::{Hold, ReleasePlan};
 use crate::engine::owner::current_thread_id;
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::{self, Visit, WaitLimit};
@@ -43,7 +42,13 @@ impl RawLock {
             permit,
             step,
         };
-        self.inner.store.count(&op, deadline)
+        self.ask_count(&op, deadline)
+    }
+
+    fn ask_count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {
+        self.inner.ask_by("count", |store| {
+            store.redis_for(op.counter)?.count(op, deadline)
+        })
     }
 
     /// Gives up the ownership of what `hold` has taken from the count, and leaves it taken.
@@ -66,7 +71,7 @@ impl RawLock {
             permit: None,
             step: CountStep::Forget,
         };
-        let outcome = match self.inner.store.count(&op, deadline) {
+        let outcome = match self.ask_count(&op, deadline) {
             Ok(1) => Ok(()),
             Ok(_) => {
                 let cause = LossCause::Gone;
@@ -114,18 +119,5 @@ impl Visit for CountVisit<'_> {
             retry_after: Some(LOOKS_AGAIN),
             ..Refusal::default()
         }))
-    }
-
-    /// One asks for all that wait here. It is handed nothing, as nobody holds a count.
-    fn offer(&self) -> Option<HandOffOffer> {
-        Some(HandOffOffer {
-            thread: current_thread_id(),
-            liveness: Weak::new(),
-            lease: self.raw_lock.lease,
-        })
-    }
-
-    fn follow(&self) -> Option<()> {
-        Some(())
     }
 }

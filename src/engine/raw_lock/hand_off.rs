@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::hold::{HandOffOffer, Hold};
+use crate::engine::hold::{Hold, Lease};
 use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::{Claim, Queueing};
 use crate::ground::error::Result;
 use crate::ground::events;
-use crate::store::Outcome;
+use crate::store::{Left, Outcome, Released};
 
 impl RawLock {
     /// Hands the hold off to the head of the queue; `None` if nobody takes it, or nothing was changed.
@@ -25,33 +25,33 @@ impl RawLock {
             .inner
             .wait_queues
             .choose(&self.key.lock, self.poll_pause())?;
-        let HandOffOffer {
-            thread,
-            liveness,
-            lease,
-        } = successor.offer();
+        let offer = successor.offer();
         let next = Claim {
             kind: claim.kind,
             name: Arc::clone(&claim.name),
             visitor: claim
                 .kind
-                .visitor(&self.inner.id, *thread, self.inner.next_hold()),
+                .visitor(&self.inner.id, offer.thread, self.inner.next_hold()),
             count: 0,
-            lease: lease.duration(),
+            lease: offer.lease.duration(),
+            is_renewed: matches!(offer.lease, Lease::Watchdog(_)),
             inside: None,
             queueing: Queueing::default(),
         };
-        let outcome = match self.inner.store.hand_off(claim, &next, deadline) {
-            Ok(Outcome::Done(mut granted)) => {
-                if let Some(leftover) = granted.leftover.take() {
-                    self.inner.watchdog.settle(leftover);
-                }
-                let owner = (*thread, liveness.clone());
-                let successor_hold = self.hold_of(&next, owner, *lease, &granted, deadline);
+        let outcome = match self.inner.ask_by("hand_off", |store| {
+            store.release(claim, Left::Successor(&next), deadline)
+        }) {
+            Ok(Outcome::Done(Released {
+                successor: Some(granted),
+                others,
+                ..
+            })) => {
+                let owner = (offer.thread, offer.liveness.clone());
+                let successor_hold = self.hold_of(&next, owner, offer.lease, &granted, deadline);
                 let successor_hold = Arc::new(successor_hold.counted_in(self.class));
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
-                if let Err(successor_hold) = successor.grant(successor_hold, granted.others_wait) {
+                if let Err(successor_hold) = successor.grant(successor_hold, others > 0) {
                     self.take_back(&successor_hold, next, deadline);
                 }
                 return Some(Ok(()));
@@ -60,19 +60,15 @@ impl RawLock {
                 self.inner.watchdog.lost_in_release(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
-            Ok(Outcome::Unknown {
-                in_doubt,
-                successor,
-                error,
-            }) => {
+            Ok(Outcome::Unknown { in_doubt, error }) => {
+                // Either of the two may stand.
+                let not_after = in_doubt.not_after(0).unwrap_or_default();
                 self.inner.watchdog.settle(in_doubt);
-                if let Some(in_doubt) = successor {
-                    self.inner.watchdog.settle(*in_doubt);
-                }
+                self.inner.watchdog.settle(next.in_doubt(not_after));
                 Err(error)
             }
             // Nothing was changed; the plain release may do, or says what is wrong.
-            Err(_) => return None,
+            Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);
         self.inner.wait_queues.freed(&self.key.lock, None, None);

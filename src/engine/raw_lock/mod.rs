@@ -24,6 +24,7 @@ use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::{WaitSpan, WaitTold};
 use crate::ground::interrupt::Interrupt;
+use crate::ground::observer::Event;
 use crate::ground::time;
 use crate::store::Granted;
 
@@ -138,14 +139,24 @@ impl RawLock {
             visitor: entry.map(|entry| entry.hold.visitor.as_str()),
         });
         let Some(entry) = entry else {
-            inner.counters.not_acquired(self.class, lock, end, waited);
+            inner.counters.tell(self.class, |class| Event::NotAcquired {
+                class,
+                lock,
+                waited,
+                outcome: end,
+            });
             return outcome;
         };
         if entry.is_first() && cfg!(feature = "tracing") {
             entry.hold.begin_span(span, class, waited);
         }
         let via = visit.via(entry);
-        inner.counters.acquired(self.class, lock, via, waited);
+        inner.counters.tell(self.class, |class| Event::Acquired {
+            class,
+            lock,
+            waited,
+            via,
+        });
         outcome
     }
 
@@ -203,19 +214,19 @@ impl RawLock {
 
     /// The error of the calling thread, which does not hold it.
     pub(crate) fn not_held(&self) -> Error {
-        Error::NotHeld {
-            lock: Arc::clone(&self.key.lock.name),
-            client: Arc::clone(&self.inner.id),
-            thread: current_thread_id(),
-        }
+        self.not_held_by(current_thread_id())
     }
 
     /// The error of the owner of `hold`, which has given it back.
     pub(crate) fn given_back(&self, hold: &Hold) -> Error {
+        self.not_held_by(hold.thread())
+    }
+
+    fn not_held_by(&self, thread: u64) -> Error {
         Error::NotHeld {
             lock: Arc::clone(&self.key.lock.name),
             client: Arc::clone(&self.inner.id),
-            thread: hold.thread(),
+            thread,
         }
     }
 
@@ -237,8 +248,9 @@ impl RawLock {
     ) -> Hold {
         let client = Arc::clone(&self.inner.counters);
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
-        let hold = hold.kept_by(&self.inner.store.facts().timeline, granted.fence);
-        let hold = hold.looked_at_each(self.inner.timeouts.watchdog_timeout);
+        let timeline = &self.inner.store.facts().timeline;
+        let least = self.inner.timeouts.watchdog_timeout;
+        let hold = hold.kept_by(timeline, granted.fence, least);
         let hold = hold.with_life(granted.life);
         match &granted.leftover {
             Some(_) => hold.with_late_copy(claim.lease, deadline),

@@ -12,7 +12,7 @@ use crate::ground::error::Result;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::time;
-use crate::store::{Outcome, Released};
+use crate::store::{Left, Outcome, Released};
 
 /// The time that the question of a poller may be under way.
 const FOR_A_QUESTION: Duration = Duration::from_millis(10);
@@ -32,11 +32,7 @@ impl RawLock {
         hold: &Arc<Hold>,
         level: LevelId,
     ) -> Result<()> {
-        if hold.is_held()
-            && let Some(cause) = hold.lapse()
-        {
-            self.inner.watchdog.end(hold, cause);
-        }
+        self.inner.watchdog.end_lapsed(hold);
         let deadline = self.inner.deadline();
         let outcome = match hold.leave(level, deadline) {
             ReleasePlan::Lost { cause, had_level } => {
@@ -66,11 +62,7 @@ impl RawLock {
 
     /// Gives `hold` back in the background, whose only level `owner` has, after [`RawLock::ready`].
     pub(crate) fn release_in_background(&self, owner: &Owner, hold: &Arc<Hold>, level: LevelId) {
-        if hold.is_held()
-            && let Some(cause) = hold.lapse()
-        {
-            self.inner.watchdog.end(hold, cause);
-        }
+        self.inner.watchdog.end_lapsed(hold);
         let in_doubt = hold.in_doubt();
         let deadline = self.inner.deadline();
         // All else is a loss, which was told.
@@ -96,7 +88,11 @@ impl RawLock {
         deadline: Instant,
     ) -> Result<()> {
         let keep = claim.count.saturating_sub(1);
-        match self.inner.store.release(claim, keep, deadline) {
+        let left = Left::Levels(keep);
+        match self
+            .inner
+            .ask_by("release", |store| store.release(claim, left, deadline))
+        {
             Ok(Outcome::Done(Released { leftover, .. })) => {
                 hold.confirmed(
                     in_flight_id,
@@ -145,13 +141,17 @@ impl RawLock {
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut head_start, mut pause) = (None, None);
-        let store = &self.inner.store;
-        let released = match &self.polling {
-            Some(_) => store.release_quietly(claim, deadline),
-            None => store.release(claim, 0, deadline),
+        let left = match &self.polling {
+            Some(_) => Left::NothingQuietly,
+            None => Left::Nothing,
         };
+        let released = self
+            .inner
+            .ask_by("release", |store| store.release(claim, left, deadline));
         let outcome = match released {
-            Ok(Outcome::Done(Released { others, leftover })) => {
+            Ok(Outcome::Done(Released {
+                others, leftover, ..
+            })) => {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.settle(leftover);
                 }
@@ -170,9 +170,7 @@ impl RawLock {
                 }
                 Ok(Some(cause))
             }
-            Ok(Outcome::Unknown {
-                in_doubt, error, ..
-            }) => {
+            Ok(Outcome::Unknown { in_doubt, error }) => {
                 self.inner.watchdog.settle(in_doubt);
                 Err(error)
             }

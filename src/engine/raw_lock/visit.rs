@@ -13,7 +13,8 @@ use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::store::{Granted, InDoubt, Outcome, Refusal};
+use crate::ground::observer::Event;
+use crate::store::{Granted, InDoubt, Outcome, Refusal, StoreEntry};
 
 /// One wait of one thread for one lock.
 pub(super) struct LockVisit<'a> {
@@ -81,9 +82,10 @@ impl Visit for LockVisit<'_> {
         self.via = Some(via);
     }
 
-    fn place(&self) -> Option<&VisitorId> {
+    fn entry(&self) -> Option<StoreEntry<'_>> {
         let waits_in_store = self.raw_lock.key.lock.kind.rules().waits_in_store();
-        self.visitor.as_ref().filter(|_| waits_in_store)
+        let visitor = self.visitor.as_ref().filter(|_| waits_in_store);
+        visitor.map(StoreEntry::OfLock)
     }
 
     fn offer(&self) -> Option<HandOffOffer> {
@@ -97,7 +99,7 @@ impl Visit for LockVisit<'_> {
         })
     }
 
-    fn accept(&self, hold: Arc<Hold>, deadline: Instant) -> Option<Entry> {
+    fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
             // Nobody of this client has the lock any more, and the watchdog finds nothing to tell of.
@@ -105,9 +107,7 @@ impl Visit for LockVisit<'_> {
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
         }
-        let entry = self.enter(hold);
-        self.prepare_renewal(deadline);
-        Some(entry)
+        Some(self.enter(hold))
     }
 
     fn discard(&self, hold: &Hold) {
@@ -147,10 +147,13 @@ impl<'a> LockVisit<'a> {
 
     fn note_contended(&mut self) {
         if !std::mem::replace(&mut self.was_contended, true) {
-            let RawLock { inner, key, .. } = self.raw_lock;
+            let RawLock {
+                inner, key, class, ..
+            } = self.raw_lock;
+            let lock = &key.lock.name;
             inner
                 .counters
-                .contended(self.raw_lock.class, &key.lock.name);
+                .tell(*class, |class| Event::Contended { class, lock });
         }
     }
 
@@ -197,10 +200,11 @@ impl<'a> LockVisit<'a> {
             visitor,
             count: 0,
             lease: lease.duration(),
+            is_renewed: matches!(lease, Lease::Watchdog(_)),
             inside: inside.as_ref().map(|it| it.visitor.clone()),
             queueing: self.queueing(),
         };
-        match inner.store.acquire(&claim, deadline)? {
+        match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {
                 // It has the lock, and is not to be withdrawn.
                 self.visitor = None;
@@ -221,7 +225,6 @@ impl<'a> LockVisit<'a> {
                 hold.begin();
                 let entry = self.enter(Arc::new(hold));
                 inner.watchdog.watch(&entry.hold);
-                self.prepare_renewal(deadline);
                 Ok(ControlFlow::Break(entry))
             }
             Outcome::Refused(mut refusal) => {
@@ -253,22 +256,10 @@ impl<'a> LockVisit<'a> {
                 retry_after: Some(Duration::ZERO),
                 ..Refusal::default()
             })),
-            Outcome::Unknown {
-                in_doubt, error, ..
-            } => {
+            Outcome::Unknown { in_doubt, error } => {
                 self.settle(in_doubt);
                 Err(error)
             }
-        }
-    }
-
-    /// Makes ready what the renewals of a level need that counts on them.
-    fn prepare_renewal(&self, deadline: Instant) {
-        let RawLock {
-            inner, key, lease, ..
-        } = self.raw_lock;
-        if let Lease::Watchdog(_) = lease {
-            inner.store.prepare_renewal(&key.lock, deadline);
         }
     }
 
@@ -310,7 +301,8 @@ impl<'a> LockVisit<'a> {
             return Err(Error::in_its_transaction(&hold.name));
         }
         let (claim, in_flight_id) = hold.reentry(self.raw_lock.lease, deadline);
-        let attempt = self.raw_lock.inner.store.acquire(&claim, deadline);
+        let inner = &self.raw_lock.inner;
+        let attempt = inner.ask_by("acquire", |store| store.acquire(&claim, deadline));
         match attempt.inspect_err(|_| hold.not_done(in_flight_id))? {
             Outcome::Done(Granted { sent, leftover, .. }) => {
                 let may_run_again = leftover.is_some();
@@ -327,7 +319,6 @@ impl<'a> LockVisit<'a> {
                     return Ok(None);
                 };
                 self.raw_lock.inner.watchdog.rewatch(hold);
-                self.prepare_renewal(deadline);
                 Ok(Some(Entry {
                     hold: Arc::clone(hold),
                     level,

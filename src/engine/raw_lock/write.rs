@@ -23,7 +23,9 @@ impl RawLock {
                 work,
                 valid_until,
             };
-            match inner.store.guarded(&guarded, deadline) {
+            match inner.ask_by("write", |store| {
+                store.redis_for(&self.key.lock)?.guarded(&guarded, deadline)
+            }) {
                 Ok(Outcome::Done(replies)) => return Ok(replies),
                 Ok(Outcome::Refused(left)) => sync::sleep(left),
                 Ok(Outcome::Gone(cause)) => {
@@ -45,9 +47,7 @@ impl RawLock {
 
     /// The error of an owner whose hold has ended.
     fn ended(&self, hold: &Hold) -> Error {
-        if let Some(cause) = hold.lapse() {
-            self.inner.watchdog.end(hold, cause);
-        }
+        self.inner.watchdog.end_lapsed(hold);
         let watchdog = &self.inner.watchdog;
         match hold.loss_cause() {
             Some(cause) => hold.lost_error(cause),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::wait_loop::step::Time;
-use crate::engine::wait_loop::waiting::{GRACE, MARGIN};
+use crate::engine::wait_loop::waiting::GRACE;
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;
@@ -104,32 +104,9 @@ impl<'a> WaitLimit<'a> {
     }
 }
 
-impl Time {
-    /// Until when a call may do what follows the end of its wait, which takes so long at most.
-    pub(super) fn latest(self, longest: Duration) -> Instant {
-        let latest = self.now + longest;
-        self.end
-            .map_or(latest, |end| latest.min(end + GRACE - MARGIN))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_call_behind_the_end_of_a_wait_has_what_its_grace_leaves() {
-        let wait = Duration::from_secs(10);
-        let limit = WaitLimit::lasting(wait, &PROCESS, None);
-        let time = limit.map(|limit| limit.time());
-        let (Some(time), Some(end)) = (time, time.and_then(|time| time.end)) else {
-            panic!("{time:?}");
-        };
-        assert_eq!(time.latest(wait / 2), time.now + wait / 2);
-        assert_eq!(time.latest(wait * 2), end + GRACE - MARGIN);
-        let endless = WaitLimit::forever(None).time();
-        assert_eq!(endless.latest(wait), endless.now + wait);
-    }
 
     #[test]
     fn a_wait_without_a_limit_is_endless_and_one_attempt_is_single() {

@@ -5,7 +5,6 @@
 //! `outage_timeout`. `waiting.rs` decides each step.
 
 mod limit;
-mod pause;
 mod sleeper;
 mod step;
 #[cfg(test)]
@@ -21,15 +20,15 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
-use crate::engine::wait_loop::step::{News, Next, Seen, Time};
+use crate::engine::wait_loop::step::{News, Next, Seen};
 use crate::engine::wait_loop::waiting::{Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::{Backoff, WaitScope};
-use crate::ground::claim::{LockId, VisitorId};
+use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
-use crate::ground::notify::{Parker, Wake};
+use crate::ground::notify::Wake;
 use crate::ground::time;
-use crate::store::{Refusal, Store, Subscription};
+use crate::store::{Refusal, StoreEntry};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
@@ -41,13 +40,8 @@ pub(crate) trait Visit {
     /// Asks the store once, until `deadline`.
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
 
-    /// Joins those who hear that another attempt is worth it.
-    fn subscribe(&self, store: &dyn Store, lock: &LockId, parker: &Arc<Parker>) -> Subscription {
-        store.subscribe(lock, self.place(), 0, parker)
-    }
-
-    /// The visitor that has a place in the store, where it waits there; its messages go to no other.
-    fn place(&self) -> Option<&VisitorId> {
+    /// Its entry in a queue of the store, where it waits there.
+    fn entry(&self) -> Option<StoreEntry<'_>> {
         None
     }
 
@@ -56,9 +50,8 @@ pub(crate) trait Visit {
         None
     }
 
-    /// Takes a hold that was handed off; `None` if it is valid no more. Until the deadline it may make ready what the hold
-    /// needs later.
-    fn accept(&self, _hold: Arc<Hold>, _deadline: Instant) -> Option<Self::Entry> {
+    /// Takes a hold that was handed off; `None` if it is valid no more.
+    fn accept(&self, _hold: Arc<Hold>) -> Option<Self::Entry> {
         None
     }
 
@@ -73,11 +66,6 @@ pub(crate) trait Visit {
 
     /// Hears how it came to its entry.
     fn came(&mut self, _via: &'static str) {}
-
-    /// The entry of one that asked for the same as another one, who has got it; `None` if that holds for nobody else.
-    fn follow(&self) -> Option<Self::Entry> {
-        None
-    }
 }
 
 /// The pauses between the attempts of a visitor that listens to no messages.
@@ -134,10 +122,10 @@ impl<V: Visit> Wait<'_, V> {
         let is_busy = self.inner.wait_queues.is_busy(self.lock);
         let timeouts = &self.inner.timeouts;
         let is_single = limit.is_single();
-        let (name, opens) = (&self.lock.name, self.visit.follow().is_some());
-        let mut waiting = Waiting::new(name, timeouts, is_single, is_busy, opens, polls, time);
+        let name = &self.lock.name;
+        let mut waiting = Waiting::new(name, timeouts, is_single, is_busy, polls, time);
         loop {
-            if let Some(entry) = self.take(time) {
+            if let Some(entry) = self.take() {
                 return Ok(Some(entry));
             }
             // Before each attempt: several of them may take long.
@@ -186,15 +174,10 @@ impl<V: Visit> Wait<'_, V> {
     }
 
     /// Takes what was handed to this waiter, if it was; at the end of the queue again if that is valid no more.
-    fn take(&mut self, time: Time) -> Option<V::Entry> {
+    fn take(&mut self) -> Option<V::Entry> {
         let node = self.node.as_ref()?;
-        if node.is_let_in() {
-            return self.visit.follow();
-        }
         let handed = node.take()?;
-        let deadline = time.latest(self.inner.timeouts.request());
-        self.visit.came("handed");
-        let entry = self.visit.accept(handed, deadline);
+        let entry = self.accept(handed);
         if entry.is_none() {
             // Messages go to those who listen, in their order, and only the first in the queue can make use of one.
             self.sleeper.stop_listening();
@@ -213,8 +196,9 @@ impl<V: Visit> Wait<'_, V> {
 
     fn listen(&mut self) {
         let parker = Arc::clone(self.sleeper.parker());
-        let subscription = self.visit.subscribe(&*self.inner.store, self.lock, &parker);
-        self.sleeper.listen(subscription, self.visit.place());
+        let entry = self.visit.entry();
+        let subscription = self.inner.store.subscribe(self.lock, entry, 0, &parker);
+        self.sleeper.listen(subscription, entry);
     }
 
     fn join(&mut self, is_refused: bool) {
@@ -230,21 +214,13 @@ impl<V: Visit> Wait<'_, V> {
         self.visit.waits();
     }
 
-    /// Asks the store once, perhaps for all that wait here.
+    /// Asks the store once.
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<V::Entry, Refusal>> {
-        let follows = self.visit.follow().is_some();
-        let node = self.node.as_ref().filter(|_| follows);
-        let newest = node.map(|node| (node, node.newest()));
         let answer = self.visit.attempt(deadline);
         if answer.is_ok() {
             self.sleeper.spend();
         }
-        self.sleeper.stands_at(self.visit.place());
-        match (&answer, newest) {
-            (Ok(ControlFlow::Break(_)), Some((node, newest))) => node.let_in(newest),
-            (Ok(ControlFlow::Continue(_)), Some((node, newest))) => node.tell(newest),
-            _ => {}
-        }
+        self.sleeper.stands_at(self.visit.entry());
         answer
     }
 
@@ -257,20 +233,20 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
-    fn accept_at_last(&mut self, hold: Arc<Hold>) -> Option<V::Entry> {
+    fn accept(&mut self, hold: Arc<Hold>) -> Option<V::Entry> {
         self.visit.came("handed");
-        self.visit.accept(hold, time::now())
+        self.visit.accept(hold)
     }
 
     /// Leaves the queue, with what this waiter was handed at the last moment.
     fn leave(mut self, outcome: Result<Option<V::Entry>>) -> Result<Option<V::Entry>> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;
-        let node = self.node.take();
-        if !has_the_lock && node.as_ref().is_some_and(Node::is_let_in) {
-            return Ok(self.visit.follow());
-        }
-        match node.and_then(|node| node.leave(has_the_lock, is_shared)) {
+        match self
+            .node
+            .take()
+            .and_then(|node| node.leave(has_the_lock, is_shared))
+        {
             None => outcome,
             // The store has granted it twice, which it may only if one of the two is over.
             Some(hold) if has_the_lock => {
@@ -278,7 +254,7 @@ impl<V: Visit> Wait<'_, V> {
                 outcome
             }
             // It is to return at once.
-            Some(hold) => match self.accept_at_last(hold) {
+            Some(hold) => match self.accept(hold) {
                 None => outcome,
                 entry => Ok(entry),
             },

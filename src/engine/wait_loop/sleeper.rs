@@ -7,7 +7,7 @@ use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
-use crate::store::{Delivery, Store, Subscription};
+use crate::store::{Delivery, Store, StoreEntry, Subscription};
 
 /// The place where one waiting thread sleeps, made when it is first needed.
 pub(super) struct Sleeper<'a> {
@@ -60,14 +60,14 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Joins those who listen, for the visitor that has this place.
-    pub(super) fn listen(&mut self, subscription: Subscription, place: Option<&VisitorId>) {
+    pub(super) fn listen(&mut self, subscription: Subscription, entry: Option<StoreEntry<'_>>) {
         self.subscription = Some(subscription);
-        self.place = place.cloned();
+        self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
     /// Leaves those who listen if the place is that of another visitor by now, whose messages go elsewhere.
-    pub(super) fn stands_at(&mut self, place: Option<&VisitorId>) {
-        if self.place.as_ref() != place {
+    pub(super) fn stands_at(&mut self, entry: Option<StoreEntry<'_>>) {
+        if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.stop_listening();
             self.place = None;
         }

@@ -332,7 +332,7 @@ fn each_rule_of_a_wait_is_kept() {
         let mut bench = Bench {
             began,
             end,
-            waiting: Waiting::new(&lock, &TIMEOUTS, is_single, false, false, polls, time),
+            waiting: Waiting::new(&lock, &TIMEOUTS, is_single, false, polls, time),
             queue: None,
             messages: None,
         };
@@ -358,7 +358,7 @@ fn others_that_queue_are_joined_before_the_first_attempt() {
     let time = Time { now, end: None };
     let first = |is_single| {
         let (queue, messages, polls) = (None, None, crate::ground::backoff::Backoff::of_polls());
-        Waiting::new(&lock, &TIMEOUTS, is_single, true, false, polls, time).next(Seen {
+        Waiting::new(&lock, &TIMEOUTS, is_single, true, polls, time).next(Seen {
             time,
             queue,
             messages,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::Timeouts;
-use crate::engine::wait_loop::pause::{LONGEST_SLEEP, longest_sleep, sleep_for};
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
 use crate::engine::wait_loop::undone::Undone;
 use crate::engine::wait_queue::{Turn, View};
@@ -25,6 +24,10 @@ pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 /// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
 pub(super) const BURST: u32 = 100;
 pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
+
+/// A waiter looks again after this time at the latest, so a lost unlock message costs no more, unless the store says that it
+/// may cost this one more.
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The next thing to do when it is the waiter's turn.
 #[derive(Debug)]
@@ -54,8 +57,6 @@ struct Sleep {
 pub(super) struct Waiting<'a> {
     lock: &'a Arc<str>,
     began: Instant,
-    /// It waits for what stays open for all, so only answers to questions from within this wait count.
-    opens: bool,
     /// It makes one attempt, whatever comes of it.
     is_single: bool,
     /// The longest that one attempt may take.
@@ -87,21 +88,18 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// `joins` says that others are queued for the lock, so that it does not ask before them; `opens` that it stays free
-    /// for all, so that no news of a time before this wait counts.
+    /// `joins` says that others are queued for the lock, so that it does not ask before them.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,
         is_single: bool,
         joins: bool,
-        opens: bool,
         poll_backoff: Backoff,
         Time { now, .. }: Time,
     ) -> Waiting<'a> {
         Waiting {
             lock,
             began: now,
-            opens,
             is_single,
             request: timeouts.request(),
             outage_timeout: timeouts.outage_timeout,
@@ -131,7 +129,9 @@ impl<'a> Waiting<'a> {
         let (then, trouble) = match answer {
             Ok(refusal) => {
                 let then = self.refused(&refusal, time.now, &mut news);
-                (then, self.without_end(&refusal))
+                let lock = || Arc::clone(self.lock);
+                let without_end = refusal.retry_after.is_none();
+                (then, without_end.then(|| Error::NoTtl { lock: lock() }))
             }
             Err(error) if error.may_pass() => {
                 self.split_backoff = None;
@@ -199,12 +199,6 @@ impl<'a> Waiting<'a> {
         let split_backoff = &mut self.split_backoff;
         let split_backoff = split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
         Then::Rest(round_trip + split_backoff.next())
-    }
-
-    fn without_end(&self, refusal: &Refusal) -> Option<Error> {
-        let lock = || Arc::clone(self.lock);
-        let has_end = refusal.retry_after.is_some();
-        (!has_end).then(|| Error::NoTtl { lock: lock() })
     }
 
     fn ends(&mut self, outcome: Result<()>) {
@@ -292,7 +286,7 @@ impl<'a> Waiting<'a> {
             && ends.is_some_and(|ends| ends <= time.now)
         {
             self.last_try_out_of_turn = true;
-            if is_behind && time.has_waited(self.began) && self.has_fresh_news(queue, time.now) {
+            if is_behind && time.has_waited(self.began) && has_fresh_news(queue, time.now) {
                 return Some(Next::Return(Ok(())));
             }
         }
@@ -348,15 +342,30 @@ impl<'a> Waiting<'a> {
         let until = time.now + length;
         self.ends_at(time).map_or(until, |end| end.min(until))
     }
-
-    /// Whether what the queue has heard tells this waiter that it is refused.
-    fn has_fresh_news(&self, queue: View, now: Instant) -> bool {
-        let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
-        let is_fresh = |at| now.saturating_duration_since(at) < FRESH;
-        news.is_some_and(is_fresh) && (queue.is_told || !self.opens)
-    }
 }
 
 pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
+}
+
+/// Whether what the queue has heard tells a waiter that it is refused.
+fn has_fresh_news(queue: View, now: Instant) -> bool {
+    let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
+    news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
+}
+
+/// Until the holder's lease ends, but never longer than a lost message may cost.
+fn sleep_for(refusal: &Refusal) -> Duration {
+    let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
+    let left = refusal.retry_after;
+    left.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
+}
+
+fn longest_sleep() -> Duration {
+    spread(LONGEST_SLEEP)
+}
+
+/// Keeps waiters whose messages were lost together from coming back together.
+fn spread(most: Duration) -> Duration {
+    most + jitter(most / 10)
 }

@@ -3,10 +3,8 @@
 //! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
 //! goes to the end; a re-entry and a try without a wait barge.
 
-mod followers;
 mod run;
 mod successor;
-mod view;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +17,6 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 pub(crate) use successor::Successor;
-pub(crate) use view::{Turn, View};
 
 /// So long a thread of this client is relied on to have the lock: a waiter asks as often at the latest.
 const HELD_FOR: Duration = Duration::from_secs(1);
@@ -36,9 +33,6 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// How many have joined, and how many of them were there when a question was asked that has its answer.
-    joined: u64,
-    told: u64,
     /// Whether a thread of this client holds the lock, as far as known: then asking the store is of no use.
     is_held_locally: bool,
     run: Run,
@@ -53,25 +47,21 @@ struct WaitQueue<O, G> {
 #[derive(Debug)]
 struct Waiter<O, G> {
     offer: O,
-    /// It joined as this one, counted from 1.
-    number: u64,
     parker: Arc<Parker>,
     state: Mutex<State<G>>,
 }
 
 /// | state | entered by | leads to |
 /// |---|---|---|
-/// | Waiting | the waiter joins; the hand-off failed | Successor, LetIn, Left |
+/// | Waiting | the waiter joins; the hand-off failed | Successor, Left |
 /// | Successor | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
-/// | LetIn | another waiter, who found what holds for all | Left |
 /// | Left | the waiter, at any time | –: what the releaser has for it stays the releaser's |
 #[derive(Debug)]
 enum State<G> {
     Waiting,
     Successor,
     Granted(G),
-    LetIn,
     Left,
 }
 
@@ -88,8 +78,6 @@ impl<O, G> Default for WaitQueue<O, G> {
     fn default() -> Self {
         WaitQueue {
             nodes: VecDeque::new(),
-            joined: 0,
-            told: 0,
             is_held_locally: false,
             run: Run::default(),
             last_usable: None,
@@ -137,10 +125,8 @@ impl<O, G> WaitQueues<O, G> {
     ) -> QueueNode<O, G> {
         let mut wait_queues = self.wait_queues.lock();
         let queue = self.queue_of(&mut wait_queues, lock);
-        queue.joined += 1;
         let waiter = Arc::new(Waiter {
             offer,
-            number: queue.joined,
             parker: Arc::clone(parker),
             state: Mutex::new(State::Waiting),
         });
@@ -232,6 +218,32 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
+/// The turn of a queued waiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Ask the store.
+    #[default]
+    Attempt,
+    /// Sleep: a thread of this client holds the lock, as was heard when the queue heard last, and will hand it over.
+    HeldLocally,
+    /// Sleep: others are before.
+    NotFirst,
+    /// Sleep until then: the lock is left to other processes.
+    Yield(Instant),
+}
+
+/// A queue as one of its waiters sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) turn: Turn,
+    /// When the store gave a usable answer to anybody in this queue last: it refused the lock, or gave it to one of them.
+    pub(crate) last_usable: Option<Instant>,
+    /// The last answer was of no use.
+    pub(crate) is_in_doubt: bool,
+    /// A hold was undone.
+    pub(crate) is_undone: bool,
+}
+
 /// The node of one waiter in a queue.
 #[derive(Debug)]
 pub(crate) struct QueueNode<O, G> {
@@ -259,7 +271,6 @@ impl<O, G> QueueNode<O, G> {
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
             is_undone: queue.is_undone,
-            is_told: self.waiter.number <= queue.told,
         }
     }
 
@@ -270,7 +281,7 @@ impl<O, G> QueueNode<O, G> {
 
     /// Whether this waiter has what it waits for.
     pub(crate) fn is_granted(&self) -> bool {
-        matches!(*self.waiter.state.lock(), State::Granted(_) | State::LetIn)
+        matches!(*self.waiter.state.lock(), State::Granted(_))
     }
 
     /// Takes what this waiter was handed, if it was.

@@ -11,9 +11,6 @@
 //! None waits for another, so news of an end come when it comes, and nothing but renewals delays renewals. Nothing here
 //! knows what a store is made of.
 
-mod jobs;
-#[cfg(feature = "in-memory")]
-mod moved;
 mod threads;
 
 use std::sync::Arc;
@@ -22,17 +19,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 
-use crate::engine::clearing::{Clearing, Filed};
+use crate::engine::clearing::Clearing;
 use crate::engine::counters::Counters;
 use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
-use crate::engine::watchdog::jobs::Job;
+use crate::engine::watchdog::threads::Job;
 pub(crate) use crate::engine::watchdog::threads::{eventually, join};
 use crate::ground::backoff::WaitScope;
 #[cfg(feature = "in-memory")]
-use crate::ground::clock::Timeline;
+use crate::ground::clock::Moved;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
@@ -40,22 +37,7 @@ use crate::ground::sync::{self, JoinHandle, Mutex};
 use crate::ground::time;
 use crate::store::{Announcement, InDoubt, Severity, Store};
 
-/// After this time it is tried again to start a thread for which there was no room.
-const ROOM_AGAIN: Duration = Duration::from_millis(200);
-
 pub(crate) struct Watchdog {
-    shared: Arc<Shared>,
-    threads: Mutex<Threads>,
-    on_lost: Option<OnLost>,
-}
-
-#[derive(Default)]
-struct Threads {
-    handles: Vec<JoinHandle<()>>,
-    stopped: bool,
-}
-
-struct Shared {
     store: Arc<dyn Store>,
     /// The waiters of this client, who have to hear that one of it has the lock no longer.
     wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
@@ -63,11 +45,19 @@ struct Shared {
     timer: Timer<Job>,
     /// Whether there are threads.
     running: AtomicBool,
+    threads: Mutex<Threads>,
     clearing: Arc<Clearing>,
     client: Arc<Counters>,
     hook: LossHook,
+    on_lost: Option<OnLost>,
     #[cfg(feature = "test-util")]
     die: AtomicBool,
+}
+
+#[derive(Default)]
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    stopped: bool,
 }
 
 impl Watchdog {
@@ -77,48 +67,50 @@ impl Watchdog {
         command_timeout: Duration,
         client: Arc<Counters>,
         on_lost: Option<OnLost>,
-    ) -> Watchdog {
-        let shared = Arc::new(Shared {
-            clearing: Arc::new(Clearing::new(Arc::clone(&store), command_timeout)),
+    ) -> Arc<Watchdog> {
+        let clearing = Clearing::new(Arc::clone(&store), command_timeout, Arc::clone(&client));
+        let watchdog = Arc::new(Watchdog {
             store,
             wait_queues,
             command_timeout,
             timer: Timer::default(),
             running: AtomicBool::new(false),
+            threads: Mutex::default(),
+            clearing: Arc::new(clearing),
             client,
             hook: LossHook::default(),
+            on_lost,
             #[cfg(feature = "test-util")]
             die: AtomicBool::new(false),
         });
-        let weak = Arc::downgrade(&shared);
-        let announcements = &shared.store.facts().announcements;
-        announcements.listen(move |announcement| match (weak.upgrade(), announcement) {
+        let facts = watchdog.store.facts();
+        #[cfg(feature = "in-memory")]
+        facts.timeline.attach(&watchdog);
+        let weak = Arc::downgrade(&watchdog);
+        let announce = move |announcement| match (weak.upgrade(), announcement) {
             // A server that took over may lack what the one before had granted: its holders hear of it now, not at their
             // next renewal.
-            (Some(shared), Announcement::TakenOver) => {
-                shared.timer.schedule(time::now(), Job::RenewAll);
+            (Some(watchdog), Announcement::TakenOver) => {
+                watchdog.timer.schedule(time::now(), Job::RenewAll);
             }
-            (Some(shared), Announcement::Leftover(in_doubt)) => shared.settle(in_doubt),
+            (Some(watchdog), Announcement::Leftover(in_doubt)) => watchdog.settle(in_doubt),
             (None, _) => {}
-        });
-        Watchdog {
-            shared,
-            threads: Mutex::default(),
-            on_lost,
-        }
+        };
+        facts.announcements.listen(announce);
+        watchdog
     }
 
     /// Starts the threads if they do not run yet. Called before a lock is asked for, so that none is taken that could
     /// not be kept.
-    pub(crate) fn ensure_running(&self, lock: &Arc<str>) -> Result<()> {
+    pub(crate) fn ensure_running(self: &Arc<Self>, lock: &Arc<str>) -> Result<()> {
         let died = |reason: String| Error::WatchdogDied {
             lock: Arc::clone(lock),
             reason,
         };
-        if !self.shared.client.has_watchdog() {
+        if !self.client.has_watchdog() {
             return Err(died("it panicked; make a new client".to_owned()));
         }
-        if self.shared.running.load(Ordering::Acquire) {
+        if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut threads = self.threads.lock();
@@ -127,11 +119,12 @@ impl Watchdog {
                 lock: Arc::clone(lock),
             });
         }
-        if self.shared.running.load(Ordering::Acquire) {
+        if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| -> Result<()> {
-            let started = sync::spawn(name, run);
+        let mut start = |name: &str, run: Box<dyn FnOnce(&Watchdog) + Send>| -> Result<()> {
+            let watchdog = Arc::clone(self);
+            let started = sync::spawn(name, move || run(&watchdog));
             threads
                 .handles
                 .push(started.map_err(|error| died(error.to_string()))?);
@@ -139,38 +132,23 @@ impl Watchdog {
         };
         // If there is no room for one, those before it end at once, because what they wait at is closed.
         if let Some(on_lost) = &self.on_lost {
-            let (on_lost, shared) = (Arc::clone(on_lost), Arc::clone(&self.shared));
-            let losses = self.shared.hook.open();
+            let (on_lost, losses) = (Arc::clone(on_lost), self.hook.open());
             // A thread of its own, so that a slow hook delays no renewal.
-            spawn(
-                "redlatch-on-lost",
-                Box::new(move || shared.hook.call(&on_lost, &losses)),
-            )?;
+            let call = move |it: &Watchdog| it.hook.call(&on_lost, &losses);
+            start("redlatch-on-lost", Box::new(call))?;
         }
         let (sender, receiver) = unbounded();
-        let shared = Arc::clone(&self.shared);
-        spawn(
+        start(
             "redlatch-renew",
-            Box::new(move || shared.renew_all(&receiver)),
+            Box::new(move |it| it.renew_all(&receiver)),
         )?;
-        let shared = Arc::clone(&self.shared);
-        spawn(
-            "redlatch-watch",
-            Box::new(move || shared.watch_all(&sender)),
-        )?;
+        start("redlatch-watch", Box::new(move |it| it.watch_all(&sender)))?;
         if cfg!(feature = "tracing") {
-            let shared = Arc::clone(&self.shared);
             // It is only worth asking if somebody hears the answer, and not worth an error.
-            let _ = spawn("redlatch-check", Box::new(move || shared.preflight()));
+            let _ = start("redlatch-check", Box::new(Watchdog::preflight));
         }
-        self.shared.running.store(true, Ordering::Release);
+        self.running.store(true, Ordering::Release);
         Ok(())
-    }
-
-    /// Hears from now on that the clock of its world was set ahead.
-    #[cfg(feature = "in-memory")]
-    pub(crate) fn follow(&self, timeline: &Timeline) {
-        timeline.attach(&self.shared);
     }
 
     /// Returns the hook that is called when a hold is lost.
@@ -181,92 +159,80 @@ impl Watchdog {
 
     /// Looks after a hold from now on.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        self.shared.watch(hold, self.shared.now(), None);
+        self.watch_at(hold, self.now(), None);
     }
 
     /// Looks after a hold that was watched before and may have to be looked at earlier now.
     pub(crate) fn rewatch(&self, hold: &Arc<Hold>) {
-        self.shared.rewatch(hold);
+        let now = self.now();
+        if hold.is_due_earlier(now) {
+            self.watch_at(hold, now, None);
+        }
     }
 
     /// Looks after a hold no longer.
     pub(crate) fn unwatch(&self, hold: &Hold) {
         if hold.set_due(None) {
-            self.shared.timer.cancelled();
+            self.timer.cancelled();
         }
     }
 
     /// Asks the store at once about the holds of this name.
     pub(crate) fn check_now(&self, name: &str) {
-        self.shared.hasten(|hold| *hold.name == *name);
+        self.hasten(|hold| *hold.name == *name);
     }
 
     /// The holds that it looks after.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let mut holds = Vec::new();
-        self.shared.timer.each(|job| holds.extend(job.hold()));
+        self.timer.each(|job| holds.extend(job.hold()));
         holds
     }
 
     /// How many doubts are to be cleared up.
     pub(crate) fn doubts(&self) -> u64 {
-        self.shared.clearing.open()
-    }
-
-    /// Turns a hold lost, and tells who wants to know.
-    #[cfg(feature = "mysql")]
-    pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) {
-        self.unwatch(hold);
-        self.shared.lose(hold, cause);
+        self.clearing.open()
     }
 
     /// Tells that the rest of a hold has no lease left, whose release clears up.
     pub(crate) fn expire(&self, hold: &Hold) {
         self.unwatch(hold);
-        self.shared.tell_lost(hold, LossCause::LeaseEnded);
+        self.tell_lost(hold, LossCause::LeaseEnded);
     }
 
     /// Tells of the loss that a release has found.
     pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) {
         if let Some(loss) = hold.lose_in_release(cause) {
             hold.count_loss(&loss);
-            self.shared.hook.tell(loss);
+            self.hook.tell(loss);
         }
         if hold.may_outlast() {
-            self.shared.settle(hold.in_doubt());
+            self.settle(hold.in_doubt());
         }
     }
 
-    /// Turns a hold lost, and clears up what the store may still have of it.
-    pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
-        self.unwatch(hold);
-        self.shared.end(hold, cause);
-    }
-
-    /// Clears up in the background after a request that got no answer.
-    pub(crate) fn settle(&self, in_doubt: InDoubt) {
-        self.shared.settle(in_doubt);
+    /// Ends a hold whose validity is over by the clock.
+    pub(crate) fn end_lapsed(&self, hold: &Hold) {
+        if let Some(cause) = hold.lapse() {
+            self.end(hold, cause);
+        }
     }
 
     /// Releases a hold in the background that was given back here, also if the client ends meanwhile. Returns whether there
     /// is somebody to do it.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
-        self.shared.clear(hold, true)
+        self.clearing.settle(hold, true)
     }
 
     /// Takes back what a visitor has left in the store that has waited, and has no hold: in the background, also if the
     /// client ends meanwhile, or here until `deadline` if it has ended.
-    pub(crate) fn withdraw(&self, place: InDoubt, deadline: Instant) {
-        if !self.shared.clear(place.clone(), true) {
-            self.settle_here(place, deadline);
+    pub(crate) fn withdraw(&self, mut place: InDoubt, deadline: Instant) {
+        if self.clearing.settle(place.clone(), true) {
+            return;
         }
-    }
-
-    /// Clears up once and here, for a client that has ended, and so does nothing in the background any more.
-    pub(crate) fn settle_here(&self, mut in_doubt: InDoubt, deadline: Instant) {
-        let resolved = self.shared.store.resolve(&mut [&mut in_doubt], deadline);
-        if let Some(Err(error)) = resolved.last() {
-            events::not_settled(&in_doubt.name, error);
+        let resolve = || self.store.resolve(&mut [&mut place], deadline);
+        if let Some(Err(error)) = self.client.request("clear", resolve).last() {
+            events::not_settled(&place.name, error);
         }
     }
 
@@ -278,16 +244,12 @@ impl Watchdog {
             threads.stopped = true;
             std::mem::take(&mut threads.handles)
         };
-        self.shared.running.store(false, Ordering::Release);
-        self.shared.timer.close();
-        handles.extend(self.shared.clearing.close());
+        self.running.store(false, Ordering::Release);
+        self.timer.close();
+        handles.extend(self.clearing.close());
         // Nothing is added from now on: whatever comes to be watched hears of the end by itself.
-        self.shared.timer.each(|job| {
-            if let Job::Renew(hold) | Job::End(hold) = job {
-                hold.abandon();
-            }
-        });
-        self.shared.hook.close(hook_until);
+        self.holds().iter().for_each(|hold| hold.abandon());
+        self.hook.close(hook_until);
         for handle in handles {
             join(handle, deadline);
         }
@@ -295,34 +257,38 @@ impl Watchdog {
 
     #[cfg(feature = "test-util")]
     pub(crate) fn die(&self) {
-        self.shared.die.store(true, Ordering::Release);
-        self.shared.timer.schedule(time::now(), Job::Staff);
+        self.die.store(true, Ordering::Release);
+        self.timer.schedule(time::now(), Job::RenewAll);
     }
 }
 
-impl Shared {
-    fn settle(&self, in_doubt: InDoubt) {
+#[cfg(feature = "in-memory")]
+impl Moved for Watchdog {
+    /// Ends what has lapsed by that, and renews the others here, so that a test that has set the clock ahead finds them so.
+    fn clock_moved(&self) {
+        let mut holds = self.holds();
+        holds.retain(|hold| match hold.lapse() {
+            Some(cause) => {
+                self.end(hold, cause);
+                false
+            }
+            None => true,
+        });
+        if self.running.load(Ordering::Acquire) && self.client.has_watchdog() {
+            self.renew(&holds);
+        }
+    }
+}
+
+impl Watchdog {
+    /// Clears up in the background after a request that got no answer.
+    pub(crate) fn settle(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
-        self.clear(in_doubt, false);
-    }
-
-    /// Returns whether there is, or will be, a thread for it.
-    fn clear(&self, in_doubt: InDoubt, is_owed: bool) -> bool {
-        let filed = self.clearing.settle(in_doubt, is_owed);
-        if filed == Filed::Unstaffed {
-            self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
-        }
-        filed != Filed::Closed
-    }
-
-    fn staff(&self) {
-        if !self.clearing.staff() {
-            self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
-        }
+        self.clearing.settle(in_doubt, false);
     }
 
     /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
-    fn end(&self, hold: &Hold, cause: LossCause) {
+    pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
         // A side of a read-write lock that is gone may have left its count, which others keep.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
@@ -336,8 +302,9 @@ impl Shared {
         }
     }
 
-    /// Returns whether it was not lost before.
-    fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
+    /// Turns a hold lost, and tells who wants to know. Returns whether it was not lost before.
+    pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
+        self.unwatch(hold);
         let is_lost_now = self.tell_lost(hold, cause);
         if is_lost_now && hold.may_outlast() {
             self.settle(hold.in_doubt());
@@ -358,7 +325,8 @@ impl Shared {
     /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.
     fn preflight(&self) {
         let _waiting = WaitScope::begin(None);
-        let findings = self.store.check(time::now() + self.command_timeout);
+        let deadline = time::now() + self.command_timeout;
+        let findings = self.client.request("check", || self.store.check(deadline));
         for warning in findings.into_iter().flatten() {
             match warning.severity {
                 Severity::Ok => {}

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::engine::hold::{Duty, Hold, NextCheck, RenewalStart};
-use crate::engine::watchdog::Shared;
-use crate::engine::watchdog::jobs::{Batch, Job};
+use crate::engine::timer::Timed;
+use crate::engine::watchdog::Watchdog;
 use crate::ground::clock::ClockPair;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
@@ -18,10 +18,42 @@ use crate::ground::sync::{self, JoinHandle};
 use crate::ground::time;
 use crate::store::Renewal;
 
-impl Shared {
+/// An entry of the timer.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// A hold is to be renewed.
+    Renew(Arc<Hold>),
+    /// The validity of a hold ends.
+    End(Arc<Hold>),
+    /// All holds are to be renewed now.
+    RenewAll,
+}
+
+impl Job {
+    pub(super) fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Job::Renew(hold) | Job::End(hold) => Some(Arc::clone(hold)),
+            _ => None,
+        }
+    }
+}
+
+impl Timed for Job {
+    fn is_due_at(&self, due: Instant) -> bool {
+        match self {
+            Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
+            Job::RenewAll => true,
+        }
+    }
+}
+
+impl Watchdog {
     /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
-    pub(super) fn watch_all(&self, renewals: &Sender<Batch>) {
-        let mut sentinel = Sentinel::new(self);
+    pub(super) fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
+        let mut sentinel = Sentinel {
+            watchdog: self,
+            in_hand: Vec::new(),
+        };
         while let Some(jobs) = self.timer.next_due() {
             sentinel.in_hand.clear();
             sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
@@ -30,30 +62,27 @@ impl Shared {
                 panic!("the renewal thread was told to die");
             }
             let now = self.now();
-            let mut due = Batch::default();
+            let mut due = Vec::new();
             for job in jobs {
                 match job {
                     Job::Renew(hold) => match hold.duty(now) {
                         Duty::Renew => {
                             self.watch_for_the_end(&hold, now);
-                            due.holds.push(hold);
+                            due.push(hold);
                         }
                         Duty::Waits => self.watch_for_the_end(&hold, now),
                         Duty::Lapsed(cause) => self.end(&hold, cause),
-                        Duty::Idle => self.watch(&hold, now, None),
+                        Duty::Idle => self.watch_at(&hold, now, None),
                         Duty::Over => {}
                     },
                     Job::End(hold) => match hold.lapse() {
                         Some(cause) => self.end(&hold, cause),
                         None => {
                             hold.set_due(None);
-                            self.watch(&hold, self.now(), None);
+                            self.watch_at(&hold, self.now(), None);
                         }
                     },
                     Job::RenewAll => self.hasten(|_| true),
-                    Job::Staff => self.staff(),
-                    #[cfg(feature = "in-memory")]
-                    Job::Mark(mark) => due.marks.push(mark),
                 }
             }
             if !due.is_empty() {
@@ -65,14 +94,9 @@ impl Shared {
 
     /// Makes the renewal of these holds due now.
     pub(super) fn hasten(&self, is_meant: impl Fn(&Hold) -> bool) {
-        let mut holds = Vec::new();
-        self.timer.each(|job| match job {
-            Job::Renew(hold) | Job::End(hold) if is_meant(hold) => holds.push(Arc::clone(hold)),
-            _ => {}
-        });
         // One instant, so that they go in one batch.
         let due = time::now();
-        for hold in holds {
+        for hold in self.holds().into_iter().filter(|hold| is_meant(hold)) {
             if hold.set_due(Some(due)) {
                 self.timer.cancelled();
             }
@@ -81,15 +105,18 @@ impl Shared {
     }
 
     /// Renews what falls due, in batches.
-    pub(super) fn renew_all(&self, due: &Receiver<Batch>) {
-        let _sentinel = Sentinel::new(self);
+    pub(super) fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
+        let _sentinel = Sentinel {
+            watchdog: self,
+            in_hand: Vec::new(),
+        };
         while let Ok(mut batch) = due.recv() {
             // What fell due meanwhile goes along.
-            due.try_iter().for_each(|more| batch.append(more));
+            batch.extend(due.try_iter().flatten());
             if self.timer.is_closed() {
                 return;
             }
-            self.renew(&batch.holds);
+            self.renew(&batch);
         }
     }
 
@@ -114,7 +141,7 @@ impl Shared {
                     batch.push((hold, in_flight_id));
                 }
                 RenewalStart::Lapsed(cause) => self.end(hold, cause),
-                RenewalStart::Unowned => self.watch(hold, begun, None),
+                RenewalStart::Unowned => self.watch_at(hold, begun, None),
                 RenewalStart::Over => {}
             }
         }
@@ -123,7 +150,8 @@ impl Shared {
         }
         // What is confirmed after the last end extends nothing.
         let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
-        let outcomes = self.store.renew(&claims, deadline);
+        let renew = || self.store.renew(&claims, deadline);
+        let outcomes = self.client.request("renew", renew);
         let answered = self.now();
         for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
         {
@@ -142,7 +170,7 @@ impl Shared {
                         self.store.facts().is_composite,
                         answered.moment,
                     );
-                    self.watch(hold, answered, None);
+                    self.watch_at(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),
                 Renewal::Unknown(reason) => {
@@ -150,36 +178,19 @@ impl Shared {
                     hold.renewal_unknown(in_flight_id, &reason);
                     let again_in =
                         (claim.lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
-                    self.watch(hold, answered, Some(again_in));
+                    self.watch_at(hold, answered, Some(again_in));
                 }
             }
         }
     }
 
     fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
-        let look = hold.plan_end(now);
-        self.plan(hold, &look);
-        self.follow(hold, now);
+        self.plan(hold, &hold.plan_end(now), now);
     }
 
-    pub(super) fn watch(&self, hold: &Arc<Hold>, now: ClockPair, again_in: Option<Duration>) {
+    pub(super) fn watch_at(&self, hold: &Arc<Hold>, now: ClockPair, again_in: Option<Duration>) {
         if let Some(look) = hold.plan(now, again_in) {
-            self.plan(hold, &look);
-            self.follow(hold, now);
-        }
-    }
-
-    pub(super) fn rewatch(&self, hold: &Arc<Hold>) {
-        let now = self.now();
-        if hold.is_due_earlier(now) {
-            self.watch(hold, now, None);
-        }
-    }
-
-    /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
-    pub(super) fn follow(&self, hold: &Arc<Hold>, now: ClockPair) {
-        if self.store.facts().timeline.was_moved_since(now) {
-            self.rewatch(hold);
+            self.plan(hold, &look, now);
         }
     }
 
@@ -187,7 +198,7 @@ impl Shared {
         self.store.facts().timeline.read()
     }
 
-    pub(super) fn plan(&self, hold: &Arc<Hold>, look: &NextCheck) {
+    fn plan(&self, hold: &Arc<Hold>, look: &NextCheck, now: ClockPair) {
         if look.replaces_another {
             self.timer.cancelled();
         }
@@ -199,23 +210,18 @@ impl Shared {
         if !self.timer.schedule(look.due, job) {
             hold.abandon();
         }
+        // It was planned by a look at the clock, which a test may have set ahead meanwhile.
+        if self.store.facts().timeline.was_moved_since(now) {
+            self.rewatch(hold);
+        }
     }
 }
 
 /// Tells every holder if the thread dies of a panic: never "no renewal, and still valid".
 struct Sentinel<'a> {
-    shared: &'a Shared,
+    watchdog: &'a Watchdog,
     /// The holds that were taken out of the timer and are not back there yet.
     in_hand: Vec<Arc<Hold>>,
-}
-
-impl<'a> Sentinel<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        Sentinel {
-            shared,
-            in_hand: Vec::new(),
-        }
-    }
 }
 
 impl Drop for Sentinel<'_> {
@@ -223,11 +229,9 @@ impl Drop for Sentinel<'_> {
         if !thread::panicking() {
             return;
         }
-        self.shared.client.watchdog_died();
-        let mut holds = std::mem::take(&mut self.in_hand);
-        self.shared.timer.each(|job| holds.extend(job.hold()));
-        for hold in holds {
-            self.shared.lose(&hold, LossCause::WatchdogDied);
+        self.watchdog.client.watchdog_died();
+        for hold in self.in_hand.drain(..).chain(self.watchdog.holds()) {
+            self.watchdog.lose(&hold, LossCause::WatchdogDied);
         }
     }
 }

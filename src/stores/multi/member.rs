@@ -1,37 +1,24 @@
 //! A member of a lock that is made of others.
 
 use std::any::Any;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::store::{Granted, InDoubt, Outcome, Refusal, Released, Renewal, Store};
+use crate::store::{Granted, InDoubt, Left, Outcome, Refusal, Released, Renewal, Store};
 
 /// One of the locks.
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
+    /// Its place among the members, which the whole gives it.
+    pub(crate) place: usize,
     /// Keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
 
-/// A member, and its place among them.
-pub(super) struct Part {
-    pub(super) member: Member,
-    pub(super) place: usize,
-}
-
-impl Deref for Part {
-    type Target = Member;
-
-    fn deref(&self) -> &Member {
-        &self.member
-    }
-}
-
-impl Part {
+impl Member {
     /// As whom it is held.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
         (self.lock.kind.rules().visitor_of_part)(visitor, self.place)
@@ -59,14 +46,10 @@ impl Part {
             return self.store.acquire(&claim, deadline);
         }
         let sent = self.store.facts().timeline.now();
-        match self.prolong(&claim, deadline) {
-            Renewal::Renewed | Renewal::RenewedFor(_) => Ok(Outcome::Done(Granted {
-                leftover: self.left_of_prolonging(&claim),
-                ..Granted::at(sent)
-            })),
-            Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
-            Renewal::Unknown(reason) => Ok(self.unknown(&claim, "acquire", reason)),
-        }
+        self.prolong(&claim, "acquire", deadline, |leftover| Granted {
+            leftover,
+            ..Granted::at(sent)
+        })
     }
 
     /// Gives one level back. A member that was not entered twice keeps the lease of the rest.
@@ -78,46 +61,38 @@ impl Part {
     ) -> Result<Outcome<Released>> {
         let claim = self.claim(claim);
         if self.lock.kind.rules().is_reentrant {
-            return self.store.release(&claim, keep, deadline);
+            return self.store.release(&claim, Left::Levels(keep), deadline);
         }
-        match self.prolong(&claim, deadline) {
-            Renewal::Renewed | Renewal::RenewedFor(_) => Ok(Outcome::Done(Released {
-                leftover: self.left_of_prolonging(&claim),
-                ..Released::default()
-            })),
-            Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
-            Renewal::Unknown(reason) => Ok(self.unknown(&claim, "release", reason)),
-        }
+        self.prolong(&claim, "release", deadline, |leftover| Released {
+            leftover,
+            ..Released::default()
+        })
     }
 
-    /// Sets the lease of a hold that stands.
-    fn prolong(&self, claim: &Claim, deadline: Instant) -> Renewal {
-        let outcome = self
-            .store
-            .renew(std::slice::from_ref(claim), deadline)
-            .pop();
-        outcome.unwrap_or_else(|| Renewal::Unknown("there was no answer".to_owned()))
-    }
-
-    /// The effect that a confirmed lease may yet have: a node of a quorum that has not answered may set it late.
-    fn left_of_prolonging(&self, claim: &Claim) -> Option<InDoubt> {
-        let is_composite = self.store.facts().is_composite;
-        is_composite.then(|| claim.in_doubt(0))
-    }
-
-    fn unknown<D, R>(
+    /// Sets the lease of a hold that stands. `done` is given the effect that it may yet have: a node of a quorum that has
+    /// not answered may set it late.
+    fn prolong<D, R>(
         &self,
         claim: &Claim,
         operation: &'static str,
-        reason: String,
-    ) -> Outcome<D, R> {
+        deadline: Instant,
+        done: impl FnOnce(Option<InDoubt>) -> D,
+    ) -> Result<Outcome<D, R>> {
+        let renewed = self.store.renew(std::slice::from_ref(claim), deadline);
+        let reason = match renewed.into_iter().next() {
+            Some(Renewal::Renewed | Renewal::RenewedFor(_)) => {
+                let is_composite = self.store.facts().is_composite;
+                return Ok(Outcome::Done(done(is_composite.then(|| claim.in_doubt(0)))));
+            }
+            Some(Renewal::Lost(cause)) => return Ok(Outcome::Gone(cause)),
+            Some(Renewal::Unknown(reason)) => reason,
+            None => "there was no answer".to_owned(),
+        };
         let (node, visitor) = (self.store.node(None), Some(&claim.visitor));
         let error = Error::unknown(&claim.name, node, operation, visitor, reason);
-        Outcome::unknown(claim.in_doubt(0), error)
+        Ok(Outcome::unknown(claim.in_doubt(0), error))
     }
-}
 
-impl Member {
     /// Returns the place and the name: two members with the same are one lock.
     pub(crate) fn identity(&self) -> (String, Arc<str>) {
         let place = format!("{}/{}", self.store.node(None), self.store.facts().area);

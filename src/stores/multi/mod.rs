@@ -3,30 +3,24 @@
 //! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
 
 mod member;
-mod obstacle;
 #[cfg(test)]
 mod tests;
-mod undo;
 
-use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
-use crate::ground::sync::Mutex;
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
-    Store, Subscription, resolve_each,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position,
+    Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf, resolve_each,
 };
 use crate::stores::share;
 
 pub(crate) use member::Member;
-use member::Part;
-use obstacle::Obstacle;
 
 /// Several that take the same locks in another order should not meet again and again.
 const JITTER: Duration = Duration::from_millis(2);
@@ -34,19 +28,15 @@ const JITTER: Duration = Duration::from_millis(2);
 /// The store of one lock that is made of others.
 pub(crate) struct MultiStore {
     /// In the order in which they are taken, which is the same for all that name them the same.
-    members: Vec<Part>,
-    /// How often each hold was entered, where no member can count: a token is not entered twice.
-    counts: Option<Mutex<HashMap<VisitorId, u32>>>,
-    obstacle: Obstacle,
+    members: Vec<Member>,
+    /// The place of the member that refused the last attempt; 0 also if none did.
+    obstacle: AtomicUsize,
     facts: Facts,
 }
 
 impl MultiStore {
     pub(crate) fn new(mut members: Vec<Member>) -> MultiStore {
         members.sort_by_key(Member::identity);
-        let counts = members
-            .iter()
-            .all(|member| !member.lock.kind.rules().is_reentrant);
         let mut timelines = members.iter().map(|member| &member.store.facts().timeline);
         let first = timelines.next().unwrap_or(&PROCESS);
         let is_common = timelines.all(|timeline| timeline.is(first));
@@ -55,43 +45,29 @@ impl MultiStore {
         let areas: Vec<&str> = facts.map(|facts| facts.area.as_str()).collect();
         let facts = Facts {
             timeline: if is_common { first } else { &PROCESS }.clone(),
-            keeps_no_data: "a lock of several parts guards no write; take the lock that is on the server of the data by itself",
-            keeps_no_conditions: Some(
-                "a lock of several parts has no conditions: the parts may be on several servers; wait on one of a single lock",
-            ),
+            lacks: "a lock of several parts guards no write and has no conditions, as the parts may be on several servers; take \
+                    the lock that is on the server of the data by itself",
             ..Facts::of_composite(areas.join(" and "), longest.unwrap_or_default())
         };
-        let parts = members.into_iter().enumerate();
+        for (place, member) in members.iter_mut().enumerate() {
+            member.place = place;
+        }
         MultiStore {
-            members: parts
-                .map(|(place, member)| Part { member, place })
-                .collect(),
-            counts: counts.then(Mutex::default),
-            obstacle: Obstacle::default(),
+            members,
+            obstacle: AtomicUsize::new(0),
             facts,
         }
     }
 
     /// The members in their order, each with the end of its share of the time, by the clock when its turn comes.
-    fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Part, Instant)> {
+    fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
         members.map(move |(left, member)| (member, share(deadline, left)))
     }
 
-    /// Notes how often a hold is entered, if nobody else does.
-    fn note_count(&self, visitor: &VisitorId, count: u32) {
-        if let Some(counts) = &self.counts {
-            let mut counts = counts.lock();
-            match count {
-                0 => counts.remove(visitor),
-                count => counts.insert(visitor.clone(), count),
-            };
-        }
-    }
-
     /// The member before `refused` that turns out to be the same lock, reached by another name.
-    fn twin_of(&self, refused: &Part, claim: &Claim, deadline: Instant) -> Option<&Part> {
+    fn twin_of(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
         let taken = self.members.iter().take(refused.place);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
         alike.find(|part| {
@@ -109,7 +85,6 @@ impl MultiStore {
         keep: u32,
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
-        self.note_count(&claim.visitor, keep);
         let (mut lost, mut trouble, mut late) = (None, None, None);
         for (member, by) in self.in_turn(deadline) {
             match member.release_level(claim, keep, by) {
@@ -127,6 +102,72 @@ impl MultiStore {
             })),
         }
     }
+
+    /// Returns the refusal of the part that refused the last attempt, if others would be taken before it and it is still
+    /// held. To take those and to give them back would wake everybody else who waits, each of whom would do the same.
+    fn still_in_the_way(&self, deadline: Instant) -> Option<Refusal> {
+        let place = self.obstacle.load(Ordering::Relaxed);
+        // A quorum that cannot answer says that it may be held, which is an outage, and no refusal.
+        let is_simple = |member: &&Member| !member.store.facts().is_composite;
+        let member = self.members.get(place).filter(is_simple)?;
+        if place == 0 {
+            return None;
+        }
+        let by = share(deadline, self.members.len() + 2);
+        obstacles(&member.lock)
+            .into_iter()
+            .flatten()
+            .find_map(|lock| {
+                // Where the answer is an error, the attempt itself says why.
+                let holding = member.store.inspect(&lock, None, by).ok()?;
+                holding.is_locked.then(|| Refusal {
+                    retry_after: holding.remaining,
+                    ..Refusal::default()
+                })
+            })
+    }
+
+    /// Frees the first `taken` members again, and what is in `in_doubt`. Returns what is left of that.
+    fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
+        for index in 0..taken {
+            in_doubt.set(index, Some(0));
+        }
+        (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
+    }
+
+    /// Withdraws at all members that are in doubt. Returns whether none is any more.
+    fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
+        in_doubt.list(self.members.len());
+        for (index, member) in self.members.iter().enumerate().rev() {
+            let part = in_doubt.part(index);
+            if part.is_resolved() {
+                continue;
+            }
+            let mut part = InDoubt {
+                kind: member.lock.kind,
+                name: Arc::clone(&member.lock.name),
+                visitor: member.visitor(&in_doubt.visitor),
+                ..part
+            };
+            // An error is tried again in the background.
+            let by = share(deadline, index + 1);
+            let resolved = member.store.resolve(&mut [&mut part], by).pop();
+            if matches!(resolved, Some(Ok(true))) {
+                in_doubt.set(index, None);
+            }
+        }
+        in_doubt.is_resolved()
+    }
+}
+
+/// The locks of which each is in the way of `lock` when somebody has it: other readers are in no reader's way.
+fn obstacles(lock: &LockId) -> [Option<LockId>; 2] {
+    let rules = lock.kind.rules();
+    let other = rules.side.map(|side| LockId {
+        kind: side.other,
+        name: lock.name.clone(),
+    });
+    [(!rules.is_shared).then(|| lock.clone()), other]
 }
 
 impl Store for MultiStore {
@@ -160,7 +201,7 @@ impl Store for MultiStore {
                     Err(error)
                 }
                 Ok(Outcome::Refused(mut refusal)) => {
-                    self.obstacle.note(index);
+                    self.obstacle.store(index, Ordering::Relaxed);
                     if let Some(part) = refusal.leftover.take() {
                         in_doubt.set(index, latest(&part));
                     }
@@ -181,11 +222,10 @@ impl Store for MultiStore {
                 other => other,
             };
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
-                self.put_back(claim, index, deadline);
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some parts have the new lease or may get it, and the way back sets it once more. Any of that may
-                    // run late, behind the next request of the hold, which has to reckon with it.
+                    // Some parts have the new lease or may get it, maybe late, behind the next request of the hold, which
+                    // has to reckon with it. The count that they have raised stays until the last release frees any count.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };
@@ -202,8 +242,7 @@ impl Store for MultiStore {
                 (outcome, _) => outcome,
             };
         }
-        self.obstacle.note(0);
-        self.note_count(&claim.visitor, claim.count.saturating_add(1));
+        self.obstacle.store(0, Ordering::Relaxed);
         Ok(Outcome::Done(Granted {
             leftover: late,
             ..Granted::at(sent)
@@ -226,16 +265,20 @@ impl Store for MultiStore {
         outcomes
     }
 
-    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
-        if keep > 0 {
+    fn release(
+        &self,
+        claim: &Claim,
+        left: Left<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
+        if let Left::Levels(keep) = left {
             return self.release_level(claim, keep, deadline);
         }
-        self.note_count(&claim.visitor, 0);
         let mut in_doubt = InDoubt::at_none(claim, self.members.len());
         let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
             let by = share(deadline, member.place + 1);
-            match member.store.release(&member.claim(claim), 0, by) {
+            match member.store.release(&member.claim(claim), left, by) {
                 Ok(Outcome::Done(released)) => {
                     waiting = released.others.max(waiting);
                     in_doubt.set(member.place, released.leftover.map(|_| 0));
@@ -253,15 +296,13 @@ impl Store for MultiStore {
             (None, None) => Ok(Outcome::Done(Released {
                 others: waiting,
                 leftover: (!in_doubt.is_resolved()).then_some(in_doubt),
+                successor: None,
             })),
         }
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        resolve_each(in_doubts, deadline, |in_doubt| {
-            self.note_count(&in_doubt.visitor, 0);
-            Ok(self.settle(in_doubt, deadline))
-        })
+        resolve_each(in_doubts, deadline, |it| Ok(self.settle(it, deadline)))
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
@@ -301,7 +342,7 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             let holder = visitor.map(|visitor| member.visitor(visitor));
             let part = member.store.inspect(&member.lock, holder.as_ref(), by)?;
-            // A token is there or not, however often the whole was entered.
+            // A token is there or not, however often the whole was entered: where all are tokens, its client alone counts.
             if member.lock.kind.rules().is_reentrant || part.count == 0 {
                 whole.count = whole.count.min(part.count);
             }
@@ -315,16 +356,24 @@ impl Store for MultiStore {
         if !has_end {
             whole.remaining = None;
         }
-        if let (u32::MAX, Some(counts), Some(visitor)) = (whole.count, &self.counts, visitor) {
-            whole.count = counts.lock().get(visitor).copied().unwrap_or(1);
-        }
         Ok(whole)
+    }
+
+    /// Each of its members is described by itself.
+    fn survey(
+        &self,
+        _: SurveyOf<'_>,
+        position: &mut Position,
+        _: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        position.is_over = true;
+        Ok(Vec::new())
     }
 
     fn subscribe(
         &self,
         lock: &LockId,
-        _: Option<&VisitorId>,
+        _: Option<StoreEntry<'_>>,
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription {
@@ -332,7 +381,7 @@ impl Store for MultiStore {
         // Whichever is freed: it may have been the last one that was in the way. A quorum among them needs word from several
         // nodes, for an attempt that is undone at one of them would wake all who wait.
         let mut sources = 1;
-        let subscribe = |member: &Part| {
+        let subscribe = |member: &Member| {
             let source = source + sources;
             // Its members have no places, for it waits for none of them while it has another.
             let part = member.store.subscribe(&member.lock, None, source, parker);
@@ -340,16 +389,9 @@ impl Store for MultiStore {
             part
         };
         let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
-        let delivery = if parts.iter().any(|part| part.delivery == Delivery::Polling) {
-            Delivery::Polling
-        } else if parts.iter().all(|part| part.delivery == Delivery::Live) {
-            Delivery::Live
-        } else {
-            Delivery::Pending
-        };
         Subscription {
             registration,
-            delivery,
+            delivery: Delivery::joint(&parts, parts.len()),
             sources,
             jitter: JITTER,
             keep: Some(Box::new(parts)),
@@ -375,13 +417,5 @@ impl Store for MultiStore {
 
     fn facts(&self) -> &Facts {
         &self.facts
-    }
-}
-
-impl fmt::Debug for MultiStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiStore")
-            .field("members", &self.node(None))
-            .finish_non_exhaustive()
     }
 }

@@ -24,6 +24,7 @@ impl Three {
         let members = worlds.iter().map(|world| Member {
             store: store_of(world),
             lock: part(),
+            place: 0,
             _keep: Arc::new(()),
         });
         let whole = MultiStore::new(members.collect());
@@ -50,7 +51,9 @@ impl Three {
     }
 
     fn release(&self) -> Outcome<Released> {
-        self.whole.release(&claim("me", 1), 0, soon()).unwrap()
+        self.whole
+            .release(&claim("me", 1), Left::Nothing, soon())
+            .unwrap()
     }
 
     /// Takes a part from its holder.
@@ -94,6 +97,7 @@ fn claim(visitor: &str, count: u32) -> Claim {
         visitor: VisitorId::new(visitor, 1, 1),
         count,
         lease: LEASE,
+        is_renewed: false,
         inside: None,
         queueing: Queueing::Barges,
     }
@@ -190,7 +194,7 @@ fn a_reader_is_kept_out_by_writers_alone() {
             kind,
             name: "a".into(),
         };
-        let all = obstacle::obstacles(&lock).into_iter().flatten();
+        let all = obstacles(&lock).into_iter().flatten();
         all.map(|it| it.kind).collect::<Vec<_>>()
     };
     assert_eq!(kinds(Kind::Reentrant), [Kind::Reentrant]);

@@ -155,14 +155,7 @@ impl MySql {
             Err(error) if copies.first_unanswered.is_some() => {
                 let error = self.unknown_of(claim, operation, error);
                 let not_after = copies.latest_effect();
-                Ok(match change {
-                    Change::Owner(to) => Outcome::Unknown {
-                        in_doubt: claim.in_doubt(0),
-                        successor: Some(Box::new(to.in_doubt(not_after))),
-                        error,
-                    },
-                    _ => Outcome::unknown(claim.in_doubt(not_after), error),
-                })
+                Ok(Outcome::unknown(claim.in_doubt(not_after), error))
             }
             Err(error) => Err(self.lock_error(&claim.name, error)),
         }

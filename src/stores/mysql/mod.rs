@@ -36,8 +36,9 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::store::{
-    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, LockKind,
-    Outcome, Position, Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
+    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo,
+    LockKind, Outcome, Position, Refusal, Released, Renewal, Store, StoreEntry, Subscription,
+    SurveyOf, resolve_each,
 };
 use crate::stores::redis::Settings;
 
@@ -90,9 +91,8 @@ impl MySql {
             facts: Facts {
                 refuses,
                 is_polled: |_| true,
-                keeps_no_conditions: Some(
-                    "a lock in a database has no conditions, as nobody is told of anything there; wait on one of a lock in Redis",
-                ),
+                lacks: "a lock in a database guards no commands of Redis, and has no conditions, as nobody is told of anything \
+                        there: Guard::transaction runs statements under it, and a lock in Redis has conditions",
                 ..Facts::of(area, &Arc::default())
             },
             command_timeout,
@@ -178,33 +178,38 @@ impl MySql {
 
 impl Store for MySql {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        if claim.count == 0 {
-            return self.acquire_new(claim, deadline);
+        let outcome = match claim.count {
+            0 => self.acquire_new(claim, deadline),
+            count => {
+                let enter = Change::Enter(count.saturating_add(1));
+                self.change_hold(claim, enter, "acquire", deadline, |granted| granted)
+            }
+        };
+        if claim.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
+            self.pools.prepare_renewals(deadline);
         }
-        let enter = Change::Enter(claim.count.saturating_add(1));
-        self.change_hold(claim, enter, "acquire", deadline, |granted| granted)
+        outcome
     }
 
-    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
-        if keep > 0 {
-            let leave = Change::Leave(keep);
-            return self.change_hold(claim, leave, "release", deadline, |_| Released::default());
-        }
-        self.release_whole(claim, deadline)
+    fn release(
+        &self,
+        claim: &Claim,
+        left: Left<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
+        let (change, operation) = match left {
+            Left::Levels(keep) => (Change::Leave(keep), "release"),
+            Left::Successor(to) => (Change::Owner(to), "hand-over"),
+            Left::Nothing | Left::NothingQuietly => return self.release_whole(claim, deadline),
+        };
+        self.change_hold(claim, change, operation, deadline, |granted| Released {
+            successor: matches!(left, Left::Successor(_)).then_some(granted),
+            ..Released::default()
+        })
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         self.renew_all(claims, deadline)
-    }
-
-    fn prepare_renewal(&self, _: &LockId, deadline: Instant) {
-        self.pools.prepare_renewals(deadline);
-    }
-
-    fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
-        self.change_hold(from, Change::Owner(to), "hand-over", deadline, |granted| {
-            granted
-        })
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
@@ -245,24 +250,27 @@ impl Store for MySql {
         })
     }
 
-    fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
-        let free = || LockInfo::free(&lock.name, LockKind::Fenced, Arc::clone(self.node()));
-        Ok(self.holder(&lock.name, deadline)?.unwrap_or_else(free))
-    }
-
     fn survey(
         &self,
-        scope: &Scope,
+        of: SurveyOf<'_>,
         position: &mut Position,
         deadline: Instant,
     ) -> Result<Vec<LockInfo>> {
-        self.survey_rows(scope, position, deadline)
+        match of {
+            SurveyOf::One(lock) => {
+                let free = || LockInfo::free(&lock.name, LockKind::Fenced, Arc::clone(self.node()));
+                Ok(vec![
+                    self.holder(&lock.name, deadline)?.unwrap_or_else(free),
+                ])
+            }
+            SurveyOf::All(scope) => self.survey_rows(scope, position, deadline),
+        }
     }
 
     fn subscribe(
         &self,
         lock: &LockId,
-        _: Option<&VisitorId>,
+        _: Option<StoreEntry<'_>>,
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription {

@@ -6,7 +6,6 @@ use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::{Announcement, Granted, Outcome, Refusal};
-use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::Tally;
 use crate::stores::quorum::{Quorum, bit};
@@ -97,31 +96,11 @@ impl Quorum {
             }
             return Ok(Outcome::Gone(cause));
         }
-        self.put_back(claim, &open, deadline);
+        // Nodes that have raised the count keep it until the last release frees any count.
         Ok(Outcome::unknown(
             claim.in_doubt(0),
             self.no_quorum(&claim.name, &tally.said),
         ))
-    }
-
-    /// Puts the count back that a re-entry has raised at these nodes.
-    fn put_back(&self, claim: &Claim, open: &[(usize, i64)], deadline: Instant) {
-        let raised = Claim {
-            count: claim.count.saturating_add(1),
-            ..claim.clone()
-        };
-        let raised_at = open.iter().map(|(index, _)| *index).collect();
-        let purpose = Purpose::Request;
-        let mut fan_out = self.send(
-            Order::of(raised_at),
-            purpose,
-            claim.lease,
-            deadline,
-            |node, by| node.node.send_release(&raised, claim.count, by),
-        );
-        fan_out.is_needed = false;
-        // A node that does not answer keeps the higher count, which the last release frees all the same.
-        while fan_out.next().is_some() {}
     }
 
     /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
@@ -134,7 +113,7 @@ impl Quorum {
         }
         let purpose = Purpose::Vote;
         let mut fan_out = self.send(
-            Order::of(nodes.to_vec()),
+            nodes.to_vec(),
             purpose,
             claim.lease,
             deadline,

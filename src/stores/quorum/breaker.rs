@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::ground::error::Error;
 use crate::ground::time;
 
-use crate::stores::quorum::links::Linked;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
 use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
@@ -23,29 +22,10 @@ pub(super) struct Breaker {
     pub(super) reason: String,
 }
 
-/// Which nodes are asked.
-#[derive(Default)]
-pub(super) struct Order {
-    /// At once.
-    pub(super) first: Vec<usize>,
-    /// Those that are left alone for a while, for the case that the others do not do.
-    pub(super) aside: Vec<usize>,
-}
-
-impl Order {
-    /// These, and no others.
-    pub(super) fn of(first: Vec<usize>) -> Order {
-        Order {
-            first,
-            ..Order::default()
-        }
-    }
-}
-
 impl Quorum {
     /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
     /// of the holds that it is about.
-    pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Order {
+    pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
             let node = self.nodes.get(*index);
@@ -57,12 +37,9 @@ impl Quorum {
         let short = holds.iter().filter(is_short);
         let short = short.fold(0, |nodes, hold| nodes | hold);
         let is_needed = |index: &usize| order.len() < self.needed || short & bit(*index) != 0;
-        let (needed, aside): (Vec<usize>, Vec<usize>) = tripped.into_iter().partition(is_needed);
+        let needed: Vec<usize> = tripped.into_iter().filter(is_needed).collect();
         order.extend(needed);
-        Order {
-            first: order,
-            aside,
-        }
+        order
     }
 }
 
@@ -78,10 +55,7 @@ impl QuorumNode {
                     // Whoever comes first tries it; until that has an answer the others leave it alone.
                     breaker.deadline = Some(now + breaker.pause);
                 }
-                None => {
-                    drop(breaker);
-                    return self.is_slow_to_connect(purpose) && !self.node.is_ready(purpose);
-                }
+                None => return false,
             }
         }
         if self.node.is_ready(purpose) {
@@ -90,20 +64,6 @@ impl QuorumNode {
         // It may still be silent, and nobody is to wait for that.
         self.connect_aside(purpose);
         true
-    }
-
-    /// Whether a request can be sent by this time, which is waited for.
-    pub(super) fn is_connected_by(self: &Arc<QuorumNode>, by: Instant) -> bool {
-        if self.node.is_ready(Purpose::Request) {
-            return true;
-        }
-        let want = self.connect_aside(Purpose::Request);
-        self.links.wait(std::iter::once(&want), by);
-        match want.end() {
-            Some(Linked::Ready | Linked::NoVote(_)) => true,
-            Some(Linked::Failed(error)) => !error.may_pass(),
-            None => false,
-        }
     }
 
     /// Leaves it alone for a while, after an error that means that asking it costs its time-out.

@@ -1,5 +1,4 @@
 //! One request to several nodes at once.
-mod waiting;
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +7,13 @@ use smallvec::SmallVec;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::poll::{self, Source};
+use crate::ground::sync;
 use crate::ground::time;
 
-use crate::stores::patience;
-use crate::stores::quorum::breaker::Order;
+use crate::stores::quorum::links::{Linked, Want};
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
-use waiting::{Busy, Connecting};
 
 /// Requests that are under way, each to another node, and those that wait for a connection.
 ///
@@ -48,8 +46,6 @@ pub(super) struct FanOut<'a, T> {
     asked: u64,
     /// Those that could not be asked.
     out_of_reach: Vec<(usize, Error)>,
-    /// Those that are left alone as long as the others do.
-    aside: Vec<usize>,
 }
 
 /// A request that was sent.
@@ -58,6 +54,22 @@ pub(super) struct SentRequest<'a, T> {
     /// When it is given up.
     by: Instant,
     pub(super) in_flight: Box<dyn PendingAnswer<T> + 'a>,
+}
+
+/// A request that waits for its connection.
+struct Connecting<'a> {
+    index: usize,
+    want: Want<'a>,
+    /// How often a connection that was made was of no use.
+    tries: u32,
+}
+
+/// A request to a node of which others use as many connections as may be in use at once.
+struct Busy {
+    index: usize,
+    tries: u32,
+    /// How many connections may be in use.
+    connections: u32,
 }
 
 /// As often a connection that was made may be of no use, because another call took it or the server closed it. Of many
@@ -77,15 +89,15 @@ impl Quorum {
         deadline: Instant,
         send: impl Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a,
     ) -> FanOut<'a, T> {
-        let order = self.in_order(among, &[], purpose);
-        self.send(order, purpose, lease, deadline, send)
+        let nodes = self.in_order(among, &[], purpose);
+        self.send(nodes, purpose, lease, deadline, send)
     }
 
     /// Sends a request to the nodes that are connected at once, and to the others as soon as they are, which takes a time
     /// of its own; see [`FanOut`]. Where a node cannot be connected for good, the answer is the error.
     pub(super) fn send<'a, T>(
         &'a self,
-        order: Order,
+        nodes: Vec<usize>,
         purpose: Purpose,
         lease: Duration,
         deadline: Instant,
@@ -114,9 +126,8 @@ impl Quorum {
             busy: Vec::new(),
             asked: 0,
             out_of_reach: Vec::new(),
-            aside: order.aside,
         };
-        for index in order.first {
+        for index in nodes {
             fan_out.ask(index, 0);
         }
         fan_out
@@ -144,7 +155,6 @@ impl<'a, T> FanOut<'a, T> {
                         index,
                         tries,
                         connections,
-                        until: now + patience(by),
                     });
                 }
                 return false;
@@ -166,15 +176,6 @@ impl<'a, T> FanOut<'a, T> {
             (self.first_sent, self.first_sent_at) = (sent, now);
         }
         true
-    }
-
-    /// Asks the nodes that were left alone, because the others do not do: one may have come back.
-    fn ask_aside(&mut self) {
-        self.soon = self.deadline.min(time::now() + self.timeout);
-        self.connected_by = self.connected_by.max(self.soon);
-        for index in std::mem::take(&mut self.aside) {
-            self.ask(index, 0);
-        }
     }
 
     /// Lets go of what is under way, and notes of each node that has not answered why.
@@ -201,7 +202,7 @@ impl<'a, T> FanOut<'a, T> {
     /// How many may still say something, if they are needed.
     pub(super) fn len(&self) -> usize {
         let under_way = self.ready.len() + self.arrived.len() + self.in_flight.len();
-        under_way + self.connecting.len() + self.busy.len() + self.aside.len()
+        under_way + self.connecting.len() + self.busy.len()
     }
 
     /// The nodes that were asked and whose answers are still to come.
@@ -227,23 +228,14 @@ impl<'a, T> FanOut<'a, T> {
             }
             let now = time::now();
             if let Some(at) = self.in_flight.iter().position(|it| it.by <= now) {
-                let SentRequest {
-                    index,
-                    by,
-                    in_flight,
-                } = self.in_flight.swap_remove(at);
-                if let Some(answer) = in_flight.receive(by) {
-                    return Some((index, answer));
+                let request = self.in_flight.swap_remove(at);
+                if let Some(answer) = request.in_flight.receive(request.by) {
+                    return Some((request.index, answer));
                 }
                 continue;
             }
             if patience.is_some_and(|patience| patience <= now) {
                 return None;
-            }
-            let is_under_way = !self.in_flight.is_empty() || !self.busy.is_empty();
-            if self.is_needed && !is_under_way && !self.aside.is_empty() {
-                self.ask_aside();
-                continue;
             }
             let is_hopeful = || !self.connecting.iter().all(|it| it.want.is_doubtful());
             let connected_by = if self.is_needed && is_hopeful() {
@@ -256,7 +248,7 @@ impl<'a, T> FanOut<'a, T> {
             }
             let ends = self.in_flight.iter().map(|it| it.by);
             let ends = ends.chain((!self.connecting.is_empty()).then_some(connected_by));
-            let ends = ends.chain(self.busy.iter().map(|it| it.until));
+            let ends = ends.chain((!self.busy.is_empty()).then_some(self.soon));
             let wake_at = ends.min()?;
             self.wait(patience.map_or(wake_at, |patience| patience.min(wake_at)));
         }
@@ -267,15 +259,12 @@ impl<'a, T> FanOut<'a, T> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
         }
-        while let Some(SentRequest {
-            index,
-            by,
-            in_flight,
-        }) = self.arrived.pop()
-        {
-            let whole_by = deadline.min(by).max(time::now() + Duration::from_millis(5));
-            if let Some(answer) = in_flight.receive(whole_by) {
-                return Some((index, answer));
+        while let Some(request) = self.arrived.pop() {
+            let whole_by = deadline
+                .min(request.by)
+                .max(time::now() + Duration::from_millis(5));
+            if let Some(answer) = request.in_flight.receive(whole_by) {
+                return Some((request.index, answer));
             }
         }
         None
@@ -290,7 +279,7 @@ impl<'a, T> FanOut<'a, T> {
             true => deadline,
             false => deadline.min(time::now() + LOOK_AGAIN),
         };
-        let arrived = self.poll(deadline).unwrap_or_default();
+        let arrived = self.poll(deadline);
         for at in (0..self.in_flight.len()).rev() {
             let has_come = arrived & bit(at) != 0;
             let request = self.in_flight.get_mut(at);
@@ -302,25 +291,122 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// The requests for which something has arrived, by their places, a bit each.
-    pub(super) fn poll(&self, deadline: Instant) -> Option<u64> {
-        if self.in_flight.is_empty() {
-            return None;
-        }
+    fn poll(&self, deadline: Instant) -> u64 {
         let mut sources: SmallVec<[Source<'_>; 8]> = SmallVec::new();
         for (at, request) in self.in_flight.iter().enumerate() {
             match request.in_flight.source() {
                 Some(source) => sources.push(source),
-                None => return Some(bit(at)),
+                None => return bit(at),
             }
         }
         match poll::wait(sources.into_iter(), deadline) {
             Ok(readable) => {
-                let readable = readable?;
-                let arrived = readable.iter().enumerate().filter(|(_, is)| **is);
-                Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)))
+                let readable = readable.iter().flatten().enumerate();
+                let arrived = readable.filter(|(_, is)| **is);
+                arrived.fold(0, |bits, (at, _)| bits | bit(at))
             }
             // There is no memory to wait with: reading waits, too.
-            Err(_) => Some(bit(0)),
+            Err(_) => bit(0),
         }
+    }
+
+    /// Sends the requests whose connections are there.
+    fn ask_connected(&mut self) {
+        for at in (0..self.connecting.len()).rev() {
+            let end = self.connecting.get(at).and_then(|it| it.want.end());
+            let Some(end) = end else {
+                continue;
+            };
+            let Connecting { index, tries, .. } = self.connecting.swap_remove(at);
+            match end {
+                Linked::NoVote(reason) if self.purpose != Purpose::Request => {
+                    let error = self.quorum.unavailable(index, &reason);
+                    self.ready.push((index, Err(error)));
+                }
+                Linked::Ready | Linked::NoVote(_) => {
+                    self.ask(index, tries + 1);
+                }
+                Linked::Failed(error) if !error.may_pass() => {
+                    // Some requests may be allowed all the same.
+                    let was_sent = self.ask(index, MOST_TRIES);
+                    self.ready
+                        .extend((!was_sent).then_some((index, Err(error))));
+                }
+                Linked::Failed(error) => self.out_of_reach.push((index, error)),
+            }
+        }
+    }
+
+    /// Sends what waits for the right to use a connection, as far as there is one.
+    fn ask_busy(&mut self) {
+        if time::now() >= self.soon {
+            return self.give_up_busy();
+        }
+        for Busy { index, tries, .. } in std::mem::take(&mut self.busy) {
+            self.ask(index, tries);
+        }
+    }
+
+    /// Sends what can be sent soon, without reading any answer.
+    pub(super) fn send_rest(&mut self) {
+        self.is_needed = false;
+        loop {
+            self.ask_connected();
+            self.ask_busy();
+            if !self.in_flight.is_empty() {
+                // It does not wait for one with others in hand.
+                self.give_up_busy();
+            }
+            if self.connecting.is_empty() && self.busy.is_empty() {
+                return;
+            }
+            if time::now() >= self.soon {
+                self.give_up_busy();
+                return self.give_up_connecting();
+            }
+            self.wait_for_connections(self.soon);
+        }
+    }
+
+    /// Waits no longer for connections, which go on being made.
+    fn give_up_connecting(&mut self) {
+        for Connecting { index, want, .. } in self.connecting.drain(..) {
+            let error = want
+                .node
+                .unreachable("connecting takes longer than there was time");
+            if time::now() >= self.soon {
+                // Other calls do without it until it is connected.
+                want.node.trip(&error);
+            }
+            self.out_of_reach.push((index, error));
+        }
+    }
+
+    fn give_up_busy(&mut self) {
+        for Busy {
+            index, connections, ..
+        } in self.busy.drain(..)
+        {
+            let node = self.quorum.nodes.get(index).map(|node| node.name());
+            let error = Error::Exhausted {
+                lock: "".into(),
+                node: node.unwrap_or_default(),
+                connections,
+            };
+            self.out_of_reach.push((index, error));
+        }
+    }
+
+    /// Waits until a connection may be there that it could use, while it has none in hand.
+    fn wait_for_connections(&mut self, deadline: Instant) {
+        let deadline = match self.busy.is_empty() {
+            true => deadline,
+            false => deadline.min(time::now() + LOOK_AGAIN),
+        };
+        let wants = self.connecting.iter().map(|it| &it.want);
+        if self.connecting.is_empty() {
+            sync::sleep(deadline.saturating_duration_since(time::now()));
+        }
+        self.quorum.links.wait(wants, deadline);
     }
 }

@@ -30,21 +30,14 @@ impl Quorum {
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
             // A node without a vote may have forgotten it, so that it is free there says as little as silence.
-            let forgot = |holding: &Holding| match holding.is_locked {
-                true => None,
-                false => self.without_vote(index),
-            };
-            let what = match answer {
-                Ok(holding) => match forgot(&holding) {
-                    Some(error) => Vote::Failed(error),
-                    None => {
-                        holdings.push(holding);
-                        Vote::Granted
-                    }
-                },
-                Err(error) => Vote::Failed(error),
-            };
-            tally.note(index, what);
+            let answer = answer.and_then(|holding| match self.without_vote(index) {
+                Some(error) if !holding.is_locked => Err(error),
+                _ => {
+                    holdings.push(holding);
+                    Ok(())
+                }
+            });
+            tally.note(index, answer.map_or_else(Vote::Failed, |()| Vote::Granted));
             fan_out.is_needed = holdings.len() < self.needed;
             let locked = holdings.iter().filter(|holding| holding.is_locked).count();
             let free = holdings.len() - locked;
@@ -82,11 +75,16 @@ impl Quorum {
     pub(super) fn without_vote(&self, index: usize) -> Option<Error> {
         let node = self.nodes.get(index)?;
         let reason = node.handle.quarantined()?.to_string();
-        Some(Error::Unavailable {
+        Some(self.unavailable(index, &reason))
+    }
+
+    pub(super) fn unavailable(&self, index: usize, reason: &str) -> Error {
+        let node = self.nodes.get(index);
+        Error::Unavailable {
             lock: "".into(),
-            node: node.name(),
-            reason,
-        })
+            node: node.map(|node| node.name()).unwrap_or_default(),
+            reason: reason.to_owned(),
+        }
     }
 
     pub(super) fn check_all(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {

@@ -32,8 +32,6 @@ struct Link {
     /// How many attempts have ended, and how the last one did.
     ended: u64,
     last: Option<Linked>,
-    /// Whether a call has waited for it for the whole time-out of a node, so that those that can do without it do.
-    is_slow: bool,
 }
 
 /// The end of an attempt to connect.
@@ -51,13 +49,6 @@ pub(super) struct Want<'a> {
     purpose: Purpose,
     /// How many attempts had ended when it began to wait.
     seen: u64,
-}
-
-/// Notes the end of an attempt when it is dropped.
-struct Attempt<'a> {
-    node: &'a QuorumNode,
-    purpose: Purpose,
-    end: Linked,
 }
 
 impl Links {
@@ -115,16 +106,10 @@ impl QuorumNode {
         if !is_under_way {
             let node = Arc::clone(self);
             let by = time::now() + self.links.timeout;
-            let connect = move || {
-                let mut attempt = Attempt::of(&node, purpose, "the attempt to connect broke off");
-                attempt.end = node.connect(purpose, by);
-            };
+            let connect = move || node.note_end(purpose, node.connect(purpose, by));
             if sync::spawn("redlatch-connect", connect).is_err() {
-                drop(Attempt::of(
-                    self,
-                    purpose,
-                    "there is no thread to connect on",
-                ));
+                let error = self.unreachable("there is no thread to connect on");
+                self.note_end(purpose, Linked::Failed(error));
             }
         }
         Want {
@@ -134,9 +119,15 @@ impl QuorumNode {
         }
     }
 
-    /// Whether a connection is being made that calls can do without have waited for long enough.
-    pub(super) fn is_slow_to_connect(&self, purpose: Purpose) -> bool {
-        self.with_link(purpose, |link| link.is_slow && link.is_under_way)
+    fn note_end(&self, purpose: Purpose, end: Linked) {
+        self.with_link(purpose, |link| {
+            *link = Link {
+                ended: link.ended + 1,
+                last: Some(end),
+                ..Link::default()
+            };
+        });
+        self.links.changed.notify_all();
     }
 
     fn connect(&self, purpose: Purpose, deadline: Instant) -> Linked {
@@ -164,32 +155,5 @@ impl Want<'_> {
     pub(super) fn is_doubtful(&self) -> bool {
         let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
         self.node.with_link(self.purpose, has_failed)
-    }
-
-    /// Notes that it was waited for in vain for as long as a node may take.
-    pub(super) fn note_slow(&self) {
-        self.node
-            .with_link(self.purpose, |link| link.is_slow = true);
-    }
-}
-
-impl<'a> Attempt<'a> {
-    /// An attempt that fails for this reason, if it does not end otherwise.
-    fn of(node: &'a QuorumNode, purpose: Purpose, reason: &str) -> Attempt<'a> {
-        let end = Linked::Failed(node.unreachable(reason));
-        Attempt { node, purpose, end }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        self.node.with_link(self.purpose, |link| {
-            *link = Link {
-                ended: link.ended + 1,
-                last: Some(self.end.clone()),
-                ..Link::default()
-            };
-        });
-        self.node.links.changed.notify_all();
     }
 }

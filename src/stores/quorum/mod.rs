@@ -23,7 +23,6 @@ mod tests;
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,8 +32,8 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::{self, Mutex};
 use crate::store::{
-    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome,
-    Position, Refusal, Released, Renewal, Scope, Store, Subscription,
+    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo,
+    Outcome, Position, Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf,
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::Links;
@@ -70,8 +69,6 @@ struct QuorumNode {
     node: Arc<dyn Node>,
     handle: NodeHandle,
     links: Arc<Links>,
-    /// Whether its connection for renewals was made, or tried to be made, before it was needed.
-    got_ready: AtomicBool,
     breaker: Mutex<Breaker>,
     /// Keeps the client of the node alive.
     _keep: Arc<dyn Any + Send + Sync>,
@@ -87,6 +84,8 @@ pub(crate) struct Quorum {
     placements: Mutex<HashMap<VisitorId, Placement>>,
     /// How long it takes to get an answer, in ns, smoothed.
     round_trip: AtomicU64,
+    /// Whether the connections for renewals were made, or tried to be made, before they were needed.
+    got_ready: AtomicBool,
 }
 
 impl Quorum {
@@ -107,7 +106,6 @@ impl Quorum {
                 Arc::new(QuorumNode {
                     index,
                     links: Arc::clone(&links),
-                    got_ready: AtomicBool::new(false),
                     handle: NodeHandle::new(&membership, index, node.can_fail_over()),
                     node,
                     breaker: Mutex::default(),
@@ -120,12 +118,8 @@ impl Quorum {
             .map(|it| it.node.store().facts().area.as_str())
             .collect();
         let facts = Facts {
-            keeps_no_data: "a Redlock guards no write, as the data is not on its nodes; write under a Client::lock on the \
-                            server of the data",
-            keeps_no_conditions: Some(
-                "a Redlock has no conditions: its nodes would wake different threads; wait on one of a Client::lock on one \
-                 server",
-            ),
+            lacks: "a Redlock guards no write, as the data is not on its nodes, and a Redlock has no conditions, as its nodes \
+                    would wake different threads; use a Client::lock on one server",
             ..Facts::of_composite(areas.join(", "), settings.max_lease)
         };
         let quorum = Quorum {
@@ -136,24 +130,13 @@ impl Quorum {
             facts,
             placements: Mutex::default(),
             round_trip: AtomicU64::new(0),
+            got_ready: AtomicBool::new(false),
         };
-        let all: Vec<usize> = (0..quorum.nodes.len()).collect();
-        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(&all, deadline)) {
+        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(deadline)) {
             match enlisted {
-                Ok(Err(Quarantined::SameAs(other))) => {
-                    let other = quorum
-                        .nodes
-                        .get(other)
-                        .map(|node| node.name())
-                        .unwrap_or_default();
-                    let reason = format!(
-                        "{other} and {} are the same server, so they would have one opinion and two votes",
-                        node.name()
-                    );
-                    return Err(Error::config("the nodes of a quorum", reason));
-                }
-                Ok(Err(abstention @ Quarantined::InCluster)) => {
-                    let reason = format!("{}: {abstention}", node.name());
+                Ok(Err(abstention @ (Quarantined::SameAs(_) | Quarantined::InCluster))) => {
+                    let (node, all) = (node.name(), quorum.node(None));
+                    let reason = format!("{node}: {abstention}; the nodes are {all}");
                     return Err(Error::config("the nodes of a quorum", reason));
                 }
                 // What cannot be asked now is asked when it can.
@@ -165,20 +148,16 @@ impl Quorum {
         Ok(quorum)
     }
 
-    /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
-    fn enlist(&self, cold: &[usize], deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
-        let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Arc<QuorumNode>| {
+    /// Connects to the nodes, all at the same time, and asks them who they are.
+    fn enlist(&self, deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
+        let enlist = |node: &QuorumNode| {
             let purpose = Purpose::Request;
             node.node.connect(&node.handle, purpose, deadline)
         };
-        if cold.len() < 2 {
-            return nodes.map(enlist).collect();
-        }
         // Names are looked up and connections made by calls that block; a dead node must not take the others' time.
-        let jobs = nodes.clone().map(|node| move || enlist(node));
+        let jobs = self.nodes.iter().map(|node| move || enlist(node));
         let enlisted = sync::run_at_once("redlatch-connect", jobs);
-        let each = nodes.zip(enlisted);
+        let each = self.nodes.iter().zip(enlisted);
         // There is no room for a thread; it does not panic.
         each.map(|(node, enlisted)| enlisted.unwrap_or_else(|| enlist(node)))
             .collect()
@@ -214,32 +193,31 @@ impl Quorum {
 
 impl Store for Quorum {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        self.acquire_by_majority(claim, deadline)
+        let outcome = self.acquire_by_majority(claim, deadline);
+        let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
+        if claim.is_renewed && is_granted && !self.got_ready.swap(true, Ordering::Relaxed) {
+            // Aside: nobody waits for it.
+            for node in &self.nodes {
+                node.connect_aside(Purpose::Renewal);
+            }
+        }
+        outcome
     }
 
-    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
-        match keep {
-            0 => self.release_by_majority(claim, deadline),
-            keep => self.release_level_by_majority(claim, keep, deadline),
+    fn release(
+        &self,
+        claim: &Claim,
+        left: Left<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
+        match left {
+            Left::Levels(keep) => self.release_level_by_majority(claim, keep, deadline),
+            _ => self.release_by_majority(claim, deadline),
         }
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         self.renew_by_majority(claims, deadline)
-    }
-
-    /// Connects aside, once, and again after a rest: nobody waits for it.
-    fn prepare_renewal(&self, _lock: &LockId, _deadline: Instant) {
-        for node in &self.nodes {
-            let is_first = || {
-                !node.got_ready.load(Ordering::Relaxed)
-                    && !node.got_ready.swap(true, Ordering::Relaxed)
-            };
-            let may_lack_it = is_first() || node.node.is_at_rest();
-            if may_lack_it && !node.node.is_ready(Purpose::Renewal) {
-                node.connect_aside(Purpose::Renewal);
-            }
-        }
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
@@ -259,23 +237,22 @@ impl Store for Quorum {
         self.inspect_by_majority(lock, visitor, deadline)
     }
 
-    fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
-        self.describe_by_majority(lock, deadline)
-    }
-
     fn survey(
         &self,
-        scope: &Scope,
+        of: SurveyOf<'_>,
         position: &mut Position,
         deadline: Instant,
     ) -> Result<Vec<LockInfo>> {
-        self.survey_nodes(scope, position, deadline)
+        match of {
+            SurveyOf::One(lock) => self.describe_by_majority(lock, deadline),
+            SurveyOf::All(_) => self.survey_nodes(of, position, deadline),
+        }
     }
 
     fn subscribe(
         &self,
         lock: &LockId,
-        _: Option<&VisitorId>,
+        _: Option<StoreEntry<'_>>,
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription {
@@ -287,10 +264,9 @@ impl Store for Quorum {
             .zip(&self.nodes)
             .map(|(source, node)| node.node.store().subscribe(lock, None, source, parker))
             .collect();
-        let each: Vec<Delivery> = parts.iter().map(|part| part.delivery).collect();
         Subscription {
             registration,
-            delivery: joint_delivery(&each, self.needed),
+            delivery: Delivery::joint(&parts, self.needed),
             sources,
             jitter: self.round_trip(),
             keep: Some(Box::new(parts)),
@@ -334,30 +310,10 @@ impl QuorumNode {
     }
 }
 
-/// How messages come of which `needed` nodes have to send theirs.
-fn joint_delivery(each: &[Delivery], needed: usize) -> Delivery {
-    let count = |what| each.iter().filter(|delivery| **delivery == what).count();
-    if count(Delivery::Live) >= needed {
-        Delivery::Live
-    } else if count(Delivery::Polling) > each.len() - needed {
-        Delivery::Polling
-    } else {
-        Delivery::Pending
-    }
-}
-
 fn bits(nodes: &[usize]) -> u64 {
     nodes.iter().fold(0, |bits, index| bits | bit(*index))
 }
 
 fn bit(index: usize) -> u64 {
     1 << (index % MOST_NODES)
-}
-
-impl fmt::Debug for Quorum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quorum")
-            .field("nodes", &self.node(None))
-            .finish_non_exhaustive()
-    }
 }

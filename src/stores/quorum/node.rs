@@ -26,11 +26,6 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
-    /// Whether the connection for renewals is gone, because it was idle for long.
-    fn is_at_rest(&self) -> bool {
-        false
-    }
-
     /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
     fn connect(
         &self,
@@ -57,26 +52,19 @@ pub(crate) trait Node: Send + Sync {
         deadline: Instant,
     ) -> Pending<'a, Vec<Renewal>>;
 
-    /// Sends [`Store::release`].
+    /// Sends [`Store::release`], so that `keep` levels stay.
     fn send_release<'a>(
         &'a self,
         claim: &'a Claim,
         keep: u32,
         deadline: Instant,
-    ) -> Pending<'a, Outcome<Released>> {
-        Pending::Ready(self.store().release(claim, keep, deadline))
-    }
+    ) -> Pending<'a, Outcome<Released>>;
 
     /// Sends [`Store::resolve`].
-    fn send_resolve<'a>(&'a self, mut in_doubt: InDoubt, deadline: Instant) -> Pending<'a, bool> {
-        let outcome = self.store().resolve(&mut [&mut in_doubt], deadline).pop();
-        Pending::Ready(outcome.unwrap_or(Ok(false)))
-    }
+    fn send_resolve<'a>(&'a self, in_doubt: InDoubt, deadline: Instant) -> Pending<'a, bool>;
 
     /// Sends [`Store::force_release`].
-    fn send_force_release<'a>(&'a self, lock: &'a LockId, deadline: Instant) -> Pending<'a, bool> {
-        Pending::Ready(self.store().force_release(lock, deadline))
-    }
+    fn send_force_release<'a>(&'a self, lock: &'a LockId, deadline: Instant) -> Pending<'a, bool>;
 
     /// Sends [`Store::inspect`].
     fn send_inspect<'a>(
@@ -84,9 +72,7 @@ pub(crate) trait Node: Send + Sync {
         lock: &'a LockId,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
-    ) -> Pending<'a, Holding> {
-        Pending::Ready(self.store().inspect(lock, visitor, deadline))
-    }
+    ) -> Pending<'a, Holding>;
 }
 
 /// The use that a connection is wanted for.

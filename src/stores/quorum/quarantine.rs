@@ -231,21 +231,23 @@ impl std::fmt::Display for Quarantined {
                     }
                     QuarantineReason::MayMove => "may have taken over from another server",
                 };
+                let hint = match why {
+                    QuarantineReason::IsNew | QuarantineReason::MayMove => {
+                        "; if nobody can have used it for locks before, trust_new_nodes() lets it vote at once"
+                    }
+                    _ => "",
+                };
                 write!(
                     f,
-                    "it {because} and may not know what was granted there before, so it has no vote for another {left:.1?}"
-                )?;
-                match why {
-                    QuarantineReason::IsNew | QuarantineReason::MayMove => f.write_str(
-                        "; if nobody can have used it for locks before, trust_new_nodes() lets it vote at once",
-                    ),
-                    QuarantineReason::Restarted
-                    | QuarantineReason::Followed
-                    | QuarantineReason::ChangedId => Ok(()),
-                }
+                    "it {because} and may not know what was granted there before, so it has no vote for another {left:.1?}{hint}"
+                )
             }
             Quarantined::SameAs(other) => {
-                write!(f, "it is the same server as node {}", other + 1)
+                write!(
+                    f,
+                    "it is the same server as node {}, so it would have one opinion and two votes",
+                    other + 1
+                )
             }
             Quarantined::Follows => f.write_str(
                 "it follows another server and so has no vote; use the address of a master",

@@ -1,12 +1,9 @@
 //! The release at a majority of the nodes.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
-
 use crate::ground::claim::{Claim, LockId};
-use crate::ground::error::{Error, Result};
+use crate::ground::error::Result;
 use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{InDoubt, Outcome, Released};
@@ -28,24 +25,15 @@ impl Quorum {
         let placement = known
             .as_ref()
             .map_or(self.all(), |placement| placement.nodes);
-        // Before the release is sent: what is answered only while it is under way may have run behind it.
-        let unanswered: SmallVec<[(usize, i64); 2]> = known
-            .iter()
-            .flat_map(Placement::still_open)
-            .map(|open| (open.node, open.not_after))
-            .collect();
-        let may_come = |index: usize| {
-            let open = unanswered.iter().find(|(node, _)| *node == index);
-            open.map(|(_, not_after)| *not_after)
-        };
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = InDoubt::at_none(claim, self.nodes.len());
         for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
             in_doubt.set(index, Some(0));
         }
-        // A node that does not answer this may do an earlier request after it.
-        for (node, not_after) in &unanswered {
-            in_doubt.raise(*node, *not_after);
+        // A node that does not answer this may do an earlier request after it. Before the release is sent: what is answered
+        // only while it is under way may have run behind it.
+        for open in known.iter().flat_map(Placement::still_open) {
+            in_doubt.raise(open.node, open.not_after);
         }
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
@@ -58,48 +46,27 @@ impl Quorum {
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
-            let Some(node) = self.nodes.get(index) else {
-                continue;
-            };
-            let what = match answer {
-                Ok(Outcome::Done(Released { others: heard, .. })) => {
-                    others = heard.max(others);
-                    done += 1;
-                    Vote::Granted
-                }
-                Ok(Outcome::Gone(cause)) => match may_come(index) {
-                    Some(not_after) => Vote::Unknown(
-                        not_after,
-                        Error::Unavailable {
-                            lock: Arc::clone(&claim.name),
-                            node: node.name(),
-                            reason: "the request for it may still be on its way".to_owned(),
-                        },
-                    ),
-                    None => {
-                        lacking += 1;
-                        let is_gone = cause == LossCause::Gone;
-                        forgot += usize::from(is_gone && self.without_vote(index).is_some());
-                        Vote::Lacks(cause)
-                    }
-                },
-                Ok(Outcome::Unknown {
-                    in_doubt, error, ..
-                }) => Vote::Unknown(in_doubt.not_after(0).unwrap_or_default(), error),
-                Err(error) => Vote::Failed(error),
-            };
-            match &what {
-                Vote::Unknown(not_after, error) => {
-                    node.trip(error);
-                    in_doubt.raise(index, *not_after);
-                }
-                Vote::Failed(error) => node.trip(error),
-                _ => {
-                    node.reset();
-                    in_doubt.set(index, None);
+            if let Ok(Outcome::Done(released)) = &answer {
+                others = released.others.max(others);
+                done += 1;
+            }
+            let mut vote = self.hear(index, answer);
+            if let Vote::Lacks(cause) = &vote {
+                if let Some(not_after) = in_doubt.not_after(index).filter(|it| *it > 0) {
+                    let reason = "the request for it may still be on its way";
+                    vote = Vote::Unknown(not_after, self.unavailable(index, reason));
+                } else {
+                    lacking += 1;
+                    let is_gone = *cause == LossCause::Gone;
+                    forgot += usize::from(is_gone && self.without_vote(index).is_some());
                 }
             }
-            tally.note(index, what);
+            match &vote {
+                Vote::Unknown(not_after, _) => in_doubt.raise(index, *not_after),
+                Vote::Failed(_) => {}
+                _ => in_doubt.set(index, None),
+            }
+            tally.note(index, vote);
             if done == self.needed {
                 // The rest mostly comes at once. What does not is looked after in the background.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
@@ -119,13 +86,10 @@ impl Quorum {
             return Ok(Outcome::Done(Released {
                 others,
                 leftover: (left > 0).then_some(in_doubt),
+                successor: None,
             }));
         }
-        let cause = tally.said.iter().find_map(|said| match said {
-            Some(Vote::Lacks(cause)) => Some(cause.clone()),
-            _ => None,
-        });
-        match cause {
+        match tally.lacking(0) {
             Some(cause) if kept < self.needed => Ok(Outcome::Gone(cause)),
             _ => Ok(Outcome::unknown(
                 in_doubt,

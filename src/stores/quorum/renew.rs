@@ -79,14 +79,11 @@ impl Quorum {
         let unspent = pairs.filter(|(_, is_spent)| !**is_spent);
         let unspent: Vec<Claim> = unspent.map(|(claim, _)| claim.clone()).collect();
         let mut outcomes = self.renew_by_majority(&unspent, deadline).into_iter();
-        let outcome = |is_spent: &bool| match is_spent {
-            true => None,
-            false => outcomes.next(),
-        };
-        let outcomes = is_spent.iter().map(outcome).collect::<Vec<_>>();
         let spent = "it was extended as often as max_extensions allows";
-        let outcomes = outcomes.into_iter();
-        let outcomes = outcomes.map(|it| it.unwrap_or_else(|| Renewal::Unknown(spent.to_owned())));
+        let outcomes = is_spent.iter().map(|is_spent| {
+            let outcome = (!is_spent).then(|| outcomes.next()).flatten();
+            outcome.unwrap_or_else(|| Renewal::Unknown(spent.to_owned()))
+        });
         outcomes.collect()
     }
 

@@ -8,7 +8,6 @@ use crate::ground::sync;
 use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::quorum::Quorum;
-use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
@@ -41,13 +40,9 @@ impl Quorum {
             .map(|(index, _)| index)
             .collect();
         let asked = in_doubt.clone();
-        let mut fan_out = self.send(
-            Order::of(open),
-            purpose,
-            lease,
-            deadline,
-            move |node, by| node.node.send_resolve(asked.part(node.index), by),
-        );
+        let mut fan_out = self.send(open, purpose, lease, deadline, move |node, by| {
+            node.node.send_resolve(asked.part(node.index), by)
+        });
         fan_out.is_needed = false;
         while let Some((index, answer)) = fan_out.next() {
             let Some(node) = self.nodes.get(index) else {
@@ -82,15 +77,20 @@ impl Quorum {
         let mut jobs = Vec::with_capacity(self.nodes.len());
         let mut asked = Vec::with_capacity(self.nodes.len());
         for (index, node) in (0..).zip(&self.nodes) {
-            let mut parts = parts_at(in_doubts, index);
+            // The parts of the doubts that concern this node, each with its place among them.
+            let parts = in_doubts.iter().map(|in_doubt| in_doubt.part(index));
+            let open = parts.enumerate().filter(|(_, part)| !part.is_resolved());
+            let mut parts: Vec<_> = open.collect();
             if parts.is_empty() || node.is_tripped(Purpose::Request) {
+                continue;
+            }
+            if !node.node.is_ready(Purpose::Request) {
+                // It is asked when the rest is tried again.
+                node.connect_aside(Purpose::Request);
                 continue;
             }
             asked.push((index, node));
             jobs.push(move || {
-                if !node.is_connected_by(deadline.min(time::now() + timeout)) {
-                    return Vec::new();
-                }
                 let by = deadline.min(time::now() + timeout);
                 let mut of_node: Vec<&mut InDoubt> =
                     parts.iter_mut().map(|(_, part)| part).collect();
@@ -118,11 +118,4 @@ impl Quorum {
         let is_resolved = in_doubts.iter().map(|in_doubt| Ok(in_doubt.is_resolved()));
         is_resolved.collect()
     }
-}
-
-/// The parts of these doubts that concern node `index`, each with its place among them.
-fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
-    let parts = in_doubts.iter().map(|in_doubt| in_doubt.part(index));
-    let open = parts.enumerate().filter(|(_, part)| !part.is_resolved());
-    open.collect()
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::ground::claim::LockId;
 use crate::ground::error::Result;
-use crate::store::{LockInfo, LockKind, Position, Scope, Store, merged};
+use crate::store::{LockInfo, LockKind, Position, Store, SurveyOf, merged};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::share;
@@ -16,12 +16,13 @@ impl Quorum {
         &self,
         lock: &LockId,
         deadline: Instant,
-    ) -> Result<LockInfo> {
+    ) -> Result<Vec<LockInfo>> {
         let mut tally = Tally::new(self.nodes.len());
         let mut told = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
             let by = share(deadline, self.nodes.len() - index);
-            match node.node.store().describe(lock, by) {
+            let (one, mut position) = (SurveyOf::One(lock), Position::default());
+            match node.node.store().survey(one, &mut position, by) {
                 Ok(info) => {
                     told.push(info);
                     tally.note(index, Vote::Granted);
@@ -37,28 +38,26 @@ impl Quorum {
             nodes: Some((0, of)),
             ..LockInfo::free(&lock.name, LockKind::of(lock.kind), self.node(None))
         };
-        Ok(merged(told, self.needed, self.nodes.len()).unwrap_or_else(free))
+        let told = told.into_iter().flatten().collect();
+        let merged = merged(told, self.needed, self.nodes.len());
+        Ok(vec![merged.unwrap_or_else(free)])
     }
 
     /// Asks the next node for its next locks; behind the last one all are told, each once.
     pub(super) fn survey_nodes(
         &self,
-        scope: &Scope,
+        all: SurveyOf<'_>,
         position: &mut Position,
         deadline: Instant,
     ) -> Result<Vec<LockInfo>> {
         let Some(node) = self.nodes.get(position.node) else {
             position.is_over = true;
             let told = std::mem::take(&mut position.told).into_values();
-            let all = told.filter_map(|told| {
-                let told = told.into_iter().map(|(_, info)| info).collect();
-                merged(told, self.needed, self.nodes.len())
-            });
+            let all = told.filter_map(|told| merged(told, self.needed, self.nodes.len()));
             return Ok(all.collect());
         };
-        let index = position.node;
         let within = position.within.get_or_insert_default();
-        let found = node.node.store().survey(scope, within, deadline);
+        let found = node.node.store().survey(all, within, deadline);
         if within.is_over || found.is_err() {
             // The others have something to tell without it, too.
             position.within = None;
@@ -67,8 +66,8 @@ impl Quorum {
         for info in found? {
             let told = position.told.entry(Arc::clone(&info.name)).or_default();
             // A scan may show a key twice.
-            if told.iter().all(|(of, _)| *of != index) {
-                told.push((index, info));
+            if told.iter().all(|it| it.node != info.node) {
+                told.push(info);
             }
         }
         Ok(Vec::new())

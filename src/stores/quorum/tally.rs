@@ -1,6 +1,5 @@
 //! The votes of the nodes on one request: how they are counted, and what they decide.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -156,13 +155,11 @@ impl Quorum {
             .and_then(|last| ends.get(last))
             .filter(|end| **end != Duration::MAX)
             .copied();
-        let mut holders: HashMap<&str, usize> = HashMap::new();
-        for refusal in &refusals {
-            *holders
-                .entry(refusal.holder.as_deref().unwrap_or_default())
-                .or_default() += 1;
-        }
-        let most = holders.values().copied().max().unwrap_or_default();
+        let alike = |one: &&Refusal| {
+            let same = refusals.iter().filter(|other| other.holder == one.holder);
+            same.count()
+        };
+        let most = refusals.iter().map(alike).max().unwrap_or_default();
         let silent = self.nodes.len() - granted - refusals.len();
         Ok(Outcome::Refused(Refusal {
             retry_after,

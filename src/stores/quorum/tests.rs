@@ -28,6 +28,7 @@ fn claim(visitor: &str, count: u32) -> Claim {
         visitor: VisitorId::new(visitor, 1, 1),
         count,
         lease: LEASE,
+        is_renewed: false,
         inside: None,
         queueing: Default::default(),
     }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redlatch_server::{Config, Delivery, Server, TOO_LONG, next};
@@ -15,7 +15,6 @@ use redlatch_server::{Config, Delivery, Server, TOO_LONG, next};
 use crate::ground::clock::Timeline;
 use crate::ground::process;
 use crate::ground::sync::Mutex;
-use crate::store::{Announcement, Announcements};
 use crate::stores::redis::kinds::{KINDS, Layout, RIGHTS};
 
 /// The name of the server in messages.
@@ -37,7 +36,6 @@ struct State {
     last_connection: u64,
     connections: HashMap<u64, FarEnd>,
     faults: Faults,
-    clients: Vec<Weak<Announcements>>,
 }
 
 /// The server's end of a connection.
@@ -106,7 +104,6 @@ impl Default for World {
                 last_connection: 0,
                 connections: HashMap::new(),
                 faults: Faults::default(),
-                clients: Vec::new(),
             }),
         }
     }
@@ -150,19 +147,8 @@ impl World {
         }
     }
 
-    /// Notes a client, which is to hear when a hold is lost.
-    pub(crate) fn attach(&self, announcements: &Arc<Announcements>) {
-        let mut state = self.state.lock();
-        state.clients.retain(|client| client.strong_count() > 0);
-        state.clients.push(Arc::downgrade(announcements));
-    }
-
-    /// Has all clients renew all holds now, and waits until they have.
+    /// Has all clients renew all holds now.
     pub(crate) fn renew_all(&self) {
-        let clients = self.state.lock().clients.clone();
-        for client in clients.iter().filter_map(Weak::upgrade) {
-            client.announce(Announcement::TakenOver);
-        }
         self.timeline.advance(Duration::ZERO);
     }
 

@@ -39,9 +39,9 @@ use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Delivery, Facts, Granted, Guarded,
-    HealthWarning, Holding, InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal,
-    Scope, Store, Subscription, Traffic,
+    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, CountStep, Delivery, Facts, Granted,
+    Guarded, HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position, RedisOperations,
+    Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf, Traffic,
 };
 
 use calls::{
@@ -75,27 +75,35 @@ pub(crate) struct Redis {
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let floor = self.fence_floor(claim);
-        Acquire::new(claim).drawing_from(floor).run(self, deadline)
-    }
-
-    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
-        match keep {
-            0 => Release::new(claim).run(self, deadline),
-            keep => ReleaseLevel::new(claim, keep).run(self, deadline),
+        let outcome = Acquire::new(claim).drawing_from(floor).run(self, deadline);
+        if claim.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
+            self.topology.prepare_renewal(&claim.name, deadline);
         }
+        outcome
     }
 
-    fn release_quietly(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
-        let is_cluster = matches!(self.topology, Topology::Cluster(_));
-        let release = Release::new(claim);
-        release.quiet(is_cluster).run(self, deadline)
-    }
-
-    fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
-        let floor = self.fence_floor(to);
-        HandOff::new(from, to)
-            .drawing_from(floor)
-            .run(self, deadline)
+    fn release(
+        &self,
+        claim: &Claim,
+        left: Left<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
+        match left {
+            Left::Levels(keep) => ReleaseLevel::new(claim, keep).run(self, deadline),
+            Left::Nothing => Release::new(claim).run(self, deadline),
+            Left::NothingQuietly => {
+                let is_cluster = matches!(self.topology, Topology::Cluster(_));
+                Release::new(claim).quiet(is_cluster).run(self, deadline)
+            }
+            Left::Successor(to) => {
+                let mut hand_off = HandOff::new(claim, to, self.fence_floor(to));
+                let outcome = hand_off.run(self, deadline);
+                if to.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
+                    self.topology.prepare_renewal(&to.name, deadline);
+                }
+                outcome
+            }
+        }
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
@@ -104,14 +112,6 @@ impl Store for Redis {
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         self.resolve_all(in_doubts, deadline)
-    }
-
-    fn guarded(
-        &self,
-        work: &Guarded<'_>,
-        deadline: Instant,
-    ) -> Result<Outcome<Vec<Reply>, Duration>> {
-        self.run_guarded(work, deadline)
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
@@ -127,51 +127,36 @@ impl Store for Redis {
         Inspect { lock, visitor }.run(self, deadline)
     }
 
-    fn waiters(&self, lock: &LockId, deadline: Instant) -> Result<u32> {
-        Waiters::of(lock)?.run(self, deadline)
-    }
-
-    fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
-        self.describe_lock(lock, deadline)
-    }
-
     fn survey(
         &self,
-        scope: &Scope,
+        of: SurveyOf<'_>,
         position: &mut Position,
         deadline: Instant,
     ) -> Result<Vec<LockInfo>> {
-        self.survey_page(scope, position, deadline)
-    }
-
-    fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {
-        Count::new(op, deadline)?.run(self, deadline)
-    }
-
-    fn condition(
-        &self,
-        op: &ConditionOp<'_>,
-        deadline: Instant,
-    ) -> Result<Outcome<ConditionAnswer>> {
-        Condition(op).run(self, deadline)
-    }
-
-    fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
-        let mut channel = PLACES.pieces(&op.lock.name, op.condition).concat();
-        channel.push(':');
-        channel.push_str(op.visitor.as_str());
-        self.listen(channel.into(), true, 0, parker)
+        match of {
+            SurveyOf::One(lock) => self.describe_lock(lock, deadline),
+            SurveyOf::All(scope) => self.survey_page(scope, position, deadline),
+        }
     }
 
     fn subscribe(
         &self,
         lock: &LockId,
-        place: Option<&VisitorId>,
+        entry: Option<StoreEntry<'_>>,
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription {
         let LockId { kind, name } = lock;
         let layout = Layout::of(*kind);
+        let place = match entry {
+            Some(StoreEntry::OfCondition(condition, ticket)) => {
+                let pieces = PLACES.pieces(name, condition).concat();
+                let channel = [&*pieces, ":", ticket.as_str()].concat();
+                return self.listen(channel.into(), true, source, parker);
+            }
+            Some(StoreEntry::OfLock(visitor)) => Some(visitor),
+            None => None,
+        };
         // Where each place has a channel of its own, nobody tells one that has no place.
         if layout.wakes.is_none() || layout.place_channel.is_some() && place.is_none() {
             let registration = self.facts.notifier.join(source, name, parker);
@@ -193,8 +178,8 @@ impl Store for Redis {
         &self.facts
     }
 
-    fn prepare_renewal(&self, lock: &LockId, deadline: Instant) {
-        self.topology.prepare_renewal(&lock.name, deadline);
+    fn redis(&self) -> Option<&dyn RedisOperations> {
+        Some(self)
     }
 
     fn connections(&self) -> ConnectionStats {
@@ -210,6 +195,31 @@ impl Store for Redis {
             Some(lock) => self.topology.name(lock),
             None => self.topology.whole_name(),
         }
+    }
+}
+
+impl RedisOperations for Redis {
+    fn guarded(
+        &self,
+        work: &Guarded<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Vec<Reply>, Duration>> {
+        self.run_guarded(work, deadline)
+    }
+
+    fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {
+        match op.step {
+            CountStep::Waiters => Waiters::of(op.counter)?.run(self, deadline),
+            _ => Count::new(op, deadline)?.run(self, deadline),
+        }
+    }
+
+    fn condition(
+        &self,
+        op: &ConditionOp<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<ConditionAnswer>> {
+        Condition(op).run(self, deadline)
     }
 }
 

@@ -86,10 +86,6 @@ impl QuorumNode for RedisNode {
         }
     }
 
-    fn is_at_rest(&self) -> bool {
-        self.server.renewals.is_at_rest()
-    }
-
     fn connect(
         &self,
         handle: &NodeHandle,

@@ -96,7 +96,6 @@ impl Redis {
         let mut redis = Redis::on(Arc::new(Single::new(address)), 0, settings);
         redis.facts.area = format!("world {:p}", Arc::as_ptr(world));
         redis.facts.timeline = world.timeline.clone();
-        world.attach(&redis.facts.announcements);
         redis.world = Some(Arc::clone(world));
         redis
     }

@@ -61,25 +61,3 @@ fn the_transport_knows_no_quorum() {
         }
     }
 }
-
-/// The trait has defaults, which a store that wraps another must not fall back to.
-#[test]
-fn a_counted_store_passes_every_operation_on() {
-    let store = fs::read_to_string(root().join("src/store.rs")).expect("the seam");
-    let (_, store) = store
-        .split_once("pub(crate) trait Store")
-        .expect("the trait");
-    let (store, _) = store.split_once("\n}\n").expect("its end");
-    let operations = store.lines().filter_map(|line| {
-        let (name, _) = line.strip_prefix("    fn ")?.split_once('(')?;
-        Some(name)
-    });
-    let operations: Vec<_> = operations.collect();
-    assert!(operations.len() > 15, "{operations:?}");
-    let counted = fs::read_to_string(root().join("src/store/counted.rs")).expect("the wrapper");
-    let missing = operations
-        .into_iter()
-        .filter(|name| !counted.contains(&format!("self.store.{name}(")));
-    let missing: Vec<_> = missing.collect();
-    assert!(missing.is_empty(), "src/store/counted.rs lacks {missing:?}");
-}

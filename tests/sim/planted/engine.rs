@@ -100,15 +100,15 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "what is owed at the end is dropped",
         file: "engine/clearing.rs",
-        find: "desk.open.retain(|it| it.is_owed);",
-        replace: "desk.open.retain(|it| it.is_owed && !PLANTED);",
+        find: "open.retain(|it| it.is_owed);",
+        replace: "open.retain(|it| it.is_owed && !PLANTED);",
     },
     // The thread that asked waits for a server that may be silent.
     Bug {
         name: "what is in doubt is released before all else",
         file: "engine/watchdog/mod.rs",
         find: r"
-        self.clear(in_doubt, false);
+        self.clearing.settle(in_doubt, false);
     }",
         replace: r"
         let mut in_doubt = in_doubt;
@@ -116,7 +116,7 @@ pub(super) const BUGS: &[Bug] = &[
             let deadline = time::now() + self.command_timeout;
             drop(self.store.resolve(&mut [&mut in_doubt], deadline));
         }
-        self.clear(in_doubt, false);
+        self.clearing.settle(in_doubt, false);
     }",
     },
     Bug {

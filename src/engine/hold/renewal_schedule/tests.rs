@@ -130,11 +130,3 @@ fn a_hold_whose_thread_has_ended_is_left_to_its_lease() {
         "{ended:?}"
     );
 }
-
-#[cfg(feature = "test-util")]
-#[test]
-fn only_a_level_of_the_watchdog_counts_on_renewal() {
-    let now = PROCESS.now();
-    assert!(held(Lease::Watchdog(LEASE), now).0.is_renewed());
-    assert!(!held(Lease::Fixed(LEASE), now).0.is_renewed());
-}

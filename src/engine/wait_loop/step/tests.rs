@@ -74,7 +74,7 @@ fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     let (lock, now) = (name(), time::now());
     let time = Time { now, end: None };
     let polls = Backoff::of_polls();
-    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, time);
+    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, time);
     for answer in answers {
         waiting.after(answer, time);
     }
@@ -98,7 +98,7 @@ fn told(end: Option<u32>, answers: Vec<(u32, Result<Refusal>)>) -> (Vec<News>, N
         end: end.map(|end| began + SECOND * end),
     };
     let polls = Backoff::of_polls();
-    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, at(0));
+    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, at(0));
     let mut last = at(0);
     let news = answers.into_iter().map(|(seconds, answer)| {
         last = at(seconds);
@@ -193,7 +193,7 @@ fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
         end: None,
     };
     let polls = Backoff::of_polls();
-    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, at(0));
+    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, at(0));
     let queue = Some(View {
         is_undone,
         ..View::default()
@@ -229,7 +229,7 @@ fn one_that_stands_in_line_looks_again_a_second_after_what_was_heard_last() {
             end: Some(began + 60 * SECOND),
         };
         let polls = Backoff::of_polls();
-        let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, time);
+        let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, time);
         let queue = Some(View {
             turn,
             last_usable: heard.map(|ago| now - ago),

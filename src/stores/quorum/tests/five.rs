@@ -1,5 +1,7 @@
 //! Five nodes that answer as told: at once, so that each order of answers is that of the nodes.
 
+use std::fmt;
+
 use super::*;
 use crate::stores::quorum::node::Pending;
 
@@ -17,11 +19,16 @@ pub(super) enum Mode {
     Strange,
 }
 
+fn left(keep: u32) -> Left<'static> {
+    match keep {
+        0 => Left::Nothing,
+        keep => Left::Levels(keep),
+    }
+}
+
 pub(super) struct Scripted {
     pub(super) memory: Arc<RedisNode>,
     pub(super) mode: Mutex<Mode>,
-    /// The levels that were given back: from how many, and to how many.
-    pub(super) given_back: Mutex<Vec<(u32, u32)>>,
     /// The answer to an earlier request, which somebody reads while a release is under way.
     pub(super) read_meanwhile: Mutex<Option<Arc<AtomicBool>>>,
 }
@@ -107,11 +114,10 @@ impl Node for Scripted {
         by: Instant,
     ) -> Pending<'a, Outcome<Released>> {
         let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
-        self.given_back.lock().push((claim.count, keep));
         if let Some(answered) = &*self.read_meanwhile.lock() {
             answered.store(true, Ordering::Release);
         }
-        self.answer(lost, || self.memory.release(claim, keep, by))
+        self.answer(lost, || self.memory.release(claim, left(keep), by))
     }
 
     fn send_resolve<'a>(&'a self, mut in_doubt: InDoubt, by: Instant) -> Pending<'a, bool> {
@@ -148,7 +154,6 @@ impl Five {
                 Arc::new(Scripted {
                     memory: node_in_memory(),
                     mode: Mutex::new(Mode::Well),
-                    given_back: Mutex::default(),
                     read_meanwhile: Mutex::default(),
                 })
             })
@@ -196,7 +201,8 @@ impl Five {
     }
 
     pub(super) fn release(&self, keep: u32) -> Result<Outcome<Released>> {
-        self.quorum.release(&claim("me", 1 + keep), keep, soon())
+        self.quorum
+            .release(&claim("me", 1 + keep), left(keep), soon())
     }
 
     pub(super) fn done<D: fmt::Debug, R: fmt::Debug>(&self, outcome: Result<Outcome<D, R>>) -> D {

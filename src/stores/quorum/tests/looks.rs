@@ -97,7 +97,6 @@ fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
     node.reset();
     assert_eq!(pause(), (0, None));
     assert!(node.breaker.lock().reason.is_empty());
-    assert!(node.is_connected_by(soon()));
 }
 
 #[test]
@@ -110,26 +109,22 @@ fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
                 node.trip(&five.nodes[0].error(false));
             }
         }
-        let order = five.quorum.in_order(among, holds, Purpose::Renewal);
-        (order.first, order.aside)
+        five.quorum.in_order(among, holds, Purpose::Renewal)
     };
     let all = five.quorum.all();
     assert_eq!(all, 0b11111);
-    assert_eq!(order(&[], all, &[]), (vec![0, 1, 2, 3, 4], vec![]));
-    assert_eq!(order(&[1, 3], all, &[]), (vec![0, 2, 4], vec![1, 3]));
-    assert_eq!(order(&[1, 2, 3], all, &[]), (vec![0, 4, 1, 2, 3], vec![]));
-    assert_eq!(order(&[1], 0b00111, &[]), (vec![0, 2, 1], vec![]));
+    assert_eq!(order(&[], all, &[]), vec![0, 1, 2, 3, 4]);
+    assert_eq!(order(&[1, 3], all, &[]), vec![0, 2, 4]);
+    assert_eq!(order(&[1, 2, 3], all, &[]), vec![0, 4, 1, 2, 3]);
+    assert_eq!(order(&[1], 0b00111, &[]), vec![0, 2, 1]);
     // A hold that would have too few of its nodes.
-    assert_eq!(order(&[0], all, &[0b00111]), (vec![1, 2, 3, 4, 0], vec![]));
-    assert_eq!(order(&[0], all, &[0b01111]), (vec![1, 2, 3, 4], vec![0]));
-    assert_eq!(
-        order(&[0, 4], all, &[0b01111, 0b00111]),
-        (vec![1, 2, 3, 0], vec![4])
-    );
+    assert_eq!(order(&[0], all, &[0b00111]), vec![1, 2, 3, 4, 0]);
+    assert_eq!(order(&[0], all, &[0b01111]), vec![1, 2, 3, 4]);
+    assert_eq!(order(&[0, 4], all, &[0b01111, 0b00111]), vec![1, 2, 3, 0]);
     // Of two such holds, which have nodes in common.
     assert_eq!(
         order(&[0, 1], all, &[0b00111, 0b01011]),
-        (vec![2, 3, 4, 0, 1], vec![])
+        vec![2, 3, 4, 0, 1]
     );
 }
 

@@ -255,6 +255,7 @@ fn word_of(step: CountStep) -> &'static str {
         CountStep::Delete => "delete",
         CountStep::Replace(_) => "replace",
         CountStep::Taken => "taken",
+        CountStep::Waiters => "waiters",
         CountStep::GiveBack => "give_back",
         CountStep::Lease => "lease",
         CountStep::SetLease(_) => "set_lease",

@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Reason, Result};
-use crate::store::{Granted, InDoubt, Outcome};
+use crate::store::{Granted, Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
@@ -19,22 +19,13 @@ pub(crate) struct HandOff<'a> {
 }
 
 impl<'a> HandOff<'a> {
-    pub(crate) fn new(from: &'a Claim, to: &'a Claim) -> HandOff<'a> {
-        HandOff { from, to, floor: 0 }
-    }
-
-    /// Has it draw no fencing token below `floor`.
-    pub(crate) fn drawing_from(self, floor: u64) -> HandOff<'a> {
-        HandOff { floor, ..self }
+    pub(crate) fn new(from: &'a Claim, to: &'a Claim, floor: u64) -> HandOff<'a> {
+        HandOff { from, to, floor }
     }
 
     /// Neither of the two holds is to be relied on.
-    fn in_doubt(&self, from: InDoubt, error: Error, copies: &SentCopies) -> Outcome<Granted> {
-        Outcome::Unknown {
-            in_doubt: from,
-            successor: Some(Box::new(self.to.in_doubt(copies.not_after))),
-            error,
-        }
+    fn in_doubt(&self, error: Error, copies: &SentCopies) -> Outcome<Released> {
+        Outcome::unknown(self.from.in_doubt(copies.not_after), error)
     }
 
     fn unknown_error(&self, redis: &Redis, reason: Reason) -> Error {
@@ -44,7 +35,7 @@ impl<'a> HandOff<'a> {
 }
 
 impl Operation for HandOff<'_> {
-    type Answer = Outcome<Granted>;
+    type Answer = Outcome<Released>;
 
     fn call(&self) -> Call<'_> {
         Call {
@@ -64,16 +55,19 @@ impl Operation for HandOff<'_> {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
                     Some(Err(error)) => {
-                        return Ok(self.in_doubt(from.in_doubt(0), error, copies));
+                        return Ok(self.in_doubt(error, copies));
                     }
                     fence => fence.and_then(Result::ok),
                 };
-                Ok(Outcome::Done(Granted {
-                    fence,
-                    // Where nobody can say how many there are, there may be some.
-                    others_wait: !u64::try_from(*listeners)
-                        .is_ok_and(|heard| redis.others_of(from, heard) == 0),
-                    ..Granted::at(sent)
+                // Where nobody can say how many there are, there may be some.
+                let others = u64::try_from(*listeners).map(|heard| redis.others_of(from, heard));
+                Ok(Outcome::Done(Released {
+                    others: others.map_or(1, |others| others.try_into().unwrap_or(u32::MAX)),
+                    successor: Some(Granted {
+                        fence,
+                        ..Granted::at(sent)
+                    }),
+                    leftover: None,
                 }))
             }
             // The copy before it may have handed it off, and the other hold be over by now.
@@ -90,6 +84,6 @@ impl Operation for HandOff<'_> {
     /// Either of the two holds may stand.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         let error = self.unknown_error(redis, fault.into_reason());
-        Ok(self.in_doubt(self.from.in_doubt(0), error, copies))
+        Ok(self.in_doubt(error, copies))
     }
 }

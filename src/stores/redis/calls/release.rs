@@ -41,7 +41,7 @@ impl<'a> Release<'a> {
                     .try_into()
                     .unwrap_or(u32::MAX),
             },
-            leftover: None,
+            ..Released::default()
         }
     }
 }

@@ -3,8 +3,7 @@
 use redis::Value;
 
 use crate::ground::claim::LockId;
-use crate::ground::error::Result;
-use crate::store::nobody_counts_waiters;
+use crate::ground::error::{Error, Result};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::kinds::Layout;
@@ -24,13 +23,14 @@ impl<'a> Waiters<'a> {
         Ok(Waiters {
             lock,
             layout,
-            script: script.ok_or_else(|| nobody_counts_waiters(lock))?,
+            script: script
+                .ok_or_else(|| Error::unsupported(&lock.name, "this store has no queue"))?,
         })
     }
 }
 
 impl Operation for Waiters<'_> {
-    type Answer = u32;
+    type Answer = i64;
 
     fn call(&self) -> Call<'_> {
         Call::in_layout(self.layout, self.script, &self.lock.name, None)
@@ -38,7 +38,7 @@ impl Operation for Waiters<'_> {
 
     fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
         match reply {
-            Value::Int(length) => u32::try_from(*length).map_err(|_| Unread::Unexpected),
+            Value::Int(length) => Ok(*length),
             _ => Err(Unread::Unexpected),
         }
     }

@@ -334,6 +334,7 @@ fn drawn_answers_of_scripts_are_read() {
             visitor: VisitorId::new("a", 1, number),
             count: draw.clone().u32(..3),
             lease: Duration::from_secs(30),
+            is_renewed: false,
             inside: None,
             queueing: Default::default(),
         };
@@ -355,7 +356,7 @@ fn drawn_answers_of_scripts_are_read() {
             0 => read(Acquire::new(&from), redis, reply, copies),
             1 => read(Release::new(&from), redis, reply, copies),
             2 => read(ReleaseLevel::new(&from, 1), redis, reply, copies),
-            3 => read(HandOff::new(&from, &to), redis, reply, copies),
+            3 => read(HandOff::new(&from, &to, 0), redis, reply, copies),
             4 => read(Resolve(from.in_doubt(7)), redis, reply, copies),
             5 => read(ForceRelease(&lock), redis, reply, copies),
             6 => {

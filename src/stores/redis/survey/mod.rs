@@ -35,7 +35,7 @@ struct Page {
 
 impl Redis {
     /// Tells who holds a lock, with all that the server shows.
-    pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
+    pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<Vec<LockInfo>> {
         let name = &lock.name;
         let form = lock.kind.rules().form;
         let looked = self.topology.with(name, deadline, |node, connection| {
@@ -49,11 +49,11 @@ impl Redis {
             // Elsewhere, or no lock at all.
             match looked.others.into_iter().next() {
                 Some((_, text)) => Err(CallError::Server(text)),
-                None => Ok((looked.found, node.name())),
+                None => Ok(looked.found),
             }
         });
         let call = Call::new(lock.kind, |layout| &layout.inspect, name, None);
-        let (mut found, node) = looked.map_err(|fault| self.error_of(&call, fault, deadline))?;
+        let mut found = looked.map_err(|fault| self.error_of(&call, fault, deadline))?;
         if found.iter().any(|info| !is_of(info.kind, form)) {
             let fault = CallError::Server(NO_LOCK.to_owned());
             return Err(self.error_of(&call, fault, deadline));
@@ -65,8 +65,7 @@ impl Redis {
             // They say no more than which processes those are.
             introduce(&mut found, &connected.unwrap_or_default());
         }
-        let free = || LockInfo::free(name, LockKind::of(lock.kind), node);
-        Ok(found.pop().unwrap_or_else(free))
+        Ok(found)
     }
 
     /// Looks at the next locks from where `position` is.

@@ -33,6 +33,7 @@ pub(crate) fn claim(name: &str) -> Claim {
         visitor: VisitorId::new("client", 1, 1),
         count: 0,
         lease: Duration::from_secs(30),
+        is_renewed: false,
         inside: None,
         queueing: Default::default(),
     }

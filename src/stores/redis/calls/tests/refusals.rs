@@ -1,5 +1,6 @@
 use super::*;
 use crate::ground::error::Error;
+use crate::store::{CountOp, CountStep, RedisOperations};
 use crate::stores::redis::errors::may_be_for_one_key;
 
 fn words(items: &[&str]) -> Option<Says> {
@@ -90,7 +91,13 @@ fn a_missing_right_to_a_key_beside_the_lock_names_its_pattern() {
     let of_key = "NOPERM No permissions to access a key";
     let server = answering(vec![Some(Says::error(of_key)), words(&[])]);
     let fair = id_of(&claim_of(Kind::Fair, 0));
-    let error = server.store().waiters(&fair, soon()).unwrap_err();
+    let op = CountOp {
+        counter: &fair,
+        request: claim(0).visitor,
+        permit: None,
+        step: CountStep::Waiters,
+    };
+    let error = server.store().count(&op, soon()).unwrap_err();
     let Error::Permission { missing, .. } = error else {
         panic!("{error:?}");
     };

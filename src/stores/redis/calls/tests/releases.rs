@@ -1,10 +1,14 @@
 use super::*;
 use crate::ground::error::Error;
 use crate::ground::loss::LossCause;
-use crate::store::Released;
+use crate::store::{Left, Released};
 
 fn release(server: &StubServer, keep: u32) -> Outcome<Released> {
-    server.store().release(&claim(3), keep, soon()).unwrap()
+    let left = match keep {
+        0 => Left::Nothing,
+        keep => Left::Levels(keep),
+    };
+    server.store().release(&claim(3), left, soon()).unwrap()
 }
 
 fn done(answer: Outcome<Released>) -> Released {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ground::error::Error;
+use crate::store::Left;
 
 fn late(times: usize) -> Vec<Option<Says>> {
     let mut answers = vec![Some(Says::ints(&[3, THEN])); times];
@@ -35,7 +36,7 @@ fn a_re_entry_that_is_not_answered_in_time_is_not_sent_again() {
 #[test]
 fn a_release_that_was_refused_is_not_sent_again() {
     let server = answering(vec![Some(Says::error("ERR no"))]);
-    let told = server.store().release(&claim(1), 0, soon());
+    let told = server.store().release(&claim(1), Left::Nothing, soon());
     assert!(matches!(told, Err(Error::Unexpected { .. })), "{told:?}");
     assert_eq!(calls(&server).len(), 1);
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
-use crate::store::Store;
+use crate::store::{Store, SurveyOf};
 
 pub(super) fn scope(prefix: &str, has_tokens: bool, has_counters: bool) -> Scope {
     Scope {
@@ -17,7 +17,11 @@ pub(super) fn all_of(server: &StubServer, scope: &Scope) -> Vec<LockInfo> {
     let (store, mut position) = (server.store(), Position::default());
     let mut found = Vec::new();
     while !position.is_over {
-        found.extend(store.survey(scope, &mut position, soon()).unwrap());
+        found.extend(
+            store
+                .survey(SurveyOf::All(scope), &mut position, soon())
+                .unwrap(),
+        );
     }
     found
 }
@@ -51,18 +55,24 @@ fn a_look_goes_from_page_to_page_to_the_end_of_the_server() {
     });
     let (store, scope) = (server.store(), scope("x*", false, false));
     let mut position = Position::default();
-    let found = store.survey(&scope, &mut position, soon()).unwrap();
+    let found = store
+        .survey(SurveyOf::All(&scope), &mut position, soon())
+        .unwrap();
     assert!(found.is_empty(), "without an end it is no lock: {found:?}");
     let name: Arc<str> = "the master".into();
     assert_eq!(position.at, Some((Arc::clone(&name), 0)));
     assert_eq!((position.cursor, position.done.len()), (7, 0));
     assert_eq!(position.connected.len(), 1);
-    let found = store.survey(&scope, &mut position, soon()).unwrap();
+    let found = store
+        .survey(SurveyOf::All(&scope), &mut position, soon())
+        .unwrap();
     assert_eq!(names(&found), ["a"]);
     assert_eq!(found[0].holders[0].pid, Some(812));
     assert_eq!((position.at.clone(), &*position.done), (None, &[name][..]));
     assert!(!position.is_over);
-    let found = store.survey(&scope, &mut position, soon()).unwrap();
+    let found = store
+        .survey(SurveyOf::All(&scope), &mut position, soon())
+        .unwrap();
     assert!(found.is_empty() && position.is_over);
     let asked = server.asked();
     let scans: Vec<_> = asked
@@ -88,7 +98,7 @@ fn a_server_in_the_place_of_another_one_is_looked_at_from_the_beginning() {
         let scope = scope("", false, false);
         server
             .store()
-            .survey(&scope, &mut position, soon())
+            .survey(SurveyOf::All(&scope), &mut position, soon())
             .unwrap();
         assert_eq!(count(&server, cursor), 1);
     }
@@ -121,7 +131,9 @@ fn a_look_that_fails_is_over_and_says_where() {
         });
         let mut position = Position::default();
         let scope = scope("", false, false);
-        let outcome = server.store().survey(&scope, &mut position, soon());
+        let outcome = server
+            .store()
+            .survey(SurveyOf::All(&scope), &mut position, soon());
         let error = outcome.err().unwrap();
         assert!(
             position.is_over && error.to_string().contains(&server.address()),
@@ -163,7 +175,9 @@ fn with_error(error: &'static str, times: usize) -> (Result<Vec<String>>, StubSe
     });
     let mut position = Position::default();
     let scope = scope("", false, false);
-    let found = server.store().survey(&scope, &mut position, soon());
+    let found = server
+        .store()
+        .survey(SurveyOf::All(&scope), &mut position, soon());
     let names = found.map(|found| found.iter().map(|it| it.name.to_string()).collect());
     (names, server)
 }
