@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
 use crate::stores::redis::Redis;
@@ -14,7 +14,7 @@ use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{
-    CLUSTER_NODE, CallError, MISPLACED, REFUSED_GIVEN, STRANGER, lacks_eval, plain,
+    CLUSTER_NODE, CallError, MISPLACED, REFUSED_GIVEN, lacks_eval, plain,
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
@@ -25,32 +25,48 @@ impl Redis {
     /// Puts the fault of a call into words. An unknown outcome of a request that changes something is `unknown` instead.
     /// Which right is missing is asked until `deadline`.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
-        self.error_in(call.layout, call.lock, fault, deadline)
+        let Call { layout, lock, .. } = *call;
+        self.worded(self.topology.name(lock), lock, fault, |text| {
+            let missing = self.missing_rights(layout, lock, deadline);
+            match missing.is_empty() {
+                true => named_in(text, layout.keys_beside(lock)),
+                false => missing,
+            }
+        })
     }
 
-    /// The same of a request that is no call of a script.
-    pub(super) fn error(&self, lock: &Arc<str>, fault: CallError, deadline: Instant) -> Error {
-        self.error_in(Layout::of(Kind::default()), lock, fault, deadline)
-    }
-
-    fn error_in(
-        &self,
-        layout: &'static Layout,
-        lock: &Arc<str>,
-        fault: CallError,
-        deadline: Instant,
-    ) -> Error {
-        self.error_at(self.topology.name(lock), layout, lock, fault, deadline)
-    }
-
-    /// The same of a request to this node, which need not be the one of the lock.
-    fn error_at(
+    /// The same of a request to this node that is no call of a script for a lock, and is about these keys.
+    pub(super) fn error_about(
         &self,
         node: Arc<str>,
-        layout: &'static Layout,
+        lock: &Arc<str>,
+        keys: &[&str],
+        fault: CallError,
+    ) -> Error {
+        let fault = match fault {
+            CallError::Server(text)
+                if matches!(class_of(&text), Class::Permission)
+                    && text.contains("key")
+                    && !keys.is_empty() =>
+            {
+                CallError::Server(format!("{} (of {})", plain(&text), keys.join(", ")))
+            }
+            fault => fault,
+        };
+        // Of several the server does not say which one.
+        let alone = (keys.len() == 1).then_some(keys);
+        self.worded(node, lock, fault, |text| {
+            let alone = alone.into_iter().flatten();
+            named_in(text, alone.map(|key| (*key).to_owned()).collect())
+        })
+    }
+
+    fn worded(
+        &self,
+        node: Arc<str>,
         lock: &Arc<str>,
         fault: CallError,
-        deadline: Instant,
+        missing: impl FnOnce(&str) -> Vec<String>,
     ) -> Error {
         let lock = Arc::clone(lock);
         match fault {
@@ -94,18 +110,12 @@ impl Redis {
                                (--replicas) or Builder::sentinel (--sentinel)";
                 }
                 match class_of(&text) {
-                    Class::Permission => {
-                        let mut missing = self.missing_rights(layout, &lock, deadline);
-                        if missing.is_empty() {
-                            missing = named_in(&text, layout.keys_beside(&lock));
-                        }
-                        Error::Permission {
-                            lock,
-                            node,
-                            reason,
-                            missing,
-                        }
-                    }
+                    Class::Permission => Error::Permission {
+                        lock,
+                        node,
+                        reason,
+                        missing: missing(&text),
+                    },
                     Class::WrongType => Error::WrongType { lock, node, reason },
                     Class::Misplaced => {
                         let why = text
@@ -117,43 +127,6 @@ impl Redis {
                     Class::Unknown => Error::Unexpected { lock, node, reason },
                 }
             }
-        }
-    }
-
-    /// As [`Redis::error`], of a request to this node for these keys rather than for that of a lock.
-    pub(super) fn error_about(
-        &self,
-        node: Arc<str>,
-        lock: &Arc<str>,
-        keys: &[&str],
-        fault: CallError,
-        deadline: Instant,
-    ) -> Error {
-        let text = match &fault {
-            CallError::Server(text)
-                if matches!(class_of(text), Class::Permission) && !runs_no_scripts(text) =>
-            {
-                text
-            }
-            _ => {
-                let layout = Layout::of(Kind::default());
-                return self.error_at(node, layout, lock, fault, deadline);
-            }
-        };
-        let is_about_keys = text.contains("key") && !keys.is_empty();
-        let missing = match keys {
-            [key] => named_in(text, vec![(*key).to_owned()]),
-            // The server does not say which one.
-            _ => named_in(text, Vec::new()),
-        };
-        Error::Permission {
-            lock: Arc::clone(lock),
-            node,
-            reason: match is_about_keys {
-                true => format!("{} (of {})", plain(text), keys.join(", ")),
-                false => plain(text),
-            },
-            missing,
         }
     }
 
@@ -180,11 +153,11 @@ impl Redis {
         Error::unknown(lock, self.topology.name(lock), operation, visitor, reason)
     }
 
-    pub(super) fn corrupt(&self, claim: &Claim) -> Error {
+    pub(super) fn corrupt(&self, lock: &Arc<str>, visitor: &VisitorId) -> Error {
         Error::CorruptCount {
-            lock: Arc::clone(&claim.name),
-            node: self.topology.name(&claim.name),
-            visitor: claim.visitor.clone(),
+            lock: Arc::clone(lock),
+            node: self.topology.name(lock),
+            visitor: visitor.clone(),
         }
     }
 
@@ -279,9 +252,6 @@ pub(super) fn class_of(text: &str) -> Class {
     if text.contains(REFUSED_GIVEN) {
         // They may be changing: waits go on, and holds are renewed as soon as the server lets us in.
         Class::Passing
-    } else if text.starts_with(STRANGER) {
-        // Its words are not those of a server that we know.
-        Class::Unknown
     } else if text.starts_with("MOVED ") || text.contains(MISPLACED) {
         Class::Misplaced
     } else if text.contains("WRONGTYPE") {

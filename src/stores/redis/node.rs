@@ -96,7 +96,7 @@ impl QuorumNode for RedisNode {
         pool.reopen();
         let vote = pool.with(deadline, |connection| vote_of(connection, handle, deadline));
         vote.map(|vote| vote.map(drop))
-            .map_err(|fault| self.error(&"".into(), fault, deadline))
+            .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
     fn send_acquire<'a>(

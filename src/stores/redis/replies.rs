@@ -34,5 +34,11 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
+/// The value of a field in what INFO tells.
+pub(super) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
 #[cfg(test)]
 mod tests;

@@ -64,7 +64,7 @@ impl Node {
 
     /// The node's name in messages.
     pub(super) fn name(&self) -> Arc<str> {
-        self.pool.connector().node()
+        self.pool.connector().master().node()
     }
 
     /// Runs `talk` on a connection of the pool. A request that was surely not executed is sent again until `deadline`; where

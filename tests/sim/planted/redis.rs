@@ -128,7 +128,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the master before is asked",
         file: "stores/redis/transport/pool/mod.rs",
-        find: "connection.generation == self.connector.generation()",
-        replace: "connection.generation == self.connector.generation() || PLANTED",
+        find: "connection.generation == self.connector.master().generation()",
+        replace: "connection.generation == self.connector.master().generation() || PLANTED",
     },
 ];

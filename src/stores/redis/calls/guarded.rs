@@ -201,10 +201,10 @@ impl Operation for Guarded<'_> {
     }
 
     /// A refusal of all of it names the keys of the data, too, and the user's script may be none.
-    fn refused(&self, redis: &Redis, fault: CallError, deadline: Instant) -> Error {
+    fn refused(&self, redis: &Redis, fault: CallError, _: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
-            return redis.error(lock, fault, deadline);
+            return redis.error_about(redis.topology.name(lock), lock, &[], fault);
         };
         if text.contains("Error compiling script") {
             return self.failed(redis, 0, text, Vec::new());
@@ -220,7 +220,7 @@ impl Operation for Guarded<'_> {
         if let Check::Fence(..) = self.check {
             keys.push(&fence);
         }
-        redis.error_about(redis.topology.name(lock), lock, &keys, fault, deadline)
+        redis.error_about(redis.topology.name(lock), lock, &keys, fault)
     }
 }
 

@@ -1,12 +1,10 @@
 //! The look at a lock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::ground::claim::{LockId, VisitorId};
-use crate::ground::error::Error;
 use crate::store::Holding;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
@@ -37,11 +35,7 @@ impl Operation for Inspect<'_> {
         };
         let count = match (text_of(count), self.visitor) {
             (text, _) if text.is_empty() => 0,
-            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
-                lock: Arc::clone(name),
-                node: redis.topology.name(name),
-                visitor: visitor.clone(),
-            })?,
+            (text, Some(visitor)) => text.parse().map_err(|_| redis.corrupt(name, visitor))?,
             (_, None) => 0,
         };
         Ok(Holding {

@@ -43,7 +43,7 @@ impl SetCount<'_> {
                     self.known = count;
                     Err(Unread::Outdated)
                 }
-                Err(_) => Err(redis.corrupt(self.claim).into()),
+                Err(_) => Err(redis.corrupt(&self.claim.name, &self.claim.visitor).into()),
             },
             _ => Err(Unread::Unexpected),
         }

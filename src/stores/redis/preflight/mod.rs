@@ -70,7 +70,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             Err(fault) => {
                 let is_slow = fault.is_timeout() && have_answered.contains(&node);
                 if is_alone && !is_slow {
-                    return Err(store.error(&lock, fault, deadline));
+                    return Err(store.error_about(node, &lock, &[], fault));
                 }
                 found.push(unreachable(&node, &fault, is_slow.then_some("reachable")));
                 continue;
@@ -96,7 +96,9 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
             Err(CallError::Server(text)) if lacks(text, "info") => {
                 found.push(about("INFO (+info)"));
             }
-            Err(fault) if is_alone => return Err(store.error(&lock, fault.clone(), deadline)),
+            Err(fault) if is_alone => {
+                return Err(store.error_about(node, &lock, &[], fault.clone()));
+            }
             Err(fault) => found.push(unreachable(&node, fault, None)),
         }
         match &look.cluster {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::stores::redis::replies::info_field;
+
 /// The settings of the client that matter.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -54,9 +56,7 @@ pub(super) struct Info<'a>(pub(super) &'a str);
 
 impl<'a> Info<'a> {
     pub(super) fn field(&self, name: &str) -> Option<&'a str> {
-        let mut lines = self.0.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.map(str::trim)
+        info_field(self.0, name)
     }
 
     pub(super) fn number(&self, name: &str) -> Option<u64> {

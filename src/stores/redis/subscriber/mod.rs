@@ -129,7 +129,7 @@ impl Subscriber {
         });
         // The former master may live on, and say nothing for ever.
         let weak = Arc::downgrade(&shared);
-        shared.connector.on_change(Box::new(move || {
+        shared.connector.master().on_change(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
                 shared.hang_up();
             }

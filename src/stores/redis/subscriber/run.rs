@@ -18,7 +18,7 @@ impl Shared {
                 Ok(mut connection) => {
                     let begun = time::now();
                     let reason = self.listen(&mut connection);
-                    events::subscriber_disconnected(&self.connector.node(), &reason);
+                    events::subscriber_disconnected(&self.connector.master().node(), &reason);
                     numbers::subscriber_failed();
                     self.disconnect();
                     // Something on the way may end each connection that subscribes.
@@ -29,7 +29,7 @@ impl Shared {
                     }
                 }
                 Err(reason) => {
-                    events::subscriber_cannot_connect(&self.connector.node(), &reason);
+                    events::subscriber_cannot_connect(&self.connector.master().node(), &reason);
                     numbers::subscriber_failed();
                     self.disconnect();
                     let state = self.state.lock();
@@ -88,7 +88,7 @@ impl Shared {
         }
         state.writer = Some(writer);
         // A thread that found another master meanwhile has found no writer to hang up.
-        if connection.generation != self.connector.generation() {
+        if connection.generation != self.connector.master().generation() {
             state.writer = None;
             return Err("the master changed".to_owned());
         }
@@ -138,7 +138,7 @@ impl Shared {
                 }) if part < deadline => {}
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(CallError::Server(text)) => {
-                    events::subscriber_refused(&self.connector.node(), &text);
+                    events::subscriber_refused(&self.connector.master().node(), &text);
                     self.refused(&text);
                     pinged = false;
                     deadline = time::now() + self.pace.ping_after;

@@ -103,7 +103,7 @@ impl Redis {
                 Topology::One(node) => node.name(),
                 Topology::Cluster(_) => Arc::clone(&name),
             };
-            self.error_about(node, &all, &[], fault, deadline)
+            self.error_about(node, &all, &[], fault)
         })?;
         found.extend(self.found_elsewhere(others, deadline)?);
         if at.is_none() {
@@ -147,7 +147,8 @@ impl Redis {
                     None => Ok(looked.found),
                 }
             });
-            found.extend(looked.map_err(|fault| self.error(name, fault, deadline))?);
+            let failed = |fault| self.error_about(self.topology.name(name), name, &[], fault);
+            found.extend(looked.map_err(failed)?);
         }
         found.retain(|info| !info.holders.is_empty() && info.expires.is_some());
         Ok(found)

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -11,7 +11,9 @@ use redlatch_server::Reply;
 
 use super::stub::{Act, NUMBERED, Says, StubServer};
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::stores::redis::transport::{Address, CallError, Connection, Connector, TlsConfig};
+use crate::stores::redis::transport::{
+    Address, CallError, Connection, Connector, KnownMaster, TlsConfig,
+};
 use crate::stores::redis::{Redis, Settings};
 
 /// The reply to an acquisition that got the lock, without the server's time.
@@ -50,13 +52,12 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A connector to a stub that records the generations reported as read-only.
+/// A connector to a stub.
 pub(crate) struct Route {
     address: Address,
-    suspected: Mutex<Vec<u64>>,
+    pub(crate) known_master: KnownMaster,
     /// Whether no connection can be made any more.
     is_blocked: AtomicBool,
-    generation: AtomicU64,
 }
 
 impl Route {
@@ -65,9 +66,8 @@ impl Route {
         let address = Address::parse(&server.url(), timeout, &TlsConfig::default()).unwrap();
         Arc::new(Route {
             address,
-            suspected: Mutex::default(),
+            known_master: KnownMaster::new("the stub"),
             is_blocked: AtomicBool::new(false),
-            generation: AtomicU64::new(0),
         })
     }
 
@@ -79,32 +79,22 @@ impl Route {
     /// Leads to another server from now on, which cannot be reached.
     pub(crate) fn lead_elsewhere(&self) {
         self.block();
-        self.generation.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn suspected(&self) -> Vec<u64> {
-        self.suspected.lock().unwrap().clone()
+        self.known_master.suspect(self.known_master.generation());
     }
 }
 
 impl Connector for Route {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        match self.is_blocked.load(Ordering::Relaxed) {
-            true => Err(CallError::NotSent("there is no room for it".into())),
-            false => Connection::connect(&self.address, deadline),
+        if self.is_blocked.load(Ordering::Relaxed) {
+            return Err(CallError::NotSent("there is no room for it".into()));
         }
+        let mut connection = Connection::connect(&self.address, deadline)?;
+        connection.generation = self.known_master.generation();
+        Ok(connection)
     }
 
-    fn node(&self) -> Arc<str> {
-        Arc::clone(&self.address.node)
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
-    }
-
-    fn suspect(&self, generation: u64) {
-        self.suspected.lock().unwrap().push(generation);
+    fn master(&self) -> &KnownMaster {
+        &self.known_master
     }
 }
 

@@ -1,7 +1,6 @@
 //! Where the locks of one client live: on one node, or spread over those of a cluster.
 
 pub(crate) mod cluster;
-mod known_master;
 pub(crate) mod replicas;
 pub(crate) mod sentinel;
 pub(crate) mod single;
@@ -148,7 +147,7 @@ impl Topology {
     /// Calls `hook` whenever another server was found in the place of one of these.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         match self {
-            Topology::One(node) => node.pool.connector().on_takeover(hook),
+            Topology::One(node) => node.pool.connector().master().on_takeover(hook),
             Topology::Cluster(cluster) => cluster.on_takeover(hook),
         }
     }

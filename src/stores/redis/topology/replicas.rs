@@ -3,11 +3,11 @@
 //! Nobody decides here between two servers that both call themselves master, as one does that comes back after its
 //! replica was promoted. The one that others replicate from is taken then; Sentinel knows it better.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
-use crate::stores::redis::transport::{Address, CallError, Connection, Connector, Hook, share};
+use crate::stores::redis::transport::{
+    Address, CallError, Connection, Connector, KnownMaster, Role, role_of, share,
+};
 
 pub(crate) struct Replicas {
     addresses: Vec<Address>,
@@ -117,28 +117,12 @@ impl Connector for Replicas {
         }
     }
 
-    fn node(&self) -> Arc<str> {
-        self.known_master.node()
-    }
-
-    fn generation(&self) -> u64 {
-        self.known_master.generation()
+    fn master(&self) -> &KnownMaster {
+        &self.known_master
     }
 
     fn can_fail_over(&self) -> bool {
         true
-    }
-
-    fn suspect(&self, generation: u64) {
-        self.known_master.suspect(generation);
-    }
-
-    fn on_change(&self, hook: Hook) {
-        self.known_master.on_change(hook);
-    }
-
-    fn on_takeover(&self, hook: Hook) {
-        self.known_master.on_takeover(hook);
     }
 }
 

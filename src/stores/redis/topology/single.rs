@@ -1,24 +1,20 @@
 //! One server at one address, whose name may lead to another server later.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::stores::redis::topology::known_master::Hooks;
-use crate::stores::redis::transport::{Address, CallError, Connection, Connector, Hook};
+use crate::stores::redis::transport::{Address, CallError, Connection, Connector, KnownMaster};
 
 pub(crate) struct Single {
     address: Address,
-    generation: AtomicU64,
-    on_change: Hooks,
+    /// It is never found by another name, so that a doubt only gives up the connections of its generation.
+    known_master: KnownMaster,
 }
 
 impl Single {
     pub(crate) fn new(address: Address) -> Single {
         Single {
+            known_master: KnownMaster::new(address.node.clone()),
             address,
-            generation: AtomicU64::new(0),
-            on_change: Hooks::default(),
         }
     }
 }
@@ -26,32 +22,13 @@ impl Single {
 impl Connector for Single {
     /// Resolves the name anew.
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        let generation = self.generation();
+        let generation = self.known_master.generation();
         let mut connection = Connection::connect(&self.address, deadline)?;
         connection.generation = generation;
         Ok(connection)
     }
 
-    fn node(&self) -> Arc<str> {
-        Arc::clone(&self.address.node)
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
-    }
-
-    /// Gives up the connections of this generation: they lead to a server that is no master any more.
-    fn suspect(&self, generation: u64) {
-        let (now, next) = (Ordering::AcqRel, generation.wrapping_add(1));
-        let raised = self
-            .generation
-            .compare_exchange(generation, next, now, Ordering::Acquire);
-        if raised.is_ok() {
-            self.on_change.call();
-        }
-    }
-
-    fn on_change(&self, hook: Hook) {
-        self.on_change.add(hook);
+    fn master(&self) -> &KnownMaster {
+        &self.known_master
     }
 }

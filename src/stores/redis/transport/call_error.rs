@@ -206,17 +206,6 @@ impl CallError {
         }
     }
 
-    /// The same fault of something that was not sent, with one more thing to know.
-    #[cfg(feature = "tls")]
-    pub(crate) fn and(self, more: &str) -> CallError {
-        match self {
-            CallError::NotSent(reason) => {
-                CallError::NotSent(reason.reworded(|reason| format!("{reason}; {more}")))
-            }
-            fault => fault,
-        }
-    }
-
     /// The same fault, saying where it was met.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();

@@ -18,6 +18,7 @@ use crate::stores::redis::transport::stream::Stream;
 /// A reply larger than this is none of ours.
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
+const NO_REPLY: &str = "it is no reply of a Redis server; look at the host and the port, and whether it wants TLS (rediss://)";
 
 /// No reply of ours is an array in an array so often.
 const DEEPEST_REPLY: u32 = 16;
@@ -27,12 +28,6 @@ const MOST_KEPT: usize = 1 << 16;
 
 /// How much is read from a socket at once, at least.
 const READ_AT_ONCE: usize = 4096;
-
-/// How the words begin about a server that is no Redis.
-pub(crate) const STRANGER: &str = "it answered";
-
-/// How much of what is no reply.
-const MOST_OF_A_STRANGER: usize = 64;
 
 /// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
@@ -47,8 +42,6 @@ pub(super) struct Decoder {
     frame: Frame,
     /// Whether the bytes are the beginning of a reply that was waited for in vain.
     is_within: bool,
-    /// The description of the other end, if it is no Redis.
-    stranger: Option<String>,
     read_timeout: Option<Duration>,
 }
 
@@ -76,30 +69,20 @@ impl Decoder {
     ) -> Result<Value, CallError> {
         let read = self.read_whole(stream, deadline);
         self.is_within = read.is_err() && !self.rest().is_empty();
-        read.map_err(|error| match self.stranger.clone() {
-            Some(stranger) => CallError::NoReply {
-                timed_out: false,
-                reason: stranger.into(),
-            },
-            None => no_reply(error),
-        })?;
+        read.map_err(no_reply)?;
         match self.take() {
             Some(Value::ServerError(error)) => Err(CallError::Server(match error.details() {
                 Some(details) => cut(&without_script(&format!("{} {details}", error.code()))),
                 None => cut(error.code()),
             })),
             Some(value) => Ok(value),
-            None => Err(no_reply(garbled("it is no reply"))),
+            None => Err(no_reply(garbled(NO_REPLY))),
         }
     }
 
     /// Reads until there is a whole reply.
     fn read_whole(&mut self, stream: &mut Stream, deadline: Instant) -> io::Result<()> {
         loop {
-            if self.frame.length == 0 && self.is_strange() {
-                self.stranger = Some(self.stranger());
-                return Err(io::ErrorKind::InvalidData.into());
-            }
             let rest = self.block.get(self.begin..self.end).unwrap_or_default();
             if self.frame.is_whole(rest)? {
                 return Ok(());
@@ -163,32 +146,6 @@ impl Decoder {
     pub(super) fn has_unread(&self) -> bool {
         self.begin < self.end && !self.is_within
     }
-
-    /// Takes the description of the other end, if it is no Redis.
-    pub(super) fn take_stranger(&mut self) -> Option<String> {
-        self.stranger.take()
-    }
-
-    /// Whether no reply begins so, of whichever version of the protocol.
-    fn is_strange(&self) -> bool {
-        const KINDS: &[u8] = b"+-:$*_,#!=(%~>|";
-        self.rest()
-            .first()
-            .is_some_and(|kind| !KINDS.contains(kind))
-    }
-
-    /// Describes a server that begins a reply so.
-    fn stranger(&self) -> String {
-        const TLS: [[u8; 2]; 2] = [[0x15, 3], [0x16, 3]];
-        let rest = self.rest();
-        if TLS.iter().any(|record| rest.starts_with(record)) {
-            return format!("{STRANGER} with TLS; use rediss:// to talk to it");
-        }
-        let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let line = line.get(..MOST_OF_A_STRANGER).unwrap_or(line);
-        let line = cut(String::from_utf8_lossy(line).trim());
-        format!("{STRANGER} {line}, so it is no Redis server; look at the host and the port")
-    }
 }
 
 impl Frame {
@@ -196,6 +153,10 @@ impl Frame {
     fn is_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while self.missing > 0 {
             let mut rest = bytes.get(self.length..).unwrap_or_default();
+            // A line of something else may have no end.
+            if rest.first().is_some_and(|kind| !b"+-:$*".contains(kind)) {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, NO_REPLY));
+            }
             let Some((kind, text)) = line_in(&mut rest) else {
                 return Ok(false);
             };
@@ -203,14 +164,13 @@ impl Frame {
             match kind {
                 b'+' | b'-' | b':' => {}
                 b'*' => items = length_in(text)?.unwrap_or(0),
-                b'$' => {
+                _ => {
                     let body = length_in(text)?.map_or(0, |length| length + 2);
                     match rest.get(body..) {
                         Some(behind) => rest = behind,
                         None => return Ok(false),
                     }
                 }
-                _ => return Err(garbled("it is of another protocol")),
             }
             self.missing += items;
             self.missing -= 1;

@@ -7,6 +7,7 @@ mod connection;
 mod connector;
 mod credentials;
 mod decoder;
+mod known_master;
 mod pool;
 mod reply_text;
 mod socket;
@@ -33,9 +34,9 @@ pub(crate) use call_error::{CallError, MISPLACED};
 pub(crate) use connection::{
     CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking, time_of,
 };
-pub(crate) use connector::{Connector, Hook};
+pub(crate) use connector::Connector;
 pub(crate) use credentials::{Credentials, CredentialsProvider, Provider};
-pub(crate) use decoder::STRANGER;
+pub(crate) use known_master::{Hook, Hooks, KnownMaster, Role, role_of};
 pub(crate) use pool::{Borrowed, NotReady, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script};
 pub(crate) use reply_text::{brief, plain};
 #[cfg(feature = "mysql")]

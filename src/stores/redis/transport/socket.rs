@@ -3,7 +3,6 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 #[cfg(feature = "in-memory")]
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,19 +17,28 @@ use crate::stores::names;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{Link, World};
 
-pub(super) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    /// To a server in this process: what is read, and what is written to.
+pub(super) struct Socket {
+    inner: socket2::Socket,
+    /// What is written to, where the server is in this process.
     #[cfg(feature = "in-memory")]
-    InMemory(UnixStream, Arc<Link>),
+    link: Option<Arc<Link>>,
+}
+
+impl<S: Into<socket2::Socket>> From<S> for Socket {
+    fn from(socket: S) -> Socket {
+        Socket {
+            inner: socket.into(),
+            #[cfg(feature = "in-memory")]
+            link: None,
+        }
+    }
 }
 
 impl Socket {
     pub(super) fn connect(address: &ConnectionAddr, deadline: Instant) -> io::Result<Socket> {
         match address {
             ConnectionAddr::Tcp(host, port) => {
-                names::connect(host, *port, deadline, connect_to_one_of).map(Socket::Tcp)
+                names::connect(host, *port, deadline, connect_to_one_of).map(Socket::from)
             }
             ConnectionAddr::Unix(path) => {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
@@ -39,7 +47,7 @@ impl Socket {
                     .saturating_duration_since(time::now())
                     .max(Duration::from_millis(1));
                 socket.connect_timeout(&SockAddr::unix(path)?, left)?;
-                Ok(Socket::Unix(socket.into()))
+                Ok(socket.into())
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -51,90 +59,70 @@ impl Socket {
     #[cfg(feature = "in-memory")]
     pub(super) fn in_memory(world: &Arc<World>) -> io::Result<Socket> {
         let (link, near) = world.connect()?;
-        Ok(Socket::InMemory(near, link))
+        Ok(Socket {
+            inner: near.into(),
+            link: Some(link),
+        })
     }
 
     pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Socket::Unix(stream) => stream.set_read_timeout(Some(timeout)),
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(stream, _) => stream.set_read_timeout(Some(timeout)),
-        }
+        self.inner.set_read_timeout(Some(timeout))
     }
 
     pub(super) fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
-            Socket::Unix(stream) => stream.set_write_timeout(Some(timeout)),
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(stream, _) => stream.set_write_timeout(Some(timeout)),
-        }
+        self.inner.set_write_timeout(Some(timeout))
     }
 
     pub(super) fn try_clone(&self) -> io::Result<Socket> {
-        match self {
-            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
-            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
+        Ok(Socket {
+            inner: self.inner.try_clone()?,
             #[cfg(feature = "in-memory")]
-            Socket::InMemory(stream, link) => {
-                let stream = stream.try_clone()?;
-                Ok(Socket::InMemory(stream, Arc::clone(link)))
-            }
-        }
+            link: self.link.clone(),
+        })
     }
 
     pub(super) fn shutdown(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(stream, _) => stream.shutdown(Shutdown::Both),
-        }
+        self.inner.shutdown(Shutdown::Both)
     }
 
     /// Writes what the socket's buffer takes, without blocking.
     pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(bytes, SendFlags::DONTWAIT)
+    }
+
+    fn send(&self, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
         #[cfg(feature = "in-memory")]
-        if let Socket::InMemory(_, link) = self {
+        if let Some(link) = &self.link {
             return link.write(bytes);
         }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        Ok(rustix::net::send(self.source(), bytes, flags)?)
+        let flags = flags | SendFlags::NOSIGNAL;
+        Ok(rustix::net::send(&self.inner, bytes, flags)?)
     }
 
     /// Reads without blocking.
     pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = rustix::net::recv(self.source(), buffer, RecvFlags::DONTWAIT);
-        self.received(
-            received
-                .map(|(received, _)| received)
-                .map_err(io::Error::from),
-        )
+        self.receive(buffer, RecvFlags::DONTWAIT)
+    }
+
+    fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        let received = rustix::net::recv(&self.inner, buffer, flags);
+        let received = received.map(|(count, _)| count).map_err(io::Error::from);
+        #[cfg(feature = "in-memory")]
+        if let Some(link) = &self.link {
+            return link.received(received);
+        }
+        received
     }
 
     /// Whether there is something to read, the end of the stream included.
     pub(super) fn has_arrived(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peeked = rustix::net::recv(self.source(), &mut [0; 1], flags);
+        let peeked = rustix::net::recv(&self.inner, &mut [0; 1], flags);
         peeked != Err(rustix::io::Errno::AGAIN)
     }
 
-    fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
-        match self {
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(_, link) => link.received(received),
-            _ => received,
-        }
-    }
-
     pub(super) fn source(&self) -> Source<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(stream, _) => stream.as_fd(),
-        }
+        self.inner.as_fd()
     }
 }
 
@@ -171,24 +159,13 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
 
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = match self {
-            Socket::Tcp(stream) => (&mut &*stream).read(buffer),
-            Socket::Unix(stream) => (&mut &*stream).read(buffer),
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(stream, _) => (&mut &*stream).read(buffer),
-        };
-        self.received(received)
+        self.receive(buffer, RecvFlags::empty())
     }
 }
 
 impl Write for &Socket {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).write(buffer),
-            Socket::Unix(stream) => (&mut &*stream).write(buffer),
-            #[cfg(feature = "in-memory")]
-            Socket::InMemory(_, link) => link.write(buffer),
-        }
+        self.send(buffer, SendFlags::empty())
     }
 
     fn flush(&mut self) -> io::Result<()> {

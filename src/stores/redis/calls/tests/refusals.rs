@@ -144,7 +144,7 @@ fn a_refusal_of_many_keys_may_be_for_one_unless_it_passes() {
 fn faults_on_the_way_have_errors_of_their_own() {
     let store = answering(Vec::new()).store();
     let lock = Arc::from("lock");
-    let error = |fault| store.error(&lock, fault, soon());
+    let error = |fault| store.error_about("node".into(), &lock, &[], fault);
     let exhausted = error(CallError::Exhausted(7));
     assert!(
         matches!(exhausted, Error::Exhausted { connections: 7, .. }),
@@ -170,7 +170,7 @@ fn a_refusal_about_keys_names_them() {
     let (lock, node) = (Arc::from("lock"), || Arc::from("node"));
     let error = |keys: &[&str], words: &str| {
         let fault = CallError::Server(words.to_owned());
-        match store.error_about(node(), &lock, keys, fault, soon()) {
+        match store.error_about(node(), &lock, keys, fault) {
             Error::Permission {
                 reason, missing, ..
             } => (reason, missing),
@@ -191,6 +191,6 @@ fn a_refusal_about_keys_names_them() {
     assert_eq!(reason, of_command);
     assert_eq!(missing, ["+scan"]);
     let fault = CallError::Server("ERR no".to_owned());
-    let other = store.error_about(node(), &lock, &["one"], fault, soon());
+    let other = store.error_about(node(), &lock, &["one"], fault);
     assert!(matches!(other, Error::Unexpected { .. }), "{other:?}");
 }

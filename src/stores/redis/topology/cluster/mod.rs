@@ -25,8 +25,9 @@ use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::Settings;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::topology::known_master::Hooks;
-use crate::stores::redis::transport::{Address, CallError, Connection, Hook, last_try, share};
+use crate::stores::redis::transport::{
+    Address, CallError, Connection, Hook, Hooks, last_try, share,
+};
 use channels::Channels;
 pub(crate) use redirection::Redirection;
 use seeds::Seed;

@@ -11,6 +11,7 @@ use super::slots_reply::{SlotsReply, ask_one};
 use crate::ground::time;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
+use crate::stores::redis::topology::single::Single;
 use crate::stores::redis::transport::{Address, Announced, CallError, Connector, name_of, share};
 
 /// The map is asked for at most this often.
@@ -41,7 +42,7 @@ impl Cluster {
             return Arc::clone(shard);
         }
         let address = self.address(host, port, announced);
-        let connector: Arc<dyn Connector> = Arc::new(address.clone());
+        let connector: Arc<dyn Connector> = Arc::new(Single::new(address.clone()));
         let myself = Weak::clone(&self.myself);
         let watched = Arc::clone(&address.node);
         let shards = map.is_sharded.unwrap_or(false).then(|| Shards {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use redis::Value;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::stores::redis::tests::stub::{Says, StubServer, bulk};
 
@@ -70,12 +72,12 @@ impl Scene {
 
     fn connect_by(&self, deadline: Instant) -> Result<usize, CallError> {
         let connection = self.client.connect(deadline)?;
-        assert_eq!(connection.generation, self.client.generation());
+        assert_eq!(connection.generation, self.client.known_master.generation());
         Ok(self.master().unwrap())
     }
 
     fn master(&self) -> Option<usize> {
-        let node = self.client.node();
+        let node = self.client.known_master.node();
         self.servers.iter().position(|it| *it.address() == *node)
     }
 
@@ -90,7 +92,7 @@ fn the_server_with_replicas_is_the_master_and_nobody_behind_it_is_asked() {
     let scene = Scene::of(&[replica(), master(1, 5), master(3, 9)]);
     let [a, b, c] = [0, 1, 2].map(|at| scene.servers[at].address());
     assert_eq!(
-        *scene.client.node(),
+        *scene.client.known_master.node(),
         *format!("the master of {a}, {b}, {c}")
     );
     assert_eq!(scene.connect(), Ok(1));
@@ -118,7 +120,7 @@ fn a_master_without_replicas_may_have_come_back_and_all_are_asked() {
     scene.is(0, master(0, 5));
     scene.is(1, master(1, 6));
     assert_eq!(scene.connect(), Ok(1));
-    assert_eq!(scene.client.generation(), 1);
+    assert_eq!(scene.client.known_master.generation(), 1);
     // The one that was known is asked once more, behind the others, if need be.
     assert_eq!(scene.asked(), [2, 1]);
     scene.is(1, replica());

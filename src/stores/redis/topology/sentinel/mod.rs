@@ -42,9 +42,8 @@ use crate::ground::time;
 use crate::store::HealthWarning;
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::ListenerThread;
-use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
 use crate::stores::redis::transport::{
-    Address, CallError, Connection, Connector, Hook, Writer, share,
+    Address, CallError, Connection, Connector, KnownMaster, Role, Writer, role_of, share,
 };
 use answer::{Named, Sentinel};
 use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
@@ -134,12 +133,8 @@ impl Connector for Sentinels {
         self.shared.connect(deadline)
     }
 
-    fn node(&self) -> Arc<str> {
-        self.shared.known_master.node()
-    }
-
-    fn generation(&self) -> u64 {
-        self.shared.known_master.generation()
+    fn master(&self) -> &KnownMaster {
+        &self.shared.known_master
     }
 
     fn can_fail_over(&self) -> bool {
@@ -152,18 +147,6 @@ impl Connector for Sentinels {
 
     fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         self.shared.health(deadline)
-    }
-
-    fn suspect(&self, generation: u64) {
-        self.shared.known_master.suspect(generation);
-    }
-
-    fn on_change(&self, hook: Hook) {
-        self.shared.known_master.on_change(hook);
-    }
-
-    fn on_takeover(&self, hook: Hook) {
-        self.shared.known_master.on_takeover(hook);
     }
 
     fn close(&self) {

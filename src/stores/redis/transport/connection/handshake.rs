@@ -83,15 +83,15 @@ impl Connection {
             parts: Answers::default(),
             opened: address.traffic.opened(),
         };
-        let shaken = connection.shake_hands(address, &login, deadline);
-        if shaken.is_err()
-            && let Some(stranger) = connection.decoder.take_stranger()
-        {
-            return Err(CallError::Server(stranger));
-        }
-        match shaken {
+        match connection.shake_hands(address, &login, deadline) {
             Err(fault) => Err(match (fault, connection.stream.refusal()) {
                 (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => refusal,
+                // It is no Redis, and will not be one in a moment.
+                (CallError::NoReply { reason, .. }, None)
+                    if reason.io_kind() == Some(io::ErrorKind::Unsupported) =>
+                {
+                    CallError::Server(reason.into_words())
+                }
                 // Nothing of a lock was requested yet.
                 (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
                     reason.reworded(|reason| format!("while connecting: {reason}")),

@@ -7,6 +7,7 @@ use redis::Value;
 
 use super::Connection;
 use crate::ground::clock::BootInstant;
+use crate::stores::redis::replies::{info_field, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 
 /// Which server it is that a connection leads to, by what the server says of itself.
@@ -101,7 +102,7 @@ pub(super) fn identity_in(
     fsync: Option<Value>,
     [asked, told]: [BootInstant; 2],
 ) -> Result<Identity, CallError> {
-    let (server, replication) = (text_in(server), text_in(replication));
+    let (server, replication) = (text_of(server), text_of(replication));
     let run = info_field(&server, "run_id");
     // Below zero if its clock was set back since.
     let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
@@ -110,10 +111,10 @@ pub(super) fn identity_in(
         return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
     // Without the right to ask, assume that the server forgets.
-    let persistence = persistence.map(|reply| text_in(&reply));
+    let persistence = persistence.map(|reply| text_of(&reply));
     let persistence = persistence.unwrap_or_default();
     let settings: Vec<String> = match fsync {
-        Some(Value::Array(items)) => items.iter().map(text_in).collect(),
+        Some(Value::Array(items)) => items.iter().map(text_of).collect(),
         _ => Vec::new(),
     };
     let is_set = |name: &str, to: &str| {
@@ -147,20 +148,6 @@ pub(super) fn identity_in(
     })
 }
 
-/// The value of a field in what INFO tells.
-fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = info.lines();
-    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
-}
-
-fn text_in(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) => text.clone(),
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +178,7 @@ mod tests {
                 [now, now],
             );
             if let Ok(identity) = read {
-                let text = text_in(&server);
+                let text = text_of(&server);
                 assert!(text.contains("run_id:") && text.contains(&*identity.run));
             }
         });

@@ -14,7 +14,7 @@ use crate::stores::redis::drawn::{altered, draws};
 use crate::stores::redis::tests::stub::bulk;
 use crate::stores::redis::tests::stub::{Request, Says, StubServer};
 use crate::stores::redis::transport::address::Address;
-use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
+use crate::stores::redis::transport::reply_text::MOST_WORDS;
 use crate::stores::redis::transport::tls::TlsConfig;
 
 /// The next connection to a server, which has answered the handshake.
@@ -117,19 +117,6 @@ fn a_reply_that_nobody_asked_for_is_seen() {
     let refused = connection.ask(b"*1\r\n$4\r\nPING\r\n", deadline);
     assert!(matches!(refused, Err(CallError::NotSent(_))), "{refused:?}");
     server.join().unwrap();
-}
-
-#[test]
-fn a_reply_in_a_message_is_short_and_plain() {
-    let long = Value::BulkString(vec![b'x'; 1 << 20]);
-    let many = Value::Array(vec![long; 8]);
-    assert!(brief(&many).len() < MOST_WORDS + 8);
-    let few = [
-        Value::Int(1),
-        Value::Nil,
-        Value::BulkString(b"a\n".to_vec()),
-    ];
-    assert_eq!(brief(&Value::Array(few.to_vec())), r#"[1, nothing, "a\n"]"#);
 }
 
 #[test]

@@ -99,46 +99,14 @@ fn drawn_bytes_are_read_alike_wherever_they_are_cut_and_within_bounds() {
             let size = weight(value);
             assert!(size <= LARGER * (bytes.len() + 1), "{size}: {bytes:?}");
         }
-        // What is no reply ends a connection, so its bytes are described.
-        let decoder = Decoder {
-            end: bytes.len(),
-            block: bytes,
-            ..Decoder::default()
-        };
-        if decoder.is_strange() {
-            assert!(decoder.stranger().len() < 4 * MOST_OF_A_STRANGER + 200);
-        }
     });
 }
 
 #[test]
-fn what_no_reply_begins_with_is_described() {
-    let decoder = |bytes: &[u8]| Decoder {
-        end: bytes.len(),
-        block: bytes.to_vec(),
-        ..Decoder::default()
-    };
-    for kind in *b"+-:$*_,#!=(%~>|" {
-        assert!(!decoder(&[kind]).is_strange(), "{}", char::from(kind));
+fn what_begins_no_reply_is_refused_before_its_line_ends() {
+    for strange in [&b"HTTP/1.1 400"[..], b"\x15\x03\x01", b"\0", b"%1"] {
+        assert!(Frame::default().is_whole(strange).is_err());
     }
-    assert!(!decoder(b"").is_strange());
-    for strange in [
-        &b"HTTP/1.1 400 Bad Request\r\nServer: x"[..],
-        b"\x15\x03\x01",
-        b"\0",
-    ] {
-        assert!(decoder(strange).is_strange());
-    }
-    let http = decoder(b"HTTP/1.1 400 Bad Request\r\nServer: x").stranger();
-    assert!(
-        http.starts_with("it answered HTTP/1.1 400 Bad Request, so"),
-        "{http}"
-    );
-    for record in [b"\x15\x03", b"\x16\x03"] {
-        assert!(decoder(record).stranger().contains("rediss://"));
-    }
-    let long = decoder(&[b'x'; 200]).stranger();
-    assert!(long.contains(&"x".repeat(64)) && !long.contains(&"x".repeat(65)));
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl Pool {
 
     /// Whether a connection leads to the server that takes writes, as far as known.
     fn is_current(&self, connection: &Connection) -> bool {
-        connection.generation == self.connector.generation()
+        connection.generation == self.connector.master().generation()
     }
 
     fn lay_down<T>(
@@ -214,7 +214,11 @@ impl Pool {
         connection: Box<Connection>,
         outcome: &Result<T, CallError>,
     ) {
-        doubt_after(outcome, &connection, self.connector());
+        if let Err(fault) = outcome
+            && fault.is_of_no_master()
+        {
+            self.connector.master().suspect(connection.generation);
+        }
         if is_sound(outcome) && !connection.is_spent {
             **slot = Some(connection);
         }
@@ -258,19 +262,6 @@ fn is_unheard(fault: &CallError) -> bool {
         CallError::NotSent(_) => true,
         CallError::Server(text) => text.starts_with("NOAUTH"),
         _ => false,
-    }
-}
-
-/// Notes that a server which takes no writes is not the master.
-fn doubt_after<T>(
-    outcome: &Result<T, CallError>,
-    connection: &Connection,
-    connector: &dyn Connector,
-) {
-    if let Err(fault) = outcome
-        && fault.is_of_no_master()
-    {
-        connector.suspect(connection.generation);
     }
 }
 

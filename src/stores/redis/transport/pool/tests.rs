@@ -104,7 +104,8 @@ fn a_connection_is_used_again_after_an_answer_and_not_after_a_fault() {
         scene.ping().unwrap();
         assert_eq!(scene.server.connected() == 1, is_kept, "{fault:?}");
         let is_doubtful = fault.is_of_no_master();
-        assert_eq!(scene.route.suspected().len(), usize::from(is_doubtful));
+        let generation = scene.route.known_master.generation();
+        assert_eq!(generation, u64::from(is_doubtful));
     }
 }
 

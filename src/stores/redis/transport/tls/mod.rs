@@ -92,16 +92,12 @@ impl Session {
                     "the TLS handshake was not answered in time; is it the server's TLS port?"
                         .into(),
                 ),
-                None => {
-                    let why = format!("the TLS handshake failed: {error}");
-                    let fault = CallError::NotSent(Reason::of_io(why, error));
-                    match fault.is_hang_up() {
-                        true => {
-                            fault.and("a server with no room for one more (maxclients) ends it so")
-                        }
-                        false => fault,
-                    }
-                }
+                None => CallError::NotSent(Reason::of_io(
+                    format!(
+                        "the TLS handshake failed (a server at its maxclients ends it so, too): {error}"
+                    ),
+                    error,
+                )),
             }),
         }
     }

@@ -2,10 +2,23 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
-use crate::stores::redis::transport::brief;
 
 fn text(text: &str) -> Result<Value, String> {
     Ok(Value::BulkString(text.as_bytes().to_vec()))
+}
+
+/// An answer in short.
+fn brief(answer: &Value) -> String {
+    match answer {
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(brief).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Nil => "nothing".to_owned(),
+        Value::BulkString(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        Value::Int(number) => number.to_string(),
+        other => format!("{other:?}"),
+    }
 }
 
 const NONE: Result<Value, String> = Ok(Value::Nil);

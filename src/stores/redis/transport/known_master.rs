@@ -9,7 +9,11 @@ use redis::Value;
 use crate::ground::events;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{CallError, Connection, Hook};
+use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::connection::Connection;
+
+/// A function that is called when the server is another one; it must not block.
+pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
 /// The functions that are called together.
 #[derive(Default)]
@@ -27,9 +31,9 @@ impl Hooks {
     }
 }
 
-/// Which server is the master, as far as known.
+/// Which server takes writes, as far as known.
 pub(crate) struct KnownMaster {
-    /// The name of the servers together, while none is known to be the master.
+    /// The name of the servers together, while none is known to be the master; has no secret in it.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
     /// The one before, where none is known now.
@@ -40,7 +44,7 @@ pub(crate) struct KnownMaster {
 }
 
 impl KnownMaster {
-    pub(crate) fn new(group: String) -> KnownMaster {
+    pub(crate) fn new(group: impl Into<Arc<str>>) -> KnownMaster {
         KnownMaster {
             group: group.into(),
             master: Mutex::default(),
@@ -51,6 +55,7 @@ impl KnownMaster {
         }
     }
 
+    /// Rises when the server is found to be another one; connections of an earlier generation are of no use then.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -71,10 +76,12 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
+    /// Calls `hook` whenever the generation has risen.
     pub(crate) fn on_change(&self, hook: Hook) {
         self.on_change.add(hook);
     }
 
+    /// Calls `hook` whenever another server was found in the place of the one before.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         self.on_takeover.add(hook);
     }
