@@ -27,9 +27,7 @@ impl VisitorId {
         for part in [client, ":", thread, ":", hold] {
             field.extend_from_slice(part.as_bytes());
         }
-        VisitorId {
-            field: String::from_utf8_lossy(&field).into(),
-        }
+        VisitorId::of_field(String::from_utf8_lossy(&field))
     }
 
     /// The same for one that is to write, as Redisson marks it.
@@ -38,9 +36,7 @@ impl VisitorId {
     }
 
     fn writing(&self) -> VisitorId {
-        VisitorId {
-            field: format!("{}:write", self.field).into(),
-        }
+        VisitorId::of_field(format!("{}:write", self.field))
     }
 
     /// A random token of 20 bytes, as the Redis documentation has it: letters and digits, 119 bits of chance.
@@ -54,32 +50,24 @@ impl VisitorId {
             let signs = signs.filter_map(|(_, byte)| SIGNS.get(usize::from(byte & 63)));
             token.extend(signs.take(20 - token.len()).map(|sign| char::from(*sign)));
         }
-        VisitorId {
-            field: token.into(),
-        }
+        VisitorId::of_field(token)
     }
 
     /// The token of part `part` of a hold that is made of several, which no other part and no other hold has.
     fn token_of_part(&self, part: usize) -> VisitorId {
         // A token has no colon.
-        VisitorId {
-            field: format!("{}-{part}", self.field.replace(':', "-")).into(),
-        }
+        VisitorId::of_field(format!("{}-{part}", self.field.replace(':', "-")))
     }
 
     /// The same for so many permits, which stand at its beginning: whatever frees them knows how many they are.
     pub(crate) fn of_permits(&self, permits: u32) -> VisitorId {
-        VisitorId {
-            field: format!("{permits}*{}", self.field).into(),
-        }
+        VisitorId::of_field(format!("{permits}*{}", self.field))
     }
 
     /// The ids of so many permits, 16 random bytes each.
     fn of_ids(permits: u32) -> VisitorId {
         let ids = (0..permits).map(|_| random::uuid().simple().to_string());
-        VisitorId {
-            field: ids.collect::<String>().into(),
-        }
+        VisitorId::of_field(ids.collect::<String>())
     }
 
     /// The owners that it is in the store: the ids of permits are one each.
@@ -91,9 +79,7 @@ impl VisitorId {
         let starts = (0..self.field.len()).step_by(length.max(1));
         starts.filter_map(move |at| {
             let field = self.field.get(at..at + length)?;
-            Some(VisitorId {
-                field: field.into(),
-            })
+            Some(VisitorId::of_field(field))
         })
     }
 

@@ -3,12 +3,19 @@
 //! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), which would keep a lease alive that Redis
 //! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
 
+#[cfg(feature = "in-memory")]
+use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Add;
-#[cfg(feature = "in-memory")]
 use std::sync::Arc;
+#[cfg(feature = "in-memory")]
+use std::sync::Weak;
+#[cfg(feature = "test-util")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "in-memory")]
+use crate::ground::sync::Mutex;
 use crate::ground::time;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
@@ -26,7 +33,7 @@ pub(crate) struct BootInstant(NonZeroU64);
 impl BootInstant {
     /// The moment on the clock of the process, which every client uses that has no in-memory server.
     pub(crate) fn now() -> BootInstant {
-        BootInstant::of_system() + shift::current()
+        BootInstant::of_system() + ahead_of_process()
     }
 
     fn of_system() -> BootInstant {
@@ -143,24 +150,13 @@ impl ClockPair {
 /// a test can set ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    #[cfg(feature = "in-memory")]
-    world: Option<Arc<world::World>>,
+    world: Option<Arc<World>>,
 }
 
 /// The clock of the process.
-pub(crate) static PROCESS: Timeline = Timeline {
-    #[cfg(feature = "in-memory")]
-    world: None,
-};
+pub(crate) static PROCESS: Timeline = Timeline { world: None };
 
-#[cfg(feature = "in-memory")]
 impl Timeline {
-    pub(crate) fn of_a_world() -> Timeline {
-        Timeline {
-            world: Some(Arc::default()),
-        }
-    }
-
     pub(crate) fn now(&self) -> BootInstant {
         match &self.world {
             Some(world) => BootInstant::of_system() + world.ahead(),
@@ -181,37 +177,6 @@ impl Timeline {
         }
     }
 
-    /// Registers a listener that is notified when the clock is set ahead.
-    pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
-        if let Some(world) = &self.world {
-            world.attach(Arc::downgrade(listener) as std::sync::Weak<dyn Moved>);
-        }
-    }
-
-    /// Sets the clock of an in-memory server and its clients ahead, and waits for what falls due by it.
-    pub(crate) fn advance(&self, by: Duration) {
-        if let Some(world) = &self.world {
-            world.advance(by);
-        }
-    }
-}
-
-#[cfg(not(feature = "in-memory"))]
-impl Timeline {
-    pub(crate) fn now(&self) -> BootInstant {
-        BootInstant::now()
-    }
-
-    pub(crate) fn ahead(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    pub(crate) fn is(&self, _: &Timeline) -> bool {
-        true
-    }
-}
-
-impl Timeline {
     /// Whether the clock was set ahead since it was looked at.
     pub(crate) fn was_moved_since(&self, now: ClockPair) -> bool {
         self.ahead() != now.ahead
@@ -236,6 +201,42 @@ impl Timeline {
     }
 }
 
+#[cfg(feature = "in-memory")]
+impl Timeline {
+    pub(crate) fn of_a_world() -> Timeline {
+        Timeline {
+            world: Some(Arc::default()),
+        }
+    }
+
+    /// Registers a listener that is notified when the clock is set ahead.
+    pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
+        if let Some(world) = &self.world {
+            let mut listeners = world.listeners.lock();
+            listeners.retain(|listener| listener.strong_count() > 0);
+            listeners.push(Arc::downgrade(listener) as Weak<dyn Moved>);
+        }
+    }
+
+    /// Sets the clock of an in-memory server and its clients ahead, and waits for what falls due by it.
+    pub(crate) fn advance(&self, by: Duration) {
+        if let Some(world) = &self.world {
+            world.advance(by);
+        }
+    }
+}
+
+#[cfg(not(feature = "in-memory"))]
+#[derive(Debug)]
+enum World {}
+
+#[cfg(not(feature = "in-memory"))]
+impl World {
+    fn ahead(&self) -> Duration {
+        match *self {}
+    }
+}
+
 /// A sleeper until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
 pub(crate) trait Moved: Send + Sync {
@@ -252,86 +253,56 @@ impl Moved for crate::ground::notify::Notifier {
 
 /// How far a test has set the clock of the process ahead, in ms.
 #[cfg(feature = "test-util")]
-mod shift {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
-
-    static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
-
-    pub(super) fn current() -> Duration {
-        Duration::from_millis(AHEAD_MS.load(Ordering::SeqCst))
-    }
-
-    pub(super) fn advance_process(by: Duration) {
-        add(&AHEAD_MS, by);
-    }
-
-    pub(super) fn add(ahead: &AtomicU64, by: Duration) {
-        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        let add = |ahead: u64| Some(ahead.saturating_add(by));
-        // It always adds.
-        let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
-    }
-}
-
-/// The clock of an in-memory server and its clients.
-#[cfg(feature = "in-memory")]
-mod world {
-    use std::fmt;
-    use std::sync::Weak;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
-
-    use super::{Moved, shift};
-    use crate::ground::sync::Mutex;
-
-    #[derive(Default)]
-    pub(super) struct World {
-        ahead_ms: AtomicU64,
-        listeners: Mutex<Vec<Weak<dyn Moved>>>,
-    }
-
-    impl World {
-        pub(super) fn ahead(&self) -> Duration {
-            Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
-        }
-
-        pub(super) fn attach(&self, listener: Weak<dyn Moved>) {
-            let mut listeners = self.listeners.lock();
-            listeners.retain(|listener| listener.strong_count() > 0);
-            listeners.push(listener);
-        }
-
-        pub(super) fn advance(&self, by: Duration) {
-            shift::add(&self.ahead_ms, by);
-            let listeners = self.listeners.lock().clone();
-            for listener in listeners.iter().filter_map(Weak::upgrade) {
-                listener.clock_moved();
-            }
-        }
-    }
-
-    impl fmt::Debug for World {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("World")
-                .field("ahead", &self.ahead())
-                .finish_non_exhaustive()
-        }
-    }
-}
+static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the clock of the process ahead.
 #[cfg(feature = "test-util")]
 pub(crate) fn advance_process(by: Duration) {
-    shift::advance_process(by);
+    add(&AHEAD_MS, by);
 }
 
-#[cfg(not(feature = "test-util"))]
-mod shift {
-    use std::time::Duration;
+#[cfg(feature = "test-util")]
+fn add(ahead: &AtomicU64, by: Duration) {
+    let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+    let add = |ahead: u64| Some(ahead.saturating_add(by));
+    // It always adds.
+    let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+}
 
-    pub(super) fn current() -> Duration {
-        Duration::ZERO
+fn ahead_of_process() -> Duration {
+    #[cfg(feature = "test-util")]
+    return Duration::from_millis(AHEAD_MS.load(Ordering::SeqCst));
+    #[cfg(not(feature = "test-util"))]
+    Duration::ZERO
+}
+
+/// The clock of an in-memory server and its clients.
+#[cfg(feature = "in-memory")]
+#[derive(Default)]
+struct World {
+    ahead_ms: AtomicU64,
+    listeners: Mutex<Vec<Weak<dyn Moved>>>,
+}
+
+#[cfg(feature = "in-memory")]
+impl World {
+    fn ahead(&self) -> Duration {
+        Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
+    }
+
+    fn advance(&self, by: Duration) {
+        add(&self.ahead_ms, by);
+        let listeners = self.listeners.lock().clone();
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
+            listener.clock_moved();
+        }
+    }
+}
+
+#[cfg(feature = "in-memory")]
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "World({:?} ahead)", self.ahead())
     }
 }
 

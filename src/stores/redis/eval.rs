@@ -37,7 +37,7 @@ impl Pool {
     ) -> Result<Ticket, CallError> {
         let by_text = by_text || self.uses_text();
         let mut packed = Vec::new();
-        let call = call.for_shards(self.is_sharded());
+        let call = call.for_shards(self.is_sharded);
         call.pack(by_text, limit, number, &mut packed);
         if let Some(wanted) = call.replication {
             packed.extend(wanted.question(deadline));

@@ -8,6 +8,7 @@ mod drawn;
 mod errors;
 mod eval;
 mod fences;
+mod findings;
 #[cfg(feature = "in-memory")]
 pub(crate) mod in_memory;
 mod keys;

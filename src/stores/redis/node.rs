@@ -68,7 +68,7 @@ impl QuorumNode for RedisNode {
     }
 
     fn can_fail_over(&self) -> bool {
-        self.server.pool.connector().can_fail_over()
+        self.server.pool.connector.can_fail_over()
     }
 
     fn is_ready(&self, purpose: Purpose) -> bool {
@@ -93,7 +93,7 @@ impl QuorumNode for RedisNode {
         deadline: Instant,
     ) -> Result<Result<(), Quarantined>> {
         let pool = self.pool_for(purpose);
-        pool.reopen();
+        pool.slots.reopen();
         let vote = pool.with(deadline, |connection| vote_of(connection, handle, deadline));
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))

@@ -57,14 +57,14 @@ impl Node {
             !self.has_renewals.load(Ordering::Relaxed)
                 && !self.has_renewals.swap(true, Ordering::Relaxed)
         };
-        if is_first() || self.renewals.is_at_rest() {
+        if is_first() || self.renewals.slots.are_gone() {
             self.renewals.prepare(deadline);
         }
     }
 
     /// The node's name in messages.
     pub(super) fn name(&self) -> Arc<str> {
-        self.pool.connector().master().node()
+        self.pool.connector.master().node()
     }
 
     /// Runs `talk` on a connection of the pool. A request that was surely not executed is sent again until `deadline`; where
@@ -80,7 +80,7 @@ impl Node {
             match self.pool.with(deadline, &mut talk) {
                 Err(fault)
                     if fault.is_passing()
-                        && (self.pool.connector().can_fail_over() || fault.is_of_a_server())
+                        && (self.pool.connector.can_fail_over() || fault.is_of_a_server())
                         && backoff.get_or_insert_default().pause(
                             *until.get_or_insert_with(|| last_try(deadline)),
                             &self.notifier,
@@ -91,9 +91,9 @@ impl Node {
     }
 
     pub(super) fn close(&self) {
-        self.pool.connector().close();
+        self.pool.connector.close();
         self.subscriber.close();
-        self.pool.close();
-        self.renewals.close();
+        self.pool.slots.close();
+        self.renewals.slots.close();
     }
 }

@@ -103,7 +103,7 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     let claim = claim("lock");
     let acquire = Acquire::new(&claim);
     let call = store.completed(acquire.call());
-    let mut connection = node.pool.connector().connect(soon()).unwrap();
+    let mut connection = node.pool.connector.connect(soon()).unwrap();
     let limit = Limit::default();
     let pool = &node.pool;
     let replied = pool.eval(&mut connection, &call, limit, deadline);

@@ -1,40 +1,26 @@
 //! The consequences for locks of a master's replicas.
 
-use std::sync::Arc;
-
 use super::told::{Info, Place, Settings};
-use crate::store::HealthWarning;
+use crate::stores::redis::findings::Findings;
 
 /// So many seconds behind is more than a busy replica.
 const LATE_SECONDS: u64 = 10;
 
-/// Returns the findings about the replicas of a master.
-pub(super) fn findings(
-    node: &Arc<str>,
-    info: &Info<'_>,
-    settings: &Settings,
-    place: Place,
-) -> Vec<HealthWarning> {
+/// Finds what endangers locks at the replicas of a master.
+pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, place: Place) {
     const CODE: &str = "replicas";
     let Some(count) = info.number("connected_slaves") else {
-        return Vec::new();
+        return;
     };
-    let wanted = u64::from(place.wait_replicas);
-    let mut found = Vec::new();
-    let mut add = |is_danger: bool, message: String, advice: &str| {
-        found.push(match is_danger {
-            true => HealthWarning::danger(node, CODE, message, advice),
-            false => HealthWarning::note(node, CODE, message, advice),
-        });
-    };
+    let (wanted, others) = (u64::from(place.wait_replicas), found.all.len());
     // It stands in INFO only when min-replicas-to-write is above 0.
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
     let least = least.and_then(|least| least.parse().ok()).unwrap_or(1);
     let is_ignored = info.version().is_some_and(|version| version < (7, 0));
     if let Some(good) = good.filter(|good| *good < least && !is_ignored) {
-        add(
-            true,
+        found.danger(
+            CODE,
             format!(
                 "min-replicas-to-write wants more than the {good} that follow closely, so it grants no locks"
             ),
@@ -42,8 +28,8 @@ pub(super) fn findings(
         );
     }
     if wanted > count {
-        add(
-            true,
+        found.danger(
+            CODE,
             format!("wait_replicas is {wanted} and {count} are connected, so no lock can be had"),
             "bring the replicas back, or lower wait_replicas",
         );
@@ -60,43 +46,46 @@ pub(super) fn findings(
                 "set min-replicas-to-write 1 and min-replicas-max-lag 10",
             ),
         };
-        let for_how_long = match place.is_cluster {
-            true => "for one cluster-node-timeout",
-            false => "which a failover has given to others",
-        };
-        let message =
-            format!("{unbound}: a master that is cut off goes on granting locks {for_how_long}");
-        add(!place.is_cluster, message, binding);
+        let goes_on = format!("{unbound}: a master that is cut off goes on granting locks");
+        match place.is_cluster {
+            true => {
+                let message = format!("{goes_on} for one cluster-node-timeout");
+                found.note(CODE, message, binding);
+            }
+            false => {
+                let message = format!("{goes_on} which a failover has given to others");
+                found.danger(CODE, message, binding);
+            }
+        }
     }
     if count == 0 && place.can_fail_over {
         let message = "no replica is connected: if it is lost, nothing takes over, and its locks cannot be had";
-        add(false, message.to_owned(), "connect a replica");
+        found.note(CODE, message, "connect a replica");
     }
     let late = late_replicas(info);
     if late > 0 {
-        add(
-            false,
+        found.note(
+            CODE,
             format!("{late} of {count} replicas are not up to date: a failover to one loses locks"),
             "look at their links (INFO replication); the network or their disks may be slow",
         );
     }
     if wanted < count {
-        add(
-            false,
+        found.note(
+            CODE,
             format!(
                 "{count} connected, wait_replicas is {wanted}: one without the lock may become the master"
             ),
             "set Builder::wait_replicas (--wait-replicas) to the number of all replicas",
         );
     }
-    if found.is_empty() {
+    if found.all.len() == others {
         let message = match count {
             0 => "no replicas, so there is no failover".to_owned(),
             count => format!("{count} connected and up to date, wait_replicas is {wanted}"),
         };
-        found.push(HealthWarning::ok(node, CODE, message));
+        found.ok(CODE, message);
     }
-    found
 }
 
 /// How many replicas are behind.

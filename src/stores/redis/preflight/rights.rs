@@ -6,26 +6,11 @@ use std::time::Instant;
 use crate::ground::claim::Kind;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::errors::missing_in;
+use crate::stores::redis::findings::Findings;
 use crate::stores::redis::keys::CHANNEL;
 use crate::stores::redis::kinds::{RIGHTS, RIGHTS_WITHOUT_KEY};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, lacks_evalsha};
-
-/// The rights that a user lacks, as far as they could be tried.
-pub(super) struct Rights {
-    /// The rights to commands of `Client::lock` that the user lacks.
-    pub(super) missing: Vec<String>,
-    /// Whether the server knows no `EVAL`, which was renamed or disabled.
-    pub(super) scripting_is_off: bool,
-    /// Whether commands can stand for those of token locks then.
-    pub(super) has_commands: bool,
-    /// Whether scripts cannot be called by their hash, which is a matter of speed.
-    pub(super) sends_texts: bool,
-    /// Why the rights inside scripts could not be tried.
-    pub(super) untried: Option<CallError>,
-    /// Why those outside could not.
-    pub(super) untried_outside: Option<Untried>,
-}
 
 /// The effect of lacking a right without which a lock can be taken, renewed and released; `None` for other rights.
 pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
@@ -39,20 +24,16 @@ pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
     })
 }
 
-/// Why the rights outside of scripts could not be tried, on a connection of their own.
-pub(super) enum Untried {
-    NotConnected(CallError),
-    /// It was made, and then it did not answer to this command.
-    NotAnswered(&'static str, CallError),
-}
+const CODE: &str = "rights";
 
 /// Tries the rights that `Client::lock` needs.
-pub(super) fn tried(
+pub(super) fn find(
+    found: &mut Findings,
     lock: &Arc<str>,
     node: &Node,
     connection: &mut Connection,
     deadline: Instant,
-) -> Result<Rights, CallError> {
+) -> Result<(), CallError> {
     // It may have been allowed since.
     let by_hash = ["EVALSHA", NO_SCRIPT, "0"];
     if node.pool.uses_text() && refused(connection, &by_hash, deadline)?.is_none() {
@@ -95,14 +76,72 @@ pub(super) fn tried(
     let scripting_is_off = eval.is_some_and(|it| !is_right(&it));
     let has_commands = scripting_is_off && node.pool.find_dialect(connection, lock, deadline)?;
     let outside = add_missing_outside_scripts(lock, node, &mut missing, deadline);
-    Ok(Rights {
-        missing,
-        scripting_is_off,
-        has_commands,
-        sends_texts: node.pool.uses_text(),
-        untried,
-        untried_outside: outside.err(),
-    })
+    let is_fine = missing.is_empty() && !scripting_is_off && untried.is_none() && outside.is_ok();
+    let needed = missing.iter().filter(|it| effect_of_lacking(it).is_none());
+    let needed: Vec<&str> = needed.map(String::as_str).collect();
+    if !needed.is_empty() {
+        found.danger(
+            CODE,
+            format!("the user lacks rights that locks need: {}", needed.join(" ")),
+            "give them with ACL SETUSER, and rename none of these commands; docs/rights.md says which lock needs which",
+        );
+    }
+    for right in &missing {
+        if let Some(effect) = effect_of_lacking(right) {
+            found.note(
+                CODE,
+                format!("the user lacks {right}: {effect}"),
+                "give it with ACL SETUSER, and do not rename it; locks can be taken without it",
+            );
+        }
+    }
+    if scripting_is_off {
+        let what = if has_commands {
+            "only token locks"
+        } else {
+            "no lock"
+        };
+        found.danger(
+            "state",
+            format!("scripting is off: the server knows no EVAL, so {what} can be had"),
+            "let EVAL have its name (rename-command), or keep locks on a server that runs scripts",
+        );
+    }
+    if is_fine {
+        found.ok(CODE, "all commands of Client::lock are allowed");
+    }
+    if node.pool.uses_text() {
+        found.note(
+            CODE,
+            "scripts cannot be called by their hash, so that each request carries its text",
+            "allow it (+evalsha), or do not rename EVALSHA; locks work without it",
+        );
+    }
+    match &untried {
+        None => {}
+        Some(fault) if fault.is_passing() => found.danger(
+            "state",
+            format!("it takes no requests of locks now: {}", fault.reason()),
+            "wait until it does (INFO persistence, INFO replication and CLUSTER INFO say what keeps it); its locks \
+             cannot be had until then",
+        ),
+        Some(fault) => found.note(
+            CODE,
+            format!("the rights of the user could not be tried: {}", fault.reason()),
+            "take a lock to see whether it may",
+        ),
+    }
+    match outside {
+        Ok(()) => {}
+        Err((None, fault)) => found.unreachable(&fault, Some("connection")),
+        Err((Some(command), fault)) => found.note(
+            "connection",
+            format!("{command} was not answered: {}", fault.reason()),
+            "check again, with a longer command_timeout if the server is far; look what is between, as some proxies know no \
+             such command: who waits is woken by no message then, and looks about once a second",
+        ),
+    }
+    Ok(())
 }
 
 /// The hash of no script.
@@ -128,17 +167,18 @@ fn refused(
 ///
 /// # Errors
 ///
-/// That of a connection of its own: one that has listened may have heard something.
+/// That of a connection of its own, with the command that was not answered on it: one that has listened may have heard
+/// something.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,
     missing: &mut Vec<String>,
     deadline: Instant,
-) -> Result<(), Untried> {
+) -> Result<(), (Option<&'static str>, CallError)> {
     let channel = CHANNEL.of(lock);
-    let connected = node.pool.connector().connect(deadline);
-    let mut connection = connected.map_err(Untried::NotConnected)?;
-    let commands = if node.pool.is_sharded() {
+    let connected = node.pool.connector.connect(deadline);
+    let mut connection = connected.map_err(|fault| (None, fault))?;
+    let commands = if node.pool.is_sharded {
         ["SSUBSCRIBE", "SUNSUBSCRIBE"]
     } else {
         ["SUBSCRIBE", "UNSUBSCRIBE"]
@@ -152,7 +192,7 @@ fn add_missing_outside_scripts(
                 missing.push(format!("+{word}"));
             }
             Err(CallError::Server(_)) | Ok(_) => {}
-            Err(fault) => return Err(Untried::NotAnswered(command, fault)),
+            Err(fault) => return Err((Some(command), fault)),
         }
     }
     Ok(())

@@ -16,13 +16,11 @@ const ALONE: Place = Place {
 
 /// The findings that are not well, as `code severity`.
 fn found_with(info: &str, settings: &[(&'static str, &str)], place: Place) -> Vec<String> {
-    let node = "node".into();
-    let mut told = Settings::default();
-    for (name, value) in settings {
-        told.tell(name, (*value).to_owned());
-    }
-    let found = settings::findings(&node, info, &told, place);
-    let bad = found.iter().filter(|it| it.severity > Severity::Ok);
+    let told = settings.iter();
+    let told = told.map(|(name, value)| (*name, (*value).to_owned()));
+    let mut found = Findings::about(&"node".into());
+    settings::find(&mut found, &Info(info), &told.collect(), place);
+    let bad = found.all.iter().filter(|it| it.severity > Severity::Ok);
     let mut said = Vec::new();
     for it in bad {
         assert!(!it.advice.is_empty(), "{it}");
@@ -223,20 +221,25 @@ fn finds_what_endangers_locks() {
     }
 }
 
+fn found_in(cluster_info: &str) -> Severity {
+    let mut found = Findings::about(&"node".into());
+    settings::find_cluster_state(&mut found, cluster_info);
+    found.all[0].severity
+}
+
 #[test]
 fn slots_without_a_master_are_counted() {
     let of = |state: &str, ok: u32, pfail: u32| {
         let info = format!(
             "cluster_state:{state}\r\ncluster_slots_ok:{ok}\r\ncluster_slots_pfail:{pfail}\r\n"
         );
-        settings::cluster_state(&"node".into(), &info).severity
+        found_in(&info)
     };
     assert_eq!(of("ok", 16_384, 0), Severity::Ok);
     assert_eq!(of("ok", 16_383, 1), Severity::Note);
     assert_eq!(of("ok", 16_383, 0), Severity::Danger);
     assert_eq!(of("fail", 16_384, 0), Severity::Danger);
-    let terse = settings::cluster_state(&"node".into(), "cluster_state:ok\r\n");
-    assert_eq!(terse.severity, Severity::Ok);
+    assert_eq!(found_in("cluster_state:ok\r\n"), Severity::Ok);
 }
 
 #[test]
@@ -246,7 +249,7 @@ fn drawn_settings_and_refusals_are_read() {
         let text = changed(draw, &[info]);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(found_with(&text, &[], ALONE).len() <= 6, "{text}");
-        settings::cluster_state(&"node".into(), &text);
+        found_in(&text);
         let text = changed(draw, &ERRORS);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(plain(&text).len() <= text.len());

@@ -15,41 +15,8 @@ pub(super) struct Place {
     pub(super) wait_replicas: u32,
 }
 
-/// The settings that `INFO` does not tell.
-#[derive(Default)]
-pub(super) struct Settings {
-    told: BTreeMap<&'static str, String>,
-    /// Whether the user may not ask for them.
-    pub(super) is_refused: bool,
-}
-
-impl Settings {
-    /// The names of those that matter beside this `INFO`.
-    pub(super) fn wanted(info: &str) -> Vec<&'static str> {
-        let info = Info(info);
-        let mut wanted = Vec::new();
-        if info.is("aof_enabled", "1") {
-            wanted.push("appendfsync");
-        }
-        if info.is("rdb_last_bgsave_status", "err") {
-            wanted.extend(["stop-writes-on-bgsave-error", "save"]);
-        }
-        if info.field("min_slaves_good_slaves").is_some()
-            || info.number("connected_slaves") > Some(0)
-        {
-            wanted.push("min-replicas-to-write");
-        }
-        wanted
-    }
-
-    pub(super) fn tell(&mut self, name: &'static str, value: String) {
-        self.told.insert(name, value);
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.told.get(name).map(String::as_str)
-    }
-}
+/// The settings that `INFO` does not tell, as far as they were told.
+pub(super) type Settings = BTreeMap<&'static str, String>;
 
 /// The answer to `INFO`.
 pub(super) struct Info<'a>(pub(super) &'a str);
@@ -73,5 +40,22 @@ impl<'a> Info<'a> {
 
     pub(super) fn is(&self, name: &str, value: &str) -> bool {
         self.field(name) == Some(value)
+    }
+
+    /// The names of the settings that matter beside it.
+    pub(super) fn settings(&self) -> Vec<&'static str> {
+        let mut wanted = Vec::new();
+        if self.is("aof_enabled", "1") {
+            wanted.push("appendfsync");
+        }
+        if self.is("rdb_last_bgsave_status", "err") {
+            wanted.extend(["stop-writes-on-bgsave-error", "save"]);
+        }
+        if self.field("min_slaves_good_slaves").is_some()
+            || self.number("connected_slaves") > Some(0)
+        {
+            wanted.push("min-replicas-to-write");
+        }
+        wanted
     }
 }

@@ -216,7 +216,7 @@ impl<'a> Renewals<'a> {
             }
         }
         // To connect takes time, so those with a connection come first.
-        batches.sort_by_key(|batch| batch.server.renewals.idle() == 0);
+        batches.sort_by_key(|batch| batch.server.renewals.slots.idle() == 0);
         batches
     }
 

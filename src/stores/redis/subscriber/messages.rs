@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::{Channel, Shared, State, pack_together};
+use super::{Channel, LINGER, Shared, State};
 use crate::ground::{numbers, time};
 use crate::stores::redis::keys;
 use crate::stores::redis::kinds::{KINDS, Layout};
@@ -112,8 +112,7 @@ impl Shared {
                     && channel.idle_since.is_none_or(|since| {
                         // Else a confirmation that is on its way would be taken for that of the next subscription.
                         let is_settled = channel.asked == channel.confirmed;
-                        let linger = self.pace.linger;
-                        time::since(since) >= if is_settled { linger } else { linger * 10 }
+                        time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
             })
             .map(|(name, _)| Arc::clone(name))
@@ -127,18 +126,15 @@ impl Shared {
 
     /// Listens to these channels no more.
     pub(super) fn give_up(&self, state: &mut State, idle: &[Arc<str>]) {
-        let mut packed = Vec::new();
+        let asked = |name: &&Arc<str>| state.channels.get(*name).is_some_and(|it| it.asked > 0);
+        let asked: Vec<_> = idle.iter().filter(asked).collect();
         if self.shards.is_some() {
-            for name in idle {
-                if state.channels.get(name).is_some_and(|it| it.asked > 0) {
-                    let mut unsubscribe = redis::cmd("SUNSUBSCRIBE");
-                    unsubscribe.arg(&**name).write_packed_command(&mut packed);
-                    *state.leaving.entry(Arc::clone(name)).or_default() += 1;
-                }
+            for name in &asked {
+                *state.leaving.entry(Arc::clone(name)).or_default() += 1;
             }
-        } else {
-            pack_together(|| redis::cmd("UNSUBSCRIBE"), idle, &mut packed);
         }
+        let commands = [redis::cmd("UNSUBSCRIBE"), redis::cmd("SUNSUBSCRIBE")];
+        let packed = self.packed(commands, asked);
         for name in idle {
             state.channels.remove(name);
         }

@@ -24,30 +24,8 @@ use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
-/// The times of a subscriber.
-#[derive(Clone, Copy)]
-struct Pace {
-    /// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
-    linger: Duration,
-    /// A connection this long without a word is asked whether it lives.
-    ping_after: Duration,
-    /// How long it has for the answer.
-    pong_within: Duration,
-    /// A connection that has lasted so long was of use.
-    lasting: Duration,
-}
-
-impl Pace {
-    const USUAL: Pace = Pace {
-        linger: Duration::from_secs(2),
-        ping_after: Duration::from_secs(5),
-        pong_within: Duration::from_secs(2),
-        lasting: Duration::from_secs(1),
-    };
-}
-
-/// How long the names in one command are together, about.
-const MOST_OF_A_COMMAND: usize = 2048;
+/// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
+const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
@@ -57,7 +35,6 @@ pub(super) struct Subscriber {
 struct Shared {
     connector: Arc<dyn Connector>,
     command_timeout: Duration,
-    pace: Pace,
     notifier: Arc<Notifier>,
     /// `None` if messages are not sharded.
     shards: Option<Shards>,
@@ -108,20 +85,9 @@ impl Subscriber {
         notifier: Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Subscriber {
-        Subscriber::paced(connector, command_timeout, Pace::USUAL, notifier, shards)
-    }
-
-    fn paced(
-        connector: Arc<dyn Connector>,
-        command_timeout: Duration,
-        pace: Pace,
-        notifier: Arc<Notifier>,
-        shards: Option<Shards>,
-    ) -> Subscriber {
         let shared = Arc::new(Shared {
             connector,
             command_timeout,
-            pace,
             notifier,
             shards,
             state: Mutex::default(),
@@ -254,14 +220,27 @@ impl Shared {
     }
 
     fn subscribe<'a>(&self, channels: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<u8> {
-        let command = || match self.shards {
-            Some(_) => redis::cmd("SSUBSCRIBE"),
-            None => redis::cmd("SUBSCRIBE"),
+        self.packed(
+            [redis::cmd("SUBSCRIBE"), redis::cmd("SSUBSCRIBE")],
+            channels,
+        )
+    }
+
+    /// One command for each channel, because they are refused one by one: the slot is elsewhere, or the user has no right to
+    /// it.
+    fn packed<'a>(
+        &self,
+        [plain, sharded]: [redis::Cmd; 2],
+        channels: impl IntoIterator<Item = &'a Arc<str>>,
+    ) -> Vec<u8> {
+        let command = if self.shards.is_some() {
+            sharded
+        } else {
+            plain
         };
         let mut packed = Vec::new();
-        // One command each, because they are refused one by one: the slot is elsewhere, or the user has no right to it.
         for channel in channels {
-            let mut command = command();
+            let mut command = command.clone();
             command.arg(&**channel).write_packed_command(&mut packed);
         }
         packed
@@ -272,23 +251,5 @@ impl Shared {
         if let Some(writer) = &self.state.lock().writer {
             writer.shut_down();
         }
-    }
-}
-
-/// Packs commands for all channels, each of a few: the server answers those that it has as a whole.
-fn pack_together<'a>(
-    command: fn() -> redis::Cmd,
-    channels: impl IntoIterator<Item = &'a Arc<str>>,
-    packed: &mut Vec<u8>,
-) {
-    let mut channels = channels.into_iter().peekable();
-    while channels.peek().is_some() {
-        let mut command = command();
-        let mut length = 0;
-        while let Some(channel) = channels.next_if(|_| length < MOST_OF_A_COMMAND) {
-            length += channel.len();
-            command.arg(&**channel);
-        }
-        command.write_packed_command(packed);
     }
 }

@@ -2,13 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::{events, numbers, time};
 use crate::stores::redis::transport::{CallError, Connection};
 
 /// As long as something could not be sent, it is tried again this often, and after each message.
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
+
+/// A connection this long without a word is asked whether it lives.
+const PING_AFTER: Duration = Duration::from_secs(5);
+
+/// How long it has for the answer.
+const PONG_WITHIN: Duration = Duration::from_secs(2);
+
+/// A connection that has lasted so long was of use.
+const LASTING: Duration = Duration::from_secs(1);
 
 impl Shared {
     pub(super) fn run(&self) {
@@ -22,7 +31,7 @@ impl Shared {
                     numbers::subscriber_failed();
                     self.disconnect();
                     // Something on the way may end each connection that subscribes.
-                    if time::since(begun) >= self.pace.lasting {
+                    if time::since(begun) >= LASTING {
                         backoff = Backoff::default();
                     } else {
                         self.pause_until(begun + backoff.next());
@@ -108,8 +117,8 @@ impl Shared {
     /// Reads until the connection ends. Returns why it did.
     pub(super) fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
-        let mut deadline = time::now() + self.pace.ping_after;
-        let mut sweep_at = time::now() + self.pace.linger;
+        let mut deadline = time::now() + PING_AFTER;
+        let mut sweep_at = time::now() + LINGER;
         loop {
             let has_rest = match self.flush() {
                 Ok(has_rest) => has_rest,
@@ -119,7 +128,7 @@ impl Shared {
             if now >= sweep_at {
                 // However much is heard of others.
                 self.sweep(&mut self.state.lock());
-                sweep_at = now + self.pace.linger;
+                sweep_at = now + LINGER;
             }
             let flush_at = now + FLUSH_EVERY;
             let part = if has_rest {
@@ -131,7 +140,7 @@ impl Shared {
                 Ok(message) => {
                     self.handle(message);
                     pinged = false;
-                    deadline = time::now() + self.pace.ping_after;
+                    deadline = time::now() + PING_AFTER;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -141,7 +150,7 @@ impl Shared {
                     events::subscriber_refused(&self.connector.master().node(), &text);
                     self.refused(&text);
                     pinged = false;
-                    deadline = time::now() + self.pace.ping_after;
+                    deadline = time::now() + PING_AFTER;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -162,7 +171,7 @@ impl Shared {
                         return "the PING could not be sent".to_owned();
                     }
                     pinged = true;
-                    deadline = time::now() + self.pace.pong_within;
+                    deadline = time::now() + PONG_WITHIN;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..

@@ -9,20 +9,8 @@ use super::*;
 use crate::ground::notify::{Parker, Registration, Wake};
 use crate::stores::redis::tests::stub::{Route, StubServer};
 
-const FOR_LONG: Duration = Duration::from_secs(3600);
-
 fn channel(name: &str) -> Arc<str> {
     format!("redisson_lock__channel:{{{name}}}").into()
-}
-
-/// Times of which none ends in a test.
-fn endless() -> Pace {
-    Pace {
-        linger: FOR_LONG,
-        ping_after: FOR_LONG,
-        pong_within: FOR_LONG,
-        lasting: FOR_LONG,
-    }
 }
 
 struct Scene {
@@ -35,7 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn with(server: StubServer, pace: Pace, is_sharded: bool) -> Scene {
+    fn with(server: StubServer, is_sharded: bool) -> Scene {
         let moves = Arc::<AtomicUsize>::default();
         let notifier = Arc::<Notifier>::default();
         let counted = Arc::clone(&moves);
@@ -47,7 +35,7 @@ impl Scene {
         let connector: Arc<dyn Connector> = Route::to(&server);
         let timeout = Duration::from_secs(3);
         Scene {
-            subscriber: Subscriber::paced(connector, timeout, pace, Arc::clone(&notifier), shards),
+            subscriber: Subscriber::new(connector, timeout, Arc::clone(&notifier), shards),
             _server: server,
             notifier,
             moves,
@@ -56,7 +44,7 @@ impl Scene {
 
     /// One whose thread does nothing.
     fn still(is_sharded: bool) -> Scene {
-        let scene = Scene::with(StubServer::start(|_| None), endless(), is_sharded);
+        let scene = Scene::with(StubServer::start(|_| None), is_sharded);
         scene.subscriber.thread.ensure_running("idle", || {});
         scene
     }

@@ -322,7 +322,7 @@ impl<'a> Look<'a> {
     /// The question how many listen to a channel.
     fn listeners(&self) -> Cmd {
         let mut question = redis::cmd("PUBSUB");
-        match self.node.pool.is_sharded() {
+        match self.node.pool.is_sharded {
             true => question.arg("SHARDNUMSUB"),
             false => question.arg("NUMSUB"),
         };

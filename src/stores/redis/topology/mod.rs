@@ -72,7 +72,7 @@ impl Topology {
     /// Whether another server may take over from one of these.
     pub(crate) fn can_fail_over(&self) -> bool {
         match self {
-            Topology::One(node) => node.pool.connector().can_fail_over(),
+            Topology::One(node) => node.pool.connector.can_fail_over(),
             Topology::Cluster(_) => true,
         }
     }
@@ -80,7 +80,7 @@ impl Topology {
     /// Whether somebody watches over the server who can be asked about it.
     pub(crate) fn is_watched(&self) -> bool {
         match self {
-            Topology::One(node) => node.pool.connector().is_watched(),
+            Topology::One(node) => node.pool.connector.is_watched(),
             Topology::Cluster(_) => false,
         }
     }
@@ -88,7 +88,7 @@ impl Topology {
     /// Returns the findings of those who watch over the server, and about the servers that may take over.
     pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         match self {
-            Topology::One(node) => node.pool.connector().watchers(deadline),
+            Topology::One(node) => node.pool.connector.watchers(deadline),
             Topology::Cluster(cluster) => unreachable_replicas(&cluster.replicas(), deadline),
         }
     }
@@ -147,7 +147,7 @@ impl Topology {
     /// Calls `hook` whenever another server was found in the place of one of these.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         match self {
-            Topology::One(node) => node.pool.connector().master().on_takeover(hook),
+            Topology::One(node) => node.pool.connector.master().on_takeover(hook),
             Topology::Cluster(cluster) => cluster.on_takeover(hook),
         }
     }
@@ -165,7 +165,7 @@ impl Topology {
         };
         let (mut idle, mut is_down) = (0, false);
         for node in nodes.chain(one) {
-            idle += node.pool.idle() + node.renewals.idle();
+            idle += node.pool.slots.idle() + node.renewals.slots.idle();
             is_down |= node.subscriber.is_down();
         }
         traffic.read(idle, is_down)

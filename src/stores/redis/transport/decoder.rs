@@ -1,7 +1,8 @@
 //! Replies, read from a stream by a deadline.
 //!
 //! The parser of the `redis` crate clears 8 KiB of memory before each read, does not say what came behind a reply, and takes
-//! four times as long and an allocation for a reply of one number. Only the words of errors are left to it.
+//! four times as long and an allocation for a reply of one number. Here the end of a reply is found, and such a number is
+//! read; what any other whole reply says is left to that parser.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,9 +20,6 @@ use crate::stores::redis::transport::stream::Stream;
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 const NO_REPLY: &str = "it is no reply of a Redis server; look at the host and the port, and whether it wants TLS (rediss://)";
-
-/// No reply of ours is an array in an array so often.
-const DEEPEST_REPLY: u32 = 16;
 
 /// How much memory for replies a connection keeps.
 const MOST_KEPT: usize = 1 << 16;
@@ -127,8 +125,11 @@ impl Decoder {
     /// Takes out the reply that is there as a whole; `None` if it is none.
     fn take(&mut self) -> Option<Value> {
         let Frame { length, .. } = std::mem::take(&mut self.frame);
-        let mut reply = self.block.get(self.begin..self.begin + length)?;
-        let value = value_in(&mut reply, 0);
+        let reply = self.block.get(self.begin..self.begin + length)?;
+        let value = match reply {
+            [b':', number @ .., b'\r', b'\n'] => number_in(number).map(Value::Int),
+            reply => redis::parse_redis_value(reply).ok(),
+        };
         self.begin += length;
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
@@ -203,36 +204,6 @@ fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
             Err(_) => Err(garbled("a length is below zero")),
         },
         None => Err(garbled("a length is no number")),
-    }
-}
-
-/// Takes the next value out of a whole reply.
-fn value_in(rest: &mut &[u8], depth: u32) -> Option<Value> {
-    let begin = *rest;
-    let (kind, text) = line_in(rest)?;
-    match kind {
-        b'+' if text == b"OK" => Some(Value::Okay),
-        b'+' => Some(Value::SimpleString(
-            String::from_utf8_lossy(text).into_owned(),
-        )),
-        b':' => number_in(text).map(Value::Int),
-        b'-' => redis::parse_redis_value(begin.get(..begin.len() - rest.len())?).ok(),
-        b'$' => {
-            let Some(length) = length_in(text).ok()? else {
-                return Some(Value::Nil);
-            };
-            let (body, behind) = rest.split_at_checked(length)?;
-            *rest = behind.strip_prefix(b"\r\n")?;
-            Some(Value::BulkString(body.to_vec()))
-        }
-        b'*' if depth < DEEPEST_REPLY => {
-            let Some(length) = length_in(text).ok()? else {
-                return Some(Value::Nil);
-            };
-            let items = (0..length).map(|_| value_in(rest, depth + 1));
-            items.collect::<Option<Vec<Value>>>().map(Value::Array)
-        }
-        _ => None,
     }
 }
 

@@ -168,13 +168,15 @@ fn a_server_that_answers_too_slowly_is_not_said_to_be_away() {
     }
 }
 
+fn unreachable(fault: CallError, answered: Option<&'static str>) -> HealthWarning {
+    let mut found = Findings::about(&"node".into());
+    found.unreachable(&fault, answered);
+    found.all.remove(0)
+}
+
 #[test]
 fn a_refusal_of_further_connections_is_worse_than_a_lack_of_room() {
-    let severity = |fault| {
-        unreachable(&"node".into(), &fault, Some("connection"))
-            .severity
-            .to_string()
-    };
+    let severity = |fault| unreachable(fault, Some("connection")).severity.to_string();
     let said = |text: &str| severity(CallError::Server(text.to_owned()));
     assert_eq!(said("WRONGPASS invalid username-password pair"), "danger");
     assert_eq!(said("ERR max number of clients reached"), "note");
@@ -185,7 +187,7 @@ fn a_refusal_of_further_connections_is_worse_than_a_lack_of_room() {
 
 #[test]
 fn a_server_that_wants_another_password_is_not_said_to_be_away() {
-    let found = |fault| unreachable(&"node".into(), &fault, None);
+    let found = |fault| unreachable(fault, None);
     for fault in [
         CallError::Server("NOAUTH Authentication required.".into()),
         CallError::Untrusted("whose".into()),

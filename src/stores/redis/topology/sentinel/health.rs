@@ -7,6 +7,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::store::HealthWarning;
+use crate::stores::redis::findings::Findings;
 use crate::stores::redis::topology::sentinel::Shared;
 use crate::stores::redis::topology::sentinel::answer::{Named, field_of, named_in};
 use crate::stores::redis::topology::unreachable_replicas;
@@ -71,89 +72,80 @@ fn findings(
     group: &Arc<str>,
     answers: &[(Arc<str>, Result<Watched, CallError>)],
 ) -> Vec<HealthWarning> {
-    let mut found = Vec::new();
+    let mut all = Findings::about(group);
     let mut masters = BTreeSet::new();
     let (mut usable, mut quorum, mut known) = (0, 0, answers.len());
     for (node, answer) in answers {
-        let watched = match answer {
-            Ok(watched) => watched,
-            Err(fault) => {
-                found.push(HealthWarning::note(
-                    node,
-                    CODE,
-                    format!("this sentinel did not answer: {}", fault.reason()),
-                    "look whether it runs and can be reached from here",
-                ));
-                continue;
-            }
-        };
-        let Some(named) = &watched.named else {
-            found.push(HealthWarning::danger(
-                node,
+        let mut found = Findings::about(node);
+        match answer {
+            Err(fault) => found.note(
+                CODE,
+                format!("this sentinel did not answer: {}", fault.reason()),
+                "look whether it runs and can be reached from here",
+            ),
+            Ok(Watched { named: None, .. }) => found.danger(
                 CODE,
                 format!("this sentinel knows no master {name}"),
                 "correct the name (--sentinel), or let it watch that master (SENTINEL MONITOR)",
-            ));
-            continue;
-        };
-        usable += 1;
-        quorum = quorum.max(watched.quorum);
-        known = known.max(watched.known);
-        masters.insert(named.node());
-        if watched.is_down {
-            found.push(HealthWarning::danger(
-                node,
-                CODE,
-                format!("this sentinel finds the master {} dead", named.node()),
-                "look whether it runs; if the others agree they replace it",
-            ));
+            ),
+            Ok(
+                watched @ Watched {
+                    named: Some(it), ..
+                },
+            ) => {
+                usable += 1;
+                quorum = quorum.max(watched.quorum);
+                known = known.max(watched.known);
+                masters.insert(it.node());
+                if watched.is_down {
+                    found.danger(
+                        CODE,
+                        format!("this sentinel finds the master {} dead", it.node()),
+                        "look whether it runs; if the others agree they replace it",
+                    );
+                }
+            }
         }
+        all.all.extend(found.all);
     }
+    let masters: Vec<String> = masters.into_iter().collect();
     if masters.len() > 1 {
-        let masters: Vec<_> = masters.iter().map(String::as_str).collect();
-        found.push(HealthWarning::danger(
-            group,
+        all.danger(
             CODE,
             format!("the sentinels name different masters: {}", masters.join(", ")),
             "a failover may be going on; if it lasts, look which one the others replicate from, and SENTINEL RESET the rest",
-        ));
+        );
     }
     // One that was not named to this client counts as alive.
     let alive = usable + (known - answers.len());
     let needed = quorum.max(known / 2 + 1);
     if alive < needed {
-        found.push(HealthWarning::danger(
-            group,
+        all.danger(
             CODE,
             format!(
                 "{alive} of {known} sentinels answer, and a failover needs {needed}: if the master dies, nothing replaces it"
             ),
             "bring the sentinels back",
-        ));
+        );
     }
     if answers.len() < 3 {
-        found.push(HealthWarning::note(
-            group,
+        all.note(
             CODE,
             format!(
-                "{} named here: a client believes any of them that tells of a failover",
-                match answers.len() {
-                    1 => "one sentinel is".to_owned(),
-                    count => format!("{count} sentinels are"),
-                }
+                "sentinels named here: {}; a client believes any of them that tells of a failover",
+                answers.len()
             ),
             "run three or more, and name them all",
-        ));
+        );
     }
-    if found.is_empty() {
-        let master = masters.first().map_or("nothing", String::as_str);
-        found.push(HealthWarning::ok(
-            group,
+    if all.all.is_empty() {
+        let masters = masters.join(", ");
+        all.ok(
             CODE,
-            format!("{alive} of {known} sentinels answer, and name {master}"),
-        ));
+            format!("{alive} of {known} sentinels answer, and name {masters}"),
+        );
     }
-    found
+    all.all
 }
 
 #[cfg(test)]

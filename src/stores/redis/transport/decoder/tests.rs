@@ -155,18 +155,6 @@ fn memory_for_a_large_reply_is_given_back() {
 }
 
 #[test]
-fn arrays_are_read_to_the_depth_that_replies_have() {
-    let nested = |depth: usize| [&b"*1\r\n".repeat(depth)[..], b":1\r\n"].concat();
-    let deepest = DEEPEST_REPLY as usize;
-    for (depth, is_read) in [(1, true), (deepest, true), (deepest + 1, false)] {
-        let bytes = nested(depth);
-        let (whole, value) = decoded(&bytes, bytes.len());
-        assert!(matches!(whole, Ok(true)));
-        assert_eq!(value.is_some(), is_read, "{depth}");
-    }
-}
-
-#[test]
 fn a_missing_reply_is_told_with_its_cause() {
     use io::ErrorKind::{
         BrokenPipe, ConnectionReset, InvalidData, TimedOut, UnexpectedEof, WouldBlock,

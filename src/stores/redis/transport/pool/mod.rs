@@ -15,16 +15,16 @@ use crate::stores::slots::{NoSlot, PoolSettings, Slot, Slots};
 
 pub(crate) struct Pool {
     /// A slot is moved twice at each use, so the connection in it is a box.
-    slots: Slots<Box<Connection>>,
+    pub(crate) slots: Slots<Box<Connection>>,
     /// One that was idle for longer is asked whether it lives before it carries a request.
     check_idle_after: Duration,
-    connector: Arc<dyn Connector>,
+    pub(crate) connector: Arc<dyn Connector>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
     /// The commands that stand for the scripts of token locks, because this node runs none.
     dialect: AtomicU8,
     /// Whether unlock messages are sharded here.
-    is_sharded: bool,
+    pub(crate) is_sharded: bool,
 }
 
 /// A connection for one request, and the slot that it goes back to.
@@ -59,11 +59,6 @@ impl Pool {
         }
     }
 
-    /// Whether unlock messages are sharded here.
-    pub(crate) fn is_sharded(&self) -> bool {
-        self.is_sharded
-    }
-
     pub(crate) fn note_evalsha(&self, is_allowed: bool) {
         self.evalsha_is_off.store(!is_allowed, Ordering::Relaxed);
     }
@@ -80,10 +75,6 @@ impl Pool {
     pub(crate) fn note_dialect(&self, dialect: Option<Dialect>) {
         let code = dialect.map_or(0, |dialect| dialect as u8);
         self.dialect.store(code, Ordering::Relaxed);
-    }
-
-    pub(crate) fn connector(&self) -> &dyn Connector {
-        &*self.connector
     }
 
     /// Runs `talk` on a connection. One that the server had closed meanwhile is made anew, if nothing of the request was
@@ -147,11 +138,6 @@ impl Pool {
             let connected = self.connected(&mut slot, deadline);
             *slot = connected.ok().map(|(connection, _)| connection);
         }
-    }
-
-    /// Whether the connections that there were are gone, because they were idle for long.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.slots.are_gone()
     }
 
     fn slot(&self, deadline: Instant) -> Result<Slot<Box<Connection>>, CallError> {
@@ -222,21 +208,6 @@ impl Pool {
         if is_sound(outcome) && !connection.is_spent {
             **slot = Some(connection);
         }
-    }
-
-    /// How many connections lie idle.
-    pub(crate) fn idle(&self) -> u32 {
-        self.slots.idle()
-    }
-
-    /// Closes what lies idle, and what is in use when it comes back. Requests go on working, each on a connection of its own.
-    pub(crate) fn close(&self) {
-        self.slots.close();
-    }
-
-    /// Keeps connections, also after it was closed.
-    pub(crate) fn reopen(&self) {
-        self.slots.reopen();
     }
 }
 

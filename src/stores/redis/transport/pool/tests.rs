@@ -71,7 +71,7 @@ fn a_hundred_threads_share_four_connections_and_none_waits_in_vain() {
         }
     });
     assert!(scene.server.connected() <= 4);
-    assert!((1..=4).contains(&scene.pool.idle()));
+    assert!((1..=4).contains(&scene.pool.slots.idle()));
 }
 
 #[test]
@@ -168,14 +168,14 @@ fn an_answer_that_nobody_read_is_read_by_the_next_user() {
 fn a_pool_that_was_closed_keeps_no_connection_unless_a_quorum_needs_it() {
     let scene = Scene::plain();
     let outcome = scene.pool.with(soon(), |_| {
-        scene.pool.close();
+        scene.pool.slots.close();
         Ok(())
     });
-    assert_eq!((outcome, scene.pool.idle()), (Ok(()), 0));
+    assert_eq!((outcome, scene.pool.slots.idle()), (Ok(()), 0));
     scene.ping().unwrap();
     scene.ping().unwrap();
     assert_eq!(scene.server.connected(), 3);
-    scene.pool.reopen();
+    scene.pool.slots.reopen();
     scene.ping().unwrap();
     scene.ping().unwrap();
     assert_eq!(scene.server.connected(), 4);

@@ -1,0 +1,61 @@
+//! The findings of a check about one server.
+
+use std::sync::Arc;
+
+use crate::store::HealthWarning;
+use crate::stores::redis::transport::CallError;
+
+pub(super) struct Findings {
+    pub(super) node: Arc<str>,
+    pub(super) all: Vec<HealthWarning>,
+}
+
+impl Findings {
+    pub(super) fn about(node: &Arc<str>) -> Findings {
+        Findings {
+            node: Arc::clone(node),
+            all: Vec::new(),
+        }
+    }
+
+    pub(super) fn ok(&mut self, code: &'static str, message: impl Into<String>) {
+        self.all.push(HealthWarning::ok(&self.node, code, message));
+    }
+
+    pub(super) fn note(&mut self, code: &'static str, message: impl Into<String>, advice: &str) {
+        let found = HealthWarning::note(&self.node, code, message, advice);
+        self.all.push(found);
+    }
+
+    pub(super) fn danger(&mut self, code: &'static str, message: impl Into<String>, advice: &str) {
+        let found = HealthWarning::danger(&self.node, code, message, advice);
+        self.all.push(found);
+    }
+
+    /// It gave no connection, or no answer. `answered` is the code of that if it did before.
+    pub(super) fn unreachable(&mut self, fault: &CallError, answered: Option<&'static str>) {
+        let reason = fault.reason();
+        let is_refused = match fault {
+            CallError::Server(text) => text.contains("NOAUTH") || text.contains("WRONGPASS"),
+            fault => matches!(fault, CallError::Untrusted(_)),
+        };
+        match answered {
+            _ if is_refused => self.danger(
+                "connection",
+                format!("it refuses connections: {reason}"),
+                "put the password, the user or the certificate right; without a connection its locks cannot be had",
+            ),
+            Some(code) => self.note(
+                code,
+                format!("it answered, but not to all that is asked here: {reason}"),
+                "check again, with a longer command_timeout if the server is far or slow; look whether it takes more \
+                 connections (its maxclients, the open files of this process, the network), as who waits needs one",
+            ),
+            None => self.danger(
+                "reachable",
+                format!("it could not be asked: {reason}"),
+                "look whether it runs, answers PING, and can be reached from here; its locks cannot be had",
+            ),
+        }
+    }
+}
