@@ -70,6 +70,20 @@ impl Looked {
     }
 }
 
+impl Looked {
+    /// The next one of these answers, which is about this key, if it can be used.
+    pub(super) fn next(
+        &mut self,
+        name: &Arc<str>,
+        answers: &mut impl Iterator<Item = Answer>,
+    ) -> Result<Option<Value>, CallError> {
+        match answers.next() {
+            Some(answer) => self.usable(name, answer),
+            None => Ok(None),
+        }
+    }
+}
+
 /// A hash that is a lock.
 struct Hash {
     name: Arc<str>,
@@ -226,26 +240,14 @@ impl<'a> Look<'a> {
             }
             let mut scan = about(&redis::cmd("HSCAN"), &name);
             scan.arg(0).arg("COUNT").arg(MOST_HOLDS + 1);
-            let part = self.ask(&[scan])?.pop();
-            let Some(Some(Value::Array(parts))) =
-                part.map(|part| looked.usable(&name, part)).transpose()?
-            else {
+            let part = looked.next(&name, &mut self.ask(&[scan])?.into_iter())?;
+            let Some(Value::Array(pairs)) = part.as_ref().and_then(|part| item_at(part, 1)) else {
                 continue;
             };
-            let Some(Value::Array(pairs)) = parts.into_iter().nth(1) else {
-                continue;
-            };
-            let holds = pairs.chunks_exact(2).filter(|pair| {
-                let field = pair.first().map(text_of);
-                field.as_deref() != Some("mode")
-            });
-            let mut pairs = holds
-                .take(MOST_HOLDS)
-                .flatten()
-                .cloned()
-                .collect::<Vec<_>>();
-            pairs.push(Value::BulkString(b"mode".to_vec()));
-            pairs.push(mode);
+            let is_hold = |pair: &&[Value]| text_of(&pair[0]) != "mode";
+            let holds = pairs.chunks_exact(2).filter(is_hold).take(MOST_HOLDS);
+            let mode = [Value::BulkString(b"mode".to_vec()), mode];
+            let pairs = holds.flatten().cloned().chain(mode).collect();
             crowds.push((name, Value::Array(pairs)));
         }
         Ok(crowds)
@@ -276,8 +278,8 @@ impl<'a> Look<'a> {
         }
         let mut answers = self.ask(&questions)?.into_iter();
         for hash in hashes {
-            let life = answers.next().map(|life| looked.usable(&hash.name, life));
-            let life = life.transpose()?.flatten().as_ref().map_or(-2, number_of);
+            let life = looked.next(&hash.name, &mut answers)?;
+            let life = life.as_ref().map_or(-2, number_of);
             // The rest may be missing.
             let mut next = || answers.next().and_then(Result::ok);
             let listening = next().as_ref().and_then(listeners_of);

@@ -46,24 +46,16 @@ impl Look<'_> {
         }
         let mut answers = self.ask(&questions)?.into_iter();
         for name in short {
-            let (text, life) = (answers.next(), answers.next());
+            let text = looked.next(&name, &mut answers)?;
+            let life = looked.next(&name, &mut answers)?;
             let mut exists = || {
                 let answer = answers.next().and_then(Result::ok);
                 answer.as_ref().map(number_of) == Some(1)
             };
             let beside = has_counters.then(|| (exists(), exists()));
-            let Some(text) = text
-                .map(|text| looked.usable(&name, text))
-                .transpose()?
-                .flatten()
-            else {
+            let Some(text) = text.as_ref().map(text_of) else {
                 continue;
             };
-            let text = text_of(&text);
-            let life = life
-                .map(|life| looked.usable(&name, life))
-                .transpose()?
-                .flatten();
             let life = life.as_ref().map_or(-2, number_of);
             let free = LockInfo {
                 expires: u64::try_from(life).ok().map(Duration::from_millis),

@@ -24,8 +24,12 @@ impl Replicas {
     }
 
     /// Asks all of them. Returns the best connection to one that calls itself master.
-    fn search(&self, known: Option<&Address>, deadline: Instant) -> Result<Found<'_>, CallError> {
-        let mut best: Option<(usize, i64, Found<'_>)> = None;
+    fn search(
+        &self,
+        known: Option<&Address>,
+        deadline: Instant,
+    ) -> Result<(&Address, Connection), CallError> {
+        let (mut best, mut found) = (None, None);
         let mut fault = None;
         // The one that was the master last stands behind the others: it was just found to be none.
         let is_known = |address: &&Address| known.is_some_and(|known| known.node == address.node);
@@ -35,17 +39,9 @@ impl Replicas {
             let deadline = share(deadline, order.len() - tried);
             match ask(address, deadline) {
                 Ok((connection, Role::Master { replicas, offset })) => {
-                    let is_better =
-                        |(n, at, _): &(usize, i64, Found<'_>)| (replicas, offset) > (*n, *at);
-                    if best.as_ref().is_none_or(is_better) {
-                        best = Some((
-                            replicas,
-                            offset,
-                            Found {
-                                address,
-                                connection,
-                            },
-                        ));
+                    let rank = (replicas, offset);
+                    if best.is_none_or(|best| rank > best) {
+                        (best, found) = (Some(rank), Some((*address, connection)));
                     }
                     if replicas > 0 {
                         break;
@@ -64,8 +60,8 @@ impl Replicas {
                 }
             }
         }
-        match (best, fault) {
-            (Some((.., found)), _) => Ok(found),
+        match (found, fault) {
+            (Some(found), _) => Ok(found),
             (None, Some(CallError::NotSent(reason))) => {
                 Err(CallError::NotSent(reason.reworded(|reason| {
                     format!("none of the servers is a master ({reason})")
@@ -76,11 +72,6 @@ impl Replicas {
             }
         }
     }
-}
-
-struct Found<'a> {
-    address: &'a Address,
-    connection: Connection,
 }
 
 fn ask(address: &Address, deadline: Instant) -> Result<(Connection, Role), CallError> {
@@ -95,26 +86,18 @@ impl Connector for Replicas {
         let known = self.known_master.master();
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
-        let Found {
-            address,
-            mut connection,
-        } = match still {
+        let (address, mut connection) = match still {
             // Without a replica it may be one that has come back after another took over.
-            Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => Found {
-                address,
-                connection,
-            },
+            Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => {
+                (address, connection)
+            }
             _ => self.search(known, deadline)?,
         };
-        match self.known_master.found(&address.node, began) {
-            Some(generation) => {
-                connection.generation = generation;
-                Ok(connection)
-            }
-            None => Err(CallError::NotSent(
-                "the master changed while it was looked for".into(),
-            )),
-        }
+        let generation = self.known_master.found(&address.node, began);
+        connection.generation = generation.ok_or_else(|| {
+            CallError::NotSent("the master changed while it was looked for".into())
+        })?;
+        Ok(connection)
     }
 
     fn master(&self) -> &KnownMaster {

@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::ground::events;
 use crate::ground::sync::Mutex;
-use crate::stores::redis::replies::text_of;
+use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 
@@ -145,23 +145,17 @@ pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<
 
 /// Reads the answer to ROLE.
 fn role_in(reply: &Value) -> Role {
-    let Value::Array(parts) = reply else {
-        return Role::Other("of no known role".to_owned());
-    };
-    let text_at = |at| parts.get(at).map(text_of).unwrap_or_default();
-    let role = text_at(0);
-    if role != "master" {
-        return Role::Other(format!("a {role} ({})", text_at(3)));
-    }
-    Role::Master {
-        offset: match parts.get(1) {
-            Some(Value::Int(offset)) => *offset,
-            _ => 0,
+    let text_at = |at| item_at(reply, at).map(text_of).unwrap_or_default();
+    match &*text_at(0) {
+        "master" => Role::Master {
+            offset: integer_at(reply, 1).unwrap_or_default(),
+            replicas: match item_at(reply, 2) {
+                Some(Value::Array(replicas)) => replicas.len(),
+                _ => 0,
+            },
         },
-        replicas: match parts.get(2) {
-            Some(Value::Array(replicas)) => replicas.len(),
-            _ => 0,
-        },
+        "" => Role::Other("of no known role".to_owned()),
+        role => Role::Other(format!("a {role} ({})", text_at(3))),
     }
 }
 

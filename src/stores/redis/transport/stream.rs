@@ -34,12 +34,6 @@ impl Stream {
         self.session.as_mut()?.refusal(&self.socket)
     }
 
-    /// The certificates that end within days, with how many are left.
-    pub(super) fn ending_certificates(&self) -> Vec<(&'static str, u64)> {
-        let session = self.session.as_ref();
-        session.map(Session::ending).unwrap_or_default()
-    }
-
     /// A second handle of the same connection, to write to.
     pub(super) fn writing_end(&self) -> io::Result<Stream> {
         Ok(Stream {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::stores::redis::replies::text_of;
+use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof, name_of};
 
 const NO_SENTINEL: &str = "it is no sentinel; name the sentinels (port 26379 by default), or open this server without \
@@ -58,18 +58,18 @@ impl Sentinel {
 
     /// Asks for the master of this name; `None` if this sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
-        let named = self.ask_for(name, deadline, named_in);
-        let named = named.map_err(|fault| match fault {
+        let (address, details) = match self.ask_for(name, deadline) {
             // A right that is missing is another error.
-            CallError::Server(text) if text.contains("unknown command") => {
-                CallError::misplaced(NO_SENTINEL)
+            Err(CallError::Server(text)) if text.contains("unknown command") => {
+                return Err(CallError::misplaced(NO_SENTINEL));
             }
-            fault => fault,
-        })?;
-        Ok(named.map(|mut named| {
+            told => told?,
+        };
+        let mut named = named_in(&address, &details);
+        if let Some(named) = &mut named {
             named.announced.by = self.name();
-            named
-        }))
+        }
+        Ok(named)
     }
 
     /// Asks for the addresses of the replicas of this master, which are talked to like `master`.
@@ -96,13 +96,12 @@ impl Sentinel {
         })
     }
 
-    /// Asks for the master of this name, and reads its address and its details.
-    pub(super) fn ask_for<T>(
+    /// Asks for the address and the details of the master of this name.
+    pub(super) fn ask_for(
         &self,
         name: &str,
         deadline: Instant,
-        read: fn(&Value, &Value) -> T,
-    ) -> Result<T, CallError> {
+    ) -> Result<(Value, Value), CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
         let mut packed = Vec::new();
         let mut place = redis::cmd("SENTINEL");
@@ -118,8 +117,7 @@ impl Sentinel {
             Err(CallError::Server(_)) => Value::Nil,
             details => details.map_err(CallError::of_a_search)?,
         };
-        let address = address.map_err(CallError::of_a_search)?;
-        Ok(read(&address, &details))
+        Ok((address.map_err(CallError::of_a_search)?, details))
     }
 }
 
@@ -135,12 +133,7 @@ pub(super) fn field_of(fields: &Value, wanted: &str) -> Option<String> {
 }
 
 pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
-    let Value::Array(parts) = address else {
-        return None;
-    };
-    let [host, port] = parts.as_slice() else {
-        return None;
-    };
+    let (host, port) = (item_at(address, 0)?, item_at(address, 1)?);
     let field = |name: &str| field_of(details, name);
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
     // A sentinel does not know it yet for a server that it has just made the master.

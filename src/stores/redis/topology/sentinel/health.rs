@@ -54,7 +54,9 @@ impl Shared {
         for (asked, sentinel) in sentinels.iter().enumerate() {
             let by = share(deadline, sentinels.len() - asked + 1);
             let node = Arc::clone(&sentinel.address.node);
-            answers.push((node, sentinel.ask_for(&self.name, by, watched_in)));
+            let told = sentinel.ask_for(&self.name, by);
+            let told = told.map(|(address, details)| watched_in(&address, &details));
+            answers.push((node, told));
             if replicas.is_empty() {
                 // Its silence is told already.
                 let announced = sentinel.replicas(&self.name, &self.credentials, by);

@@ -11,7 +11,7 @@ use super::{CHECKS, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::time;
-use crate::stores::redis::replies::text_of;
+use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::transport::{CallError, Connection, Writer, share};
 
 const CHANNEL: &str = "+switch-master";
@@ -189,14 +189,7 @@ impl Shared {
 
     /// Whether a message tells of another master of ours: `name old-host old-port new-host new-port`.
     pub(super) fn concerns_us(&self, message: &Value) -> bool {
-        let Value::Array(parts) = message else {
-            return false;
-        };
-        match parts.as_slice() {
-            [kind, _, text] if text_of(kind) == "message" => {
-                text_of(text).split(' ').next() == Some(&*self.name)
-            }
-            _ => false,
-        }
+        let [kind, text] = [0, 2].map(|at| item_at(message, at).map(text_of).unwrap_or_default());
+        kind == "message" && text.split(' ').next() == Some(&*self.name)
     }
 }

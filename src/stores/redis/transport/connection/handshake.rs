@@ -13,7 +13,7 @@ use crate::ground::clock::Offset;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::kinds::Answers;
-use crate::stores::redis::replies::text_of;
+use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::announced::Proof;
 use crate::stores::redis::transport::call_error::CallError;
@@ -30,8 +30,14 @@ impl Connection {
         let began = time::now();
         let target = address.target(deadline.min(began + address.connect_timeout));
         let outcome = target.and_then(|target| {
-            Connection::connect_at_most_twice(&target, deadline)
-                .map_err(|fault| address.traced(fault, &target))
+            let opened = match Connection::open(&target, deadline) {
+                // Who gave the credentials may have others by now.
+                Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {
+                    Connection::open(&target, deadline)
+                }
+                opened => opened,
+            };
+            opened.map_err(|fault| address.traced(fault, &target))
         });
         let end = match &outcome {
             Ok(_) => "ok",
@@ -41,19 +47,6 @@ impl Connection {
         };
         address.traffic.connected(&address.node, began, end);
         outcome
-    }
-
-    fn connect_at_most_twice(
-        address: &Address,
-        deadline: Instant,
-    ) -> Result<Connection, CallError> {
-        match Connection::open(address, deadline) {
-            // Who gave the credentials may have others by now.
-            Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {
-                Connection::open(address, deadline)
-            }
-            opened => opened,
-        }
     }
 
     fn open(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
@@ -189,7 +182,11 @@ impl Connection {
                     has_time = false;
                     Value::Nil
                 }
-                Err(CallError::Server(text)) if lacks_database(&text) => {
+                Err(CallError::Server(text))
+                    if ["SELECT is not allowed", "DB index is out of range"]
+                        .iter()
+                        .any(|sign| text.contains(sign)) =>
+                {
                     let number = settings.db();
                     return Err(CallError::misplaced(format!(
                         "it has no database {number} ({text}); a cluster has number 0 alone, unless it is Valkey 9 or later and \
@@ -214,9 +211,7 @@ impl Connection {
         address.is_mode_known.store(true, Ordering::Relaxed);
         Ok(())
     }
-}
 
-impl Connection {
     /// Refuses another server than the announced one.
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
         let (mut question, part, field, id) = match &address.is_proven_by {
@@ -258,21 +253,13 @@ pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with Builder::sentinel, on the \
                         command line with --sentinel MASTER --node URL";
 
-/// Whether a server refuses SELECT for want of the database.
-fn lacks_database(text: &str) -> bool {
-    const SIGNS: [&str; 2] = ["SELECT is not allowed", "DB index is out of range"];
-    SIGNS.iter().any(|sign| text.contains(sign))
-}
-
 /// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
 fn is_in_cluster(reply: &Value) -> bool {
     let Value::Array(parts) = reply else {
         return false;
     };
-    let is =
-        |part: &Value, text: &str| matches!(part, Value::BulkString(it) if it == text.as_bytes());
-    let mut pairs = parts.chunks(2);
-    pairs.any(|pair| matches!(pair, [name, mode] if is(name, "mode") && is(mode, "cluster")))
+    let mut pairs = parts.chunks(2).map(|pair| pair.iter().map(text_of));
+    pairs.any(|pair| pair.eq(["mode", "cluster"]))
 }
 
 /// Adds the user whom the server does not let in, and takes the password out of what it says: an error for an unknown command
@@ -294,20 +281,7 @@ fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
 
 /// The ms since 1970 in a reply to TIME.
 pub(crate) fn time_of(value: &Value) -> Option<i64> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
-    let [seconds, micros] = parts.as_slice() else {
-        return None;
-    };
-    let number = |part: &Value| match part {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse::<i64>().ok(),
-        Value::Int(number) => Some(*number),
-        _ => None,
-    };
-    Some(
-        number(seconds)?
-            .saturating_mul(1000)
-            .saturating_add(number(micros)? / 1000),
-    )
+    let number = |at| text_of(item_at(value, at)?).parse::<i64>().ok();
+    let (seconds, micros) = (number(0)?, number(1)?);
+    Some(seconds.saturating_mul(1000).saturating_add(micros / 1000))
 }

@@ -9,6 +9,7 @@ use super::Connection;
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::replies::{info_field, text_of};
 use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::tls::Session;
 
 /// Which server it is that a connection leads to, by what the server says of itself.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub(crate) struct Identity {
 impl Connection {
     /// The certificates that end within days, with how many are left.
     pub(crate) fn ending_certificates(&self) -> Vec<(&'static str, u64)> {
-        self.stream.ending_certificates()
+        let session = self.stream.session.as_ref();
+        session.map(Session::ending).unwrap_or_default()
     }
 
     /// Whether it is known which server it leads to.
