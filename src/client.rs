@@ -16,10 +16,10 @@ use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
-use crate::stores::quorum::node::Node;
 use crate::stores::redis::Redis;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
+use crate::stores::redis::node::RedisNode;
 
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
@@ -342,7 +342,7 @@ impl Client {
     }
 
     /// The server as a node of a quorum.
-    pub(crate) fn as_node(&self) -> Result<Arc<dyn Node>> {
+    pub(crate) fn as_node(&self) -> Result<Arc<RedisNode>> {
         match &self.backend {
             Backend::Redis(store) => Ok(Arc::new(store.as_node()?)),
             #[cfg(feature = "mysql")]

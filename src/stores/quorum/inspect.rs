@@ -148,7 +148,7 @@ impl Quorum {
 impl QuorumNode {
     /// Looks for what endangers locks on this node, and whether it has a vote.
     fn check(&self, deadline: Instant) -> Result<(Vec<HealthWarning>, bool)> {
-        let mut warnings = self.node.store().check(deadline)?;
+        let mut warnings = self.node.check(deadline)?;
         for warning in &mut warnings {
             // A node that has restarted has no vote until all that it may have forgotten is over.
             if warning.code == "persistence" && warning.severity == Severity::Note {

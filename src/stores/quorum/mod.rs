@@ -37,9 +37,10 @@ use crate::store::{
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::Links;
-use crate::stores::quorum::node::{Node, Purpose};
+use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
+use crate::stores::redis::node::RedisNode;
 
 /// A bit for each in a word.
 pub(crate) const MOST_NODES: usize = 64;
@@ -66,7 +67,7 @@ pub(crate) struct Settings {
 /// One of the servers.
 struct QuorumNode {
     index: usize,
-    node: Arc<dyn Node>,
+    node: Arc<RedisNode>,
     handle: NodeHandle,
     links: Arc<Links>,
     breaker: Mutex<Breaker>,
@@ -91,7 +92,7 @@ pub(crate) struct Quorum {
 impl Quorum {
     /// Fails if two of the stores are one server.
     pub(crate) fn new(
-        nodes: Vec<(Arc<dyn Node>, Arc<dyn Any + Send + Sync>)>,
+        nodes: Vec<(Arc<RedisNode>, Arc<dyn Any + Send + Sync>)>,
         settings: Settings,
         deadline: Instant,
     ) -> Result<Quorum> {
@@ -115,7 +116,7 @@ impl Quorum {
             .collect();
         let areas: Vec<&str> = nodes
             .iter()
-            .map(|it| it.node.store().facts().area.as_str())
+            .map(|it| it.node.facts().area.as_str())
             .collect();
         let facts = Facts {
             lacks: "a Redlock guards no write, as the data is not on its nodes, and a Redlock has no conditions, as its nodes \
@@ -262,7 +263,7 @@ impl Store for Quorum {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
         let parts: Vec<Subscription> = (source..)
             .zip(&self.nodes)
-            .map(|(source, node)| node.node.store().subscribe(lock, None, source, parker))
+            .map(|(source, node)| node.node.subscribe(lock, None, source, parker))
             .collect();
         Subscription {
             registration,
@@ -284,7 +285,7 @@ impl Store for Quorum {
     fn connections(&self) -> ConnectionStats {
         let mut all = ConnectionStats::default();
         for node in &self.nodes {
-            all.add(node.node.store().connections());
+            all.add(node.node.connections());
         }
         all
     }
@@ -297,7 +298,7 @@ impl Store for Quorum {
 
 impl QuorumNode {
     fn name(&self) -> Arc<str> {
-        self.node.store().node(None)
+        self.node.node(None)
     }
 
     fn unreachable(&self, reason: &str) -> Error {

@@ -6,7 +6,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::sync;
 use crate::ground::time;
-use crate::store::InDoubt;
+use crate::store::{InDoubt, Store};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
@@ -94,7 +94,7 @@ impl Quorum {
                 let by = deadline.min(time::now() + timeout);
                 let mut of_node: Vec<&mut InDoubt> =
                     parts.iter_mut().map(|(_, part)| part).collect();
-                let outcomes = node.node.store().resolve(&mut of_node, by);
+                let outcomes = node.node.resolve(&mut of_node, by);
                 let places = parts.iter().map(|(place, _)| *place);
                 places.zip(outcomes).collect::<Vec<_>>()
             });

@@ -22,7 +22,7 @@ impl Quorum {
         for (index, node) in self.nodes.iter().enumerate() {
             let by = share(deadline, self.nodes.len() - index);
             let (one, mut position) = (SurveyOf::One(lock), Position::default());
-            match node.node.store().survey(one, &mut position, by) {
+            match node.node.survey(one, &mut position, by) {
                 Ok(info) => {
                     told.push(info);
                     tally.note(index, Vote::Granted);
@@ -57,7 +57,7 @@ impl Quorum {
             return Ok(all.collect());
         };
         let within = position.within.get_or_insert_default();
-        let found = node.node.store().survey(all, within, deadline);
+        let found = node.node.survey(all, within, deadline);
         if within.is_over || found.is_err() {
             // The others have something to tell without it, too.
             position.within = None;

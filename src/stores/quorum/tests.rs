@@ -12,8 +12,6 @@ mod votes;
 use super::*;
 use crate::ground::claim::Kind;
 use crate::store::{Granted, Outcome};
-use crate::stores::redis::in_memory::tests::node as node_in_memory;
-use crate::stores::redis::node::RedisNode;
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -50,19 +48,6 @@ fn settings() -> Settings {
         trusts_new_nodes: true,
         connect_timeout: LEASE,
     }
-}
-
-/// The quorum of these nodes, which trusts them all from the beginning.
-fn quorum_of<N: Node + 'static>(nodes: &[Arc<N>], node_timeout: Option<Duration>) -> Quorum {
-    let settings = Settings {
-        node_timeout,
-        ..settings()
-    };
-    let stores = nodes.iter().map(|node| {
-        let node: Arc<dyn Node> = node.clone();
-        (node, Arc::new(()) as _)
-    });
-    Quorum::new(stores.collect(), settings, soon()).unwrap()
 }
 
 /// What a quorum says of the hold of a visitor, which takes a majority in any case.

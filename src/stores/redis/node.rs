@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::store::{Granted, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store};
-use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
+use crate::store::{Granted, Holding, InDoubt, Outcome, Refusal, Released, Store};
+use crate::stores::quorum::node::{Pending, Purpose};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::admission::vote_of;
 use crate::stores::redis::calls::{Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve};
@@ -60,18 +60,14 @@ impl RedisNode {
             Purpose::Renewal => &self.server.renewals,
         }
     }
-}
 
-impl QuorumNode for RedisNode {
-    fn store(&self) -> &dyn Store {
-        &*self.redis
-    }
-
-    fn can_fail_over(&self) -> bool {
+    /// Whether another server may take over, with other keys.
+    pub(crate) fn can_fail_over(&self) -> bool {
         self.server.pool.connector.can_fail_over()
     }
 
-    fn is_ready(&self, purpose: Purpose) -> bool {
+    /// Whether there is a connection for `purpose` on which a request can be sent without waiting for anything first.
+    pub(crate) fn is_ready(&self, purpose: Purpose) -> bool {
         let pool = self.pool_for(purpose);
         match pool.borrow_ready() {
             Ok(borrowed) => {
@@ -86,7 +82,8 @@ impl QuorumNode for RedisNode {
         }
     }
 
-    fn connect(
+    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
+    pub(crate) fn connect(
         &self,
         handle: &NodeHandle,
         purpose: Purpose,
@@ -99,7 +96,9 @@ impl QuorumNode for RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    fn send_acquire<'a>(
+    /// Sends an acquisition, if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock is
+    /// free.
+    pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,
         restored: bool,
@@ -109,7 +108,7 @@ impl QuorumNode for RedisNode {
         self.carry_out(Acquire::voted(claim, restored, handle), deadline)
     }
 
-    fn send_release<'a>(
+    pub(crate) fn send_release<'a>(
         &'a self,
         claim: &'a Claim,
         keep: u32,
@@ -121,29 +120,28 @@ impl QuorumNode for RedisNode {
         }
     }
 
-    fn send_resolve<'a>(&'a self, in_doubt: InDoubt, deadline: Instant) -> Pending<'a, bool> {
+    pub(crate) fn send_resolve<'a>(
+        &'a self,
+        in_doubt: InDoubt,
+        deadline: Instant,
+    ) -> Pending<'a, bool> {
         self.carry_out(Resolve(in_doubt), deadline)
     }
 
-    fn send_force_release<'a>(&'a self, lock: &'a LockId, deadline: Instant) -> Pending<'a, bool> {
+    pub(crate) fn send_force_release<'a>(
+        &'a self,
+        lock: &'a LockId,
+        deadline: Instant,
+    ) -> Pending<'a, bool> {
         self.carry_out(ForceRelease(lock), deadline)
     }
 
-    fn send_inspect<'a>(
+    pub(crate) fn send_inspect<'a>(
         &'a self,
         lock: &'a LockId,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
     ) -> Pending<'a, Holding> {
         self.carry_out(Inspect { lock, visitor }, deadline)
-    }
-
-    fn send_renew<'a>(
-        &'a self,
-        claims: &'a [Claim],
-        handle: &'a NodeHandle,
-        deadline: Instant,
-    ) -> Pending<'a, Vec<Renewal>> {
-        self.send_renewals(claims, handle, deadline)
     }
 }

@@ -1,9 +1,10 @@
-//! Five nodes that answer as told: at once, so that each order of answers is that of the nodes.
+//! Five servers in this process, which fail as told.
 
 use std::fmt;
 
 use super::*;
-use crate::stores::quorum::node::Pending;
+use crate::stores::redis::in_memory::World;
+use crate::stores::redis::in_memory::tests::store_of;
 
 /// How a node answers from now on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,155 +12,49 @@ pub(super) enum Mode {
     Well,
     /// It cannot be reached, and does nothing.
     Dead,
-    /// It does what it is asked, and the answer is lost; the request may come until its time 9.
-    Lost,
-    /// The same, and nothing is done.
-    Missed,
     /// There is something else under the name.
     Strange,
 }
 
-fn left(keep: u32) -> Left<'static> {
-    match keep {
-        0 => Left::Nothing,
-        keep => Left::Levels(keep),
-    }
-}
-
-pub(super) struct Scripted {
-    pub(super) memory: Arc<RedisNode>,
-    pub(super) mode: Mutex<Mode>,
-    /// The answer to an earlier request, which somebody reads while a release is under way.
-    pub(super) read_meanwhile: Mutex<Option<Arc<AtomicBool>>>,
-}
-
-impl Scripted {
-    pub(super) fn error(&self, strange: bool) -> Error {
-        match strange {
-            true => Error::WrongType {
-                lock: "a".into(),
-                node: "in memory".into(),
-                reason: "text".to_owned(),
-            },
-            false => Error::Unreachable {
-                lock: "a".into(),
-                node: "in memory".into(),
-                reason: "it is dead".to_owned(),
-                source: None,
-            },
-        }
-    }
-
-    /// Carries a request out, or does not.
-    pub(super) fn answer<T>(
-        &self,
-        lost: impl FnOnce(Error) -> Result<T>,
-        run: impl FnOnce() -> Result<T>,
-    ) -> Pending<'_, T> {
-        let mode = *self.mode.lock();
-        let unknown = || Error::unknown(&"a".into(), "in memory", "request", None, "it was lost");
-        Pending::Ready(match mode {
-            Mode::Well => run(),
-            Mode::Dead | Mode::Strange => Err(self.error(mode == Mode::Strange)),
-            Mode::Lost => run().and_then(|_| lost(unknown())),
-            Mode::Missed => lost(unknown()),
-        })
-    }
-}
-
-impl Node for Scripted {
-    fn store(&self) -> &dyn Store {
-        &**self.memory
-    }
-
-    fn connect(&self, _: &NodeHandle, _: Purpose, _: Instant) -> Result<Result<(), Quarantined>> {
-        match *self.mode.lock() {
-            Mode::Dead => Err(self.error(false)),
-            _ => Ok(Ok(())),
-        }
-    }
-
-    fn send_acquire<'a>(
-        &'a self,
-        claim: &'a Claim,
-        restored: bool,
-        handle: &'a NodeHandle,
-        by: Instant,
-    ) -> Pending<'a, Outcome<Granted, Refusal>> {
-        let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
-        self.answer(lost, || {
-            let _ = self.memory.connect(handle, Purpose::Vote, by)?;
-            match self.memory.send_acquire(claim, restored, handle, by) {
-                Pending::Ready(answer) => answer,
-                Pending::Sent(sent) => sent.receive(by).unwrap(),
-                _ => panic!("it is connected"),
-            }
-        })
-    }
-
-    fn send_renew<'a>(
-        &'a self,
-        claims: &'a [Claim],
-        _: &'a NodeHandle,
-        by: Instant,
-    ) -> Pending<'a, Vec<Renewal>> {
-        let unknown = vec![Renewal::Unknown("it was lost".to_owned()); claims.len()];
-        self.answer(|_| Ok(unknown), || Ok(self.memory.renew(claims, by)))
-    }
-
-    fn send_release<'a>(
-        &'a self,
-        claim: &'a Claim,
-        keep: u32,
-        by: Instant,
-    ) -> Pending<'a, Outcome<Released>> {
-        let lost = |error| Ok(Outcome::unknown(claim.in_doubt(9), error));
-        if let Some(answered) = &*self.read_meanwhile.lock() {
-            answered.store(true, Ordering::Release);
-        }
-        self.answer(lost, || self.memory.release(claim, left(keep), by))
-    }
-
-    fn send_resolve<'a>(&'a self, mut in_doubt: InDoubt, by: Instant) -> Pending<'a, bool> {
-        self.answer(Err, || {
-            let settled = self.memory.resolve(&mut [&mut in_doubt], by).pop();
-            settled.unwrap_or(Ok(false))
-        })
-    }
-
-    fn send_force_release<'a>(&'a self, lock: &'a LockId, by: Instant) -> Pending<'a, bool> {
-        self.answer(Err, || self.memory.force_release(lock, by))
-    }
-
-    fn send_inspect<'a>(
-        &'a self,
-        lock: &'a LockId,
-        visitor: Option<&'a VisitorId>,
-        by: Instant,
-    ) -> Pending<'a, Holding> {
-        self.answer(Err, || self.memory.inspect(lock, visitor, by))
+/// The error of a node that has another key, or that is dead.
+pub(super) fn error(is_strange: bool) -> Error {
+    let (lock, node) = ("a".into(), "in memory".into());
+    match is_strange {
+        true => Error::WrongType {
+            lock,
+            node,
+            reason: "text".to_owned(),
+        },
+        false => Error::Unreachable {
+            lock,
+            node,
+            reason: "it is dead".to_owned(),
+            source: None,
+        },
     }
 }
 
 /// Five nodes and the quorum of them.
 pub(super) struct Five {
-    pub(super) nodes: Vec<Arc<Scripted>>,
+    worlds: Vec<Arc<World>>,
+    nodes: Vec<Arc<RedisNode>>,
     pub(super) quorum: Quorum,
 }
 
 impl Five {
     pub(super) fn new() -> Five {
-        let nodes: Vec<Arc<Scripted>> = (0..5)
-            .map(|_| {
-                Arc::new(Scripted {
-                    memory: node_in_memory(),
-                    mode: Mutex::new(Mode::Well),
-                    read_meanwhile: Mutex::default(),
-                })
-            })
-            .collect();
-        let quorum = quorum_of(&nodes, None);
-        Five { nodes, quorum }
+        let worlds: Vec<Arc<World>> = (0..5).map(|_| Arc::default()).collect();
+        let nodes = worlds
+            .iter()
+            .map(|it| Arc::new(store_of(it).as_node().unwrap()));
+        let nodes: Vec<_> = nodes.collect();
+        let kept = nodes.iter().map(|it| (Arc::clone(it), Arc::new(()) as _));
+        let quorum = Quorum::new(kept.collect(), settings(), soon()).unwrap();
+        Five {
+            worlds,
+            nodes,
+            quorum,
+        }
     }
 
     /// With a hold of so many levels everywhere.
@@ -174,9 +69,20 @@ impl Five {
 
     /// Has these nodes answer so; all are asked again.
     pub(super) fn set(&self, modes: [Mode; 5]) {
-        for ((node, scripted), mode) in self.quorum.nodes.iter().zip(&self.nodes).zip(modes) {
-            *scripted.mode.lock() = mode;
-            node.reset();
+        let text = Claim {
+            kind: Kind::Token,
+            ..claim("text", 0)
+        };
+        for (index, mode) in modes.into_iter().enumerate() {
+            let node = &self.nodes[index];
+            self.worlds[index].fail(|faults| faults.is_silent = false);
+            let _ = node.release(&text, Left::Nothing, soon()).unwrap();
+            if mode == S {
+                node.force_release(&lock(), soon()).unwrap();
+                node.acquire(&text, soon()).unwrap();
+            }
+            self.worlds[index].fail(|faults| faults.is_silent = mode == D);
+            self.quorum.nodes[index].reset();
         }
     }
 
@@ -184,7 +90,7 @@ impl Five {
     pub(super) fn lose(&self, nodes: &[usize], to: Option<&str>) {
         let lock = lock();
         for index in nodes {
-            let memory = &self.nodes[*index].memory;
+            let memory = &self.nodes[*index];
             memory.force_release(&lock, soon()).unwrap();
             if let Some(other) = to {
                 let other = Claim {
@@ -201,8 +107,11 @@ impl Five {
     }
 
     pub(super) fn release(&self, keep: u32) -> Result<Outcome<Released>> {
-        self.quorum
-            .release(&claim("me", 1 + keep), left(keep), soon())
+        let left = match keep {
+            0 => Left::Nothing,
+            keep => Left::Levels(keep),
+        };
+        self.quorum.release(&claim("me", 1 + keep), left, soon())
     }
 
     pub(super) fn done<D: fmt::Debug, R: fmt::Debug>(&self, outcome: Result<Outcome<D, R>>) -> D {
@@ -215,15 +124,12 @@ impl Five {
     /// The levels that the nodes have of the hold.
     pub(super) fn levels(&self) -> [u32; 5] {
         let visitor = claim("me", 0).visitor;
-        let mut levels = [0; 5];
-        for (levels, node) in levels.iter_mut().zip(&self.nodes) {
-            *levels = node
-                .memory
-                .inspect(&lock(), Some(&visitor), soon())
-                .unwrap()
-                .count;
-        }
-        levels
+        [0, 1, 2, 3, 4].map(|index| {
+            self.worlds[index].fail(|faults| faults.is_silent = false);
+            let inspected = self.nodes[index].inspect(&lock(), Some(&visitor), soon());
+            // Something else may be there.
+            inspected.map_or(0, |it| it.count)
+        })
     }
 
     pub(super) fn inspect(&self) -> Result<Holding> {
@@ -233,8 +139,6 @@ impl Five {
 
 pub(super) const W: Mode = Mode::Well;
 pub(super) const D: Mode = Mode::Dead;
-pub(super) const L: Mode = Mode::Lost;
-pub(super) const M: Mode = Mode::Missed;
 pub(super) const S: Mode = Mode::Strange;
 
 /// The nodes that a doubt is about.

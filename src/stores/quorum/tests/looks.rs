@@ -66,7 +66,7 @@ fn a_majority_has_a_lock_for_as_long_as_the_third_longest_does() {
 fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
     let five = Five::new();
     let node = &five.quorum.nodes[0];
-    let purpose = Purpose::Renewal;
+    let purpose = Purpose::Request;
     let pause = || {
         let breaker = node.breaker.lock();
         let left = breaker
@@ -75,10 +75,10 @@ fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
         (breaker.pause.as_millis(), left.map(|it| it.as_millis() > 0))
     };
     assert!(!node.is_tripped(purpose));
-    node.trip(&five.nodes[0].error(true));
+    node.trip(&error(true));
     assert!(!node.is_tripped(purpose), "it has answered");
     for expected in [250, 500, 1_000, 1_000] {
-        node.trip(&five.nodes[0].error(false));
+        node.trip(&error(false));
         assert!(node.is_tripped(purpose));
         assert_eq!(pause(), (expected, Some(true)));
     }
@@ -92,7 +92,7 @@ fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
     node.revive();
     assert_eq!(pause(), (1_000, None));
     assert!(!node.is_tripped(purpose));
-    node.trip(&five.nodes[0].error(false));
+    node.trip(&error(false));
     assert_eq!(pause(), (1_000, Some(true)));
     node.reset();
     assert_eq!(pause(), (0, None));
@@ -106,7 +106,7 @@ fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
         for (index, node) in five.quorum.nodes.iter().enumerate() {
             node.reset();
             if tripped.contains(&index) {
-                node.trip(&five.nodes[0].error(false));
+                node.trip(&error(false));
             }
         }
         five.quorum.in_order(among, holds, Purpose::Renewal)

@@ -285,7 +285,7 @@ impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
 
 impl RedisNode {
     /// Sends the renewals of `claims`, if `handle` has a vote.
-    pub(super) fn send_renewals<'a>(
+    pub(crate) fn send_renew<'a>(
         &'a self,
         claims: &'a [Claim],
         handle: &'a NodeHandle,
