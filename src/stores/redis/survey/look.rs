@@ -15,7 +15,7 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// So many holds of one lock are read at most.
+/// So many holds of one lock are told at most, and a larger hash is looked at with more care.
 const MOST_HOLDS: usize = 64;
 
 /// The queue of a fair lock, and the end of a hold that reads.
@@ -200,6 +200,17 @@ impl<'a> Look<'a> {
                 None => {}
             }
         }
+        // Of that size a read-write lock may be, which very many have.
+        let mode = |name: &Arc<str>| about(&redis::cmd("HGET"), name).arg("mode").clone();
+        let modes: Vec<Cmd> = large.iter().map(mode).collect();
+        let modes = self.ask(&modes)?;
+        for (name, mode) in large.into_iter().zip(modes) {
+            match looked.usable(&name, mode)? {
+                Some(mode) if matches!(&*text_of(&mode), "read" | "write") => candidates.push(name),
+                Some(_) => looked.others.push((name, super::NO_LOCK.to_owned())),
+                None => {}
+            }
+        }
         let pairs = self.ask_about(&redis::cmd("HGETALL"), &candidates)?;
         let mut hashes = Vec::new();
         for (name, pairs) in candidates.into_iter().zip(pairs) {
@@ -207,7 +218,6 @@ impl<'a> Look<'a> {
                 hashes.push((name, pairs));
             }
         }
-        hashes.extend(self.crowds(large, &mut looked)?);
         let hashes = hashes.into_iter().filter_map(|(name, pairs)| {
             let read = read(&name, &pairs, are_locks);
             if read.is_none() && item_at(&pairs, 0).is_some() {
@@ -218,39 +228,6 @@ impl<'a> Look<'a> {
         let hashes: Vec<Hash> = hashes.collect();
         self.tell_of(hashes, &mut looked)?;
         Ok(looked)
-    }
-
-    /// The first holds of read-write locks that very many have. Other hashes of that size are no locks.
-    fn crowds(
-        &mut self,
-        names: Vec<Arc<str>>,
-        looked: &mut Looked,
-    ) -> Result<Vec<(Arc<str>, Value)>, CallError> {
-        let mode = |name: &Arc<str>| about(&redis::cmd("HGET"), name).arg("mode").clone();
-        let modes: Vec<Cmd> = names.iter().map(mode).collect();
-        let modes = self.ask(&modes)?;
-        let mut crowds = Vec::new();
-        for (name, mode) in names.into_iter().zip(modes) {
-            let Some(mode) = looked.usable(&name, mode)? else {
-                continue;
-            };
-            if !matches!(&*text_of(&mode), "read" | "write") {
-                looked.others.push((name, super::NO_LOCK.to_owned()));
-                continue;
-            }
-            let mut scan = about(&redis::cmd("HSCAN"), &name);
-            scan.arg(0).arg("COUNT").arg(MOST_HOLDS + 1);
-            let part = looked.next(&name, &mut self.ask(&[scan])?.into_iter())?;
-            let Some(Value::Array(pairs)) = part.as_ref().and_then(|part| item_at(part, 1)) else {
-                continue;
-            };
-            let is_hold = |pair: &&[Value]| text_of(&pair[0]) != "mode";
-            let holds = pairs.chunks_exact(2).filter(is_hold).take(MOST_HOLDS);
-            let mode = [Value::BulkString(b"mode".to_vec()), mode];
-            let pairs = holds.flatten().cloned().chain(mode).collect();
-            crowds.push((name, Value::Array(pairs)));
-        }
-        Ok(crowds)
     }
 
     /// The rest of what is to be said of locks: their ends, their tokens, those who wait.
@@ -383,6 +360,7 @@ fn read(name: &Arc<str>, pairs: &Value, is_lock: bool) -> Option<Hash> {
         }
     }
     let is_lock = side.is_some() || holders.len() == 1;
+    holders.truncate(MOST_HOLDS);
     is_lock.then(|| Hash {
         name: Arc::clone(name),
         side,

@@ -80,8 +80,7 @@ impl Address {
             _ => return Err(invalid("this kind of address is not supported")),
         };
         let url = plain.as_deref().unwrap_or(url);
-        let flaw = invalid_url(url).map(str::to_owned);
-        let flaw = flaw.or_else(|| refused_options(url));
+        let flaw = flaw_of(url);
         let peer = match (&plain, info.addr()) {
             (Some(_), ConnectionAddr::Tcp(host, _)) => {
                 let peer = tls_config.toward(host)?;
@@ -249,11 +248,13 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// Returns the flaw of a URL that would be passed over in silence. It names no part of the URL: any may be a secret.
-fn invalid_url(url: &str) -> Option<&'static str> {
+/// Returns the flaw of a URL that would be passed over in silence: of options those that cannot be taken, and what is set in the
+/// place of those that other clients know. It names no part of the URL: any may be a secret.
+fn flaw_of(url: &str) -> Option<String> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
-    if url.scheme().ends_with("unix") {
+    let is_unix = url.scheme().ends_with("unix");
+    let flaw = if is_unix {
         let mut options: Vec<_> = url.query_pairs().collect();
         options.sort();
         let has = |name: &str| options.iter().any(|(option, _)| option == name);
@@ -286,41 +287,34 @@ fn invalid_url(url: &str) -> Option<&'static str> {
         Some("there is no port 0")
     } else {
         None
+    };
+    if flaw.is_some() {
+        return flaw.map(str::to_owned);
     }
-}
-
-/// The options of URLs that other clients know, and what is set in their place.
-const REPLACED: [(&str, &str); 14] = [
-    ("protocol", "leave it out, it changes nothing here"),
-    ("family", "leave it out, all addresses of a name are tried"),
-    ("timeout", "use Builder::command_timeout"),
-    ("socket_timeout", "use Builder::command_timeout"),
-    ("read_timeout", "use Builder::command_timeout"),
-    ("write_timeout", "use Builder::command_timeout"),
-    ("dial_timeout", "use Builder::connect_timeout"),
-    ("socket_connect_timeout", "use Builder::connect_timeout"),
-    ("pool_size", "use Builder::pool_size"),
-    ("client_name", "use Builder::connection_name"),
-    ("db", "the path has it: redis://host/1"),
-    ("ssl", "rediss:// is the scheme with TLS"),
-    ("ssl_cert_reqs", "certificates are always checked"),
-    ("ssl_ca_certs", "use Builder::ca_certificate_file"),
-];
-
-/// Names the options that cannot be taken. One that nobody knows may be a part of a password, so it is not named.
-fn refused_options(url: &str) -> Option<String> {
-    let url = redis::parse_redis_url(url)?;
-    let (taken, instead): (&[&str], _) = match url.scheme().ends_with("unix") {
+    let (taken, instead): (&[&str], _) = match is_unix {
         true => (&["db", "user", "pass"], UNIX_OPTIONS),
         false => (&[], "the database is its path: redis://host/1"),
     };
     let refused = url.query_pairs();
     let refused = refused.filter(|(name, _)| !taken.contains(&&**name));
     let refused = refused.map(|(name, _)| {
-        let known = REPLACED.iter().find(|(option, _)| *option == name);
-        known.map_or("one that is not known".to_owned(), |(option, setting)| {
-            format!("{option} ({setting})")
-        })
+        // One that nobody knows may be a part of a password.
+        let setting = match &*name {
+            "protocol" => "leave it out, it changes nothing here",
+            "family" => "leave it out, all addresses of a name are tried",
+            "timeout" | "socket_timeout" | "read_timeout" | "write_timeout" => {
+                "use Builder::command_timeout"
+            }
+            "dial_timeout" | "socket_connect_timeout" => "use Builder::connect_timeout",
+            "pool_size" => "use Builder::pool_size",
+            "client_name" => "use Builder::connection_name",
+            "db" => "the path has it: redis://host/1",
+            "ssl" => "rediss:// is the scheme with TLS",
+            "ssl_cert_reqs" => "certificates are always checked",
+            "ssl_ca_certs" => "use Builder::ca_certificate_file",
+            _ => return "one that is not known".to_owned(),
+        };
+        format!("{name} ({setting})")
     });
     let refused: Vec<String> = refused.collect();
     let list = refused.join(", ");

@@ -47,12 +47,12 @@ fn each_fault_of_a_certificate_is_told_with_its_remedy() {
         (CertificateError::Expired, "its certificate has expired"),
         (
             CertificateError::NotValidYet,
-            "its certificate cannot be used: ",
+            "its certificate cannot be used (",
         ),
-        (other("else"), "its certificate cannot be used: "),
+        (other("else"), "its certificate cannot be used ("),
         (
             CertificateError::Revoked,
-            "its certificate cannot be used: ",
+            "its certificate cannot be used (",
         ),
     ] {
         begins(rustls::Error::InvalidCertificate(error), words);
