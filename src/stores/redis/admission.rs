@@ -44,24 +44,17 @@ pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<
     let Some(handle) = handle else {
         return Ok((borrowed, None));
     };
-    // To ask who it is takes a time of its own.
     let known = borrowed.connection.identity().map(Arc::clone);
-    let vote = match known {
-        None => Err(NotReady::NotConnected),
-        Some(identity) => match handle.admit(&identity) {
-            Ok(()) => Ok(identity),
-            Err(Quarantined::Outdated) => {
-                borrowed.connection.forget_identity();
-                Err(NotReady::NotConnected)
-            }
-            Err(abstention) => Err(NotReady::Unfit(abstention.to_string())),
-        },
-    };
-    match vote {
-        Ok(identity) => Ok((borrowed, Some(identity))),
-        Err(why) => {
-            pool.give_back(borrowed, &Ok(()));
-            Err(why)
+    let why = match known.map(|identity| (handle.admit(&identity), identity)) {
+        Some((Ok(()), identity)) => return Ok((borrowed, Some(identity))),
+        Some((Err(Quarantined::Outdated), _)) => {
+            borrowed.connection.forget_identity();
+            NotReady::NotConnected
         }
-    }
+        Some((Err(abstention), _)) => NotReady::Unfit(abstention.to_string()),
+        // To ask who it is takes a time of its own.
+        None => NotReady::NotConnected,
+    };
+    pool.give_back(borrowed, &Ok(()));
+    Err(why)
 }

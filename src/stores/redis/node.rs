@@ -72,7 +72,7 @@ impl RedisNode {
         match pool.borrow_ready() {
             Ok(borrowed) => {
                 let connection = &borrowed.connection;
-                let is_ready = purpose == Purpose::Request || connection.is_identified();
+                let is_ready = purpose == Purpose::Request || connection.identity().is_some();
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }

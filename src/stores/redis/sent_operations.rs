@@ -29,7 +29,6 @@ struct SentOperation<'a, O> {
     borrowed: Option<Borrowed>,
     ticket: Ticket,
     copies: SentCopies,
-    expires: bool,
     /// Whether somebody else has read its answer.
     answered: Arc<AtomicBool>,
 }
@@ -70,7 +69,8 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
     }
 
     fn not_after(&self) -> Option<i64> {
-        self.expires.then_some(self.copies.not_after)
+        let sent = self.copies.sent_since;
+        sent.map(|_| self.copies.not_after)
     }
 
     fn answered(&self) -> Arc<AtomicBool> {
@@ -120,7 +120,6 @@ impl RedisNode {
                 return Pending::Ready(Err(self.error_of(&call, fault, deadline)));
             }
         };
-        let expires = call.script.expires;
         let sent = self.transmit(
             &mut borrowed.connection,
             call,
@@ -135,7 +134,6 @@ impl RedisNode {
                     borrowed: Some(borrowed),
                     ticket,
                     copies,
-                    expires,
                     answered: Arc::default(),
                 }));
             }

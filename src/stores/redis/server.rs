@@ -7,8 +7,8 @@ use std::time::Instant;
 use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::stores::redis::Settings;
-use crate::stores::redis::subscriber::{Shards, Subscriber};
-use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, last_try};
+use crate::stores::redis::subscriber::Subscriber;
+use crate::stores::redis::transport::{CallError, Connection, Connector, Hook, Pool, last_try};
 
 pub(super) struct Node {
     pub(super) pool: Pool,
@@ -23,17 +23,17 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node whose unlock messages are sharded if there are `shards`.
+    /// A node whose unlock messages are sharded if there is an `on_move`, which is called when the server says that a slot is elsewhere.
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         settings: &Settings,
         notifier: &Arc<Notifier>,
-        shards: Option<Shards>,
+        on_move: Option<Hook>,
     ) -> Node {
         let notifier = Arc::clone(notifier);
         let pool = |size| {
             let idle = (&settings.pool_settings, settings.check_idle_after);
-            Pool::new(Arc::clone(&connector), size, idle, shards.is_some())
+            Pool::new(Arc::clone(&connector), size, idle, on_move.is_some())
         };
         Node {
             pool: pool(settings.pool_size),
@@ -44,7 +44,7 @@ impl Node {
                 Arc::clone(&connector),
                 settings.command_timeout,
                 Arc::clone(&notifier),
-                shards,
+                on_move,
             ),
             notifier,
         }

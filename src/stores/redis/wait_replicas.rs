@@ -52,13 +52,7 @@ impl ReplicaAck {
             },
             Ok(other) => ReplicaAck::Refused(brief(&other)),
             Err(CallError::Server(text)) => ReplicaAck::Refused(text),
-            Err(
-                CallError::NotSent(_)
-                | CallError::NoReply { .. }
-                | CallError::Untrusted(_)
-                | CallError::Unfit(_)
-                | CallError::Exhausted(_),
-            ) => ReplicaAck::NoAnswer,
+            Err(_) => ReplicaAck::NoAnswer,
         }
     }
 

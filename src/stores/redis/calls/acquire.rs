@@ -30,7 +30,18 @@ pub(crate) struct Acquire<'a> {
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(claim: &'a Claim) -> Acquire<'a> {
-        Acquire::of(claim, claim.count, claim.count.saturating_add(1), None)
+        let known = claim.count;
+        let wanted = known.saturating_add(1);
+        Acquire {
+            count: SetCount {
+                claim,
+                known,
+                wanted,
+            },
+            known,
+            floor: 0,
+            handle: None,
+        }
     }
 
     /// Has it draw no fencing token below `floor`.
@@ -41,31 +52,15 @@ impl<'a> Acquire<'a> {
     /// An acquisition where `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock
     /// is free.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
-        match restored {
-            true => Acquire::of(claim, 0, claim.count, Some(handle)),
-            false => Acquire {
-                handle: Some(handle),
-                ..Acquire::new(claim)
-            },
+        let mut acquire = Acquire {
+            handle: Some(handle),
+            ..Acquire::new(claim)
+        };
+        if restored {
+            acquire.known = 0;
+            (acquire.count.known, acquire.count.wanted) = (0, claim.count);
         }
-    }
-
-    fn of(
-        claim: &'a Claim,
-        known: u32,
-        wanted: u32,
-        handle: Option<&'a NodeHandle>,
-    ) -> Acquire<'a> {
-        Acquire {
-            count: SetCount {
-                claim,
-                known,
-                wanted,
-            },
-            known,
-            floor: 0,
-            handle,
-        }
+        acquire
     }
 
     /// Puts the hold back as it was, because too few replicas have it.
@@ -125,9 +120,7 @@ impl Operation for Acquire<'_> {
             };
             // An unanswered copy may still run: its precondition is true again whenever a later release brings the count
             // back, and it then overwrites the lease.
-            let leftover = copies
-                .earlier_sent_since
-                .map(|_| claim.in_doubt(copies.not_after));
+            let leftover = copies.leftover(claim);
             if let Some(replica_ack) = copies.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, copies)?);
             }

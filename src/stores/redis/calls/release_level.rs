@@ -57,9 +57,7 @@ impl Operation for ReleaseLevel<'_> {
                 redis.not_known(claim, "release", redis.half_done(&replica_ack), copies)
             }
             None => Outcome::Done(Released {
-                leftover: copies
-                    .earlier_sent_since
-                    .map(|_| claim.in_doubt(copies.not_after)),
+                leftover: copies.leftover(claim),
                 ..Released::default()
             }),
         })

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use redis::Value;
 
+use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
+use crate::store::InDoubt;
 use crate::stores::redis::Redis;
 use crate::stores::redis::admission::vote_on;
 use crate::stores::redis::calls::{Call, Limit};
@@ -117,6 +119,12 @@ impl SentCopies {
     /// Whether a copy may have run, or may yet run.
     pub(crate) fn are_in_doubt(&self) -> bool {
         self.sent_since.is_some()
+    }
+
+    /// What an unanswered copy before the last one may yet do to the hold of `claim`.
+    pub(super) fn leftover(&self, claim: &Claim) -> Option<InDoubt> {
+        let earlier = self.earlier_sent_since;
+        earlier.map(|_| claim.in_doubt(self.not_after))
     }
 
     /// The answer of the replicas, if too few of them have it.

@@ -75,9 +75,7 @@ impl Renewals<'_> {
                 Expected::Nothing | Expected::Replicas(_) => connection.receive(by),
             });
             let reply = match reply {
-                Err(CallError::NoReply {
-                    timed_out: true, ..
-                }) => return None,
+                Err(fault) if fault.is_timeout() => return None,
                 Ok(reply) => Ok(reply),
                 Err(CallError::Server(text)) => Err(text),
                 Err(fault) => return Some(Err(fault)),
@@ -213,10 +211,7 @@ impl Renewals<'_> {
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
         let outcome = one.fault.map_or(read, Err);
-        if let Err(CallError::NoReply {
-            timed_out: true, ..
-        }) = &outcome
-        {
+        if outcome.as_ref().is_err_and(CallError::is_timeout) {
             for expected in &one.expected {
                 let connection = &mut one.connection.connection;
                 connection.owe(expected.number(), self.deadline + LATENESS, None);

@@ -67,7 +67,7 @@ impl Shared {
 
     /// Some subscription was refused. If the server names the slot, it is not its own.
     pub(super) fn refused(&self, text: &str) {
-        if self.shards.is_none() {
+        if self.on_move.is_none() {
             return;
         }
         let slot = text
@@ -94,8 +94,8 @@ impl Shared {
 
     /// Wakes those who wait for channels that are elsewhere now: they find out where.
     fn moved<'a>(&self, channels: impl IntoIterator<Item = &'a str>) {
-        if let Some(shards) = &self.shards {
-            (shards.on_move)();
+        if let Some(on_move) = &self.on_move {
+            on_move();
         }
         for channel in channels {
             self.notifier.have_look(channel);
@@ -128,7 +128,7 @@ impl Shared {
     pub(super) fn give_up(&self, state: &mut State, idle: &[Arc<str>]) {
         let asked = |name: &&Arc<str>| state.channels.get(*name).is_some_and(|it| it.asked > 0);
         let asked: Vec<_> = idle.iter().filter(asked).collect();
-        if self.shards.is_some() {
+        if self.on_move.is_some() {
             for name in &asked {
                 *state.leaving.entry(Arc::clone(name)).or_default() += 1;
             }

@@ -36,16 +36,10 @@ struct Shared {
     connector: Arc<dyn Connector>,
     command_timeout: Duration,
     notifier: Arc<Notifier>,
-    /// `None` if messages are not sharded.
-    shards: Option<Shards>,
+    /// Called when the server says that a slot is elsewhere; `None` if messages are not sharded.
+    on_move: Option<Hook>,
     state: Mutex<State>,
     wanted: Condvar,
-}
-
-/// The additions for a subscriber of sharded messages.
-pub(super) struct Shards {
-    /// Called when the server says that a slot is elsewhere.
-    pub(super) on_move: Hook,
 }
 
 #[derive(Default)]
@@ -83,13 +77,13 @@ impl Subscriber {
         connector: Arc<dyn Connector>,
         command_timeout: Duration,
         notifier: Arc<Notifier>,
-        shards: Option<Shards>,
+        on_move: Option<Hook>,
     ) -> Subscriber {
         let shared = Arc::new(Shared {
             connector,
             command_timeout,
             notifier,
-            shards,
+            on_move,
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
@@ -233,7 +227,7 @@ impl Shared {
         [plain, sharded]: [redis::Cmd; 2],
         channels: impl IntoIterator<Item = &'a Arc<str>>,
     ) -> Vec<u8> {
-        let command = if self.shards.is_some() {
+        let command = if self.on_move.is_some() {
             sharded
         } else {
             plain

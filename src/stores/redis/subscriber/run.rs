@@ -142,9 +142,7 @@ impl Shared {
                     pinged = false;
                     deadline = time::now() + PING_AFTER;
                 }
-                Err(CallError::NoReply {
-                    timed_out: true, ..
-                }) if part < deadline => {}
+                Err(fault) if fault.is_timeout() && part < deadline => {}
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(CallError::Server(text)) => {
                     events::subscriber_refused(&self.connector.master().node(), &text);
@@ -152,9 +150,7 @@ impl Shared {
                     pinged = false;
                     deadline = time::now() + PING_AFTER;
                 }
-                Err(CallError::NoReply {
-                    timed_out: true, ..
-                }) if !pinged => {
+                Err(fault) if fault.is_timeout() && !pinged => {
                     let mut state = self.state.lock();
                     if state.is_closed {
                         return "closed".to_owned();
@@ -173,9 +169,7 @@ impl Shared {
                     pinged = true;
                     deadline = time::now() + PONG_WITHIN;
                 }
-                Err(CallError::NoReply {
-                    timed_out: true, ..
-                }) => return "no answer to PING".to_owned(),
+                Err(fault) if fault.is_timeout() => return "no answer to PING".to_owned(),
                 Err(fault) => return fault.into_reason().into_words(),
             }
         }

@@ -27,15 +27,15 @@ impl Scene {
         let moves = Arc::<AtomicUsize>::default();
         let notifier = Arc::<Notifier>::default();
         let counted = Arc::clone(&moves);
-        let shards = is_sharded.then(|| Shards {
-            on_move: Box::new(move || {
+        let on_move = is_sharded.then(|| -> Hook {
+            Box::new(move || {
                 counted.fetch_add(1, Ordering::Relaxed);
-            }),
+            })
         });
         let connector: Arc<dyn Connector> = Route::to(&server);
         let timeout = Duration::from_secs(3);
         Scene {
-            subscriber: Subscriber::new(connector, timeout, Arc::clone(&notifier), shards),
+            subscriber: Subscriber::new(connector, timeout, Arc::clone(&notifier), on_move),
             _server: server,
             notifier,
             moves,

@@ -154,19 +154,14 @@ impl Topology {
 
     /// Tells of the connections to all of these, which `traffic` counts.
     pub(crate) fn connections(&self, traffic: &Traffic) -> ConnectionStats {
-        let shards = match self {
-            Topology::One(_) => Vec::new(),
-            Topology::Cluster(cluster) => cluster.shards(),
-        };
-        let nodes = shards.iter().map(|shard| &shard.node);
-        let one = match self {
-            Topology::One(node) => Some(&**node),
-            Topology::Cluster(_) => None,
-        };
         let (mut idle, mut is_down) = (0, false);
-        for node in nodes.chain(one) {
+        let mut add = |node: &Node| {
             idle += node.pool.slots.idle() + node.renewals.slots.idle();
             is_down |= node.subscriber.is_down();
+        };
+        match self {
+            Topology::One(node) => add(node),
+            Topology::Cluster(cluster) => cluster.shards().iter().for_each(|it| add(&it.node)),
         }
         traffic.read(idle, is_down)
     }

@@ -51,6 +51,14 @@ impl CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))
     }
 
+    /// The fault of a request that will get no answer any more.
+    pub(crate) fn cut(reason: impl Into<Reason>) -> CallError {
+        CallError::NoReply {
+            reason: reason.into(),
+            timed_out: false,
+        }
+    }
+
     /// The fault of a request that was no request of a lock: nothing of those can have been executed.
     pub(crate) fn of_a_search(self) -> CallError {
         match self {
@@ -63,10 +71,9 @@ impl CallError {
     pub(crate) fn of_a_proxy(self) -> CallError {
         match self {
             // The server has not answered, or has closed the connection.
-            CallError::Server(text) if text.starts_with("upstream ") => CallError::NoReply {
-                reason: format!("a proxy says: {text}").into(),
-                timed_out: false,
-            },
+            CallError::Server(text) if text.starts_with("upstream ") => {
+                CallError::cut(format!("a proxy says: {text}"))
+            }
             CallError::Server(text) if text.starts_with("no upstream host") => {
                 CallError::NotSent(format!("a proxy says: {text}").into())
             }
@@ -78,10 +85,9 @@ impl CallError {
     /// copy of one before it.
     pub(crate) fn of_a_text(self) -> CallError {
         match self {
-            CallError::Server(text) if text.starts_with("NOSCRIPT") => CallError::NoReply {
-                reason: "the answer to another request came in its place".into(),
-                timed_out: false,
-            },
+            CallError::Server(text) if text.starts_with("NOSCRIPT") => {
+                CallError::cut("the answer to another request came in its place")
+            }
             fault => fault,
         }
     }
@@ -98,11 +104,8 @@ impl CallError {
         ];
         match self {
             CallError::NotSent(_) => true,
-            CallError::NoReply { .. }
-            | CallError::Untrusted(_)
-            | CallError::Exhausted(_)
-            | CallError::Unfit(_) => false,
             CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+            _ => false,
         }
     }
 

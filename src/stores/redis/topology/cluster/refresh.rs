@@ -10,9 +10,10 @@ use super::slot_map::{Range, Shard, SlotMap};
 use super::slots_reply::{SlotsReply, ask_one};
 use crate::ground::time;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::subscriber::Shards;
 use crate::stores::redis::topology::single::Single;
-use crate::stores::redis::transport::{Address, Announced, CallError, Connector, name_of, share};
+use crate::stores::redis::transport::{
+    Address, Announced, CallError, Connector, Hook, name_of, share,
+};
 
 /// The map is asked for at most this often.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
@@ -45,17 +46,17 @@ impl Cluster {
         let connector: Arc<dyn Connector> = Arc::new(Single::new(address.clone()));
         let myself = Weak::clone(&self.myself);
         let watched = Arc::clone(&address.node);
-        let shards = map.is_sharded.unwrap_or(false).then(|| Shards {
-            on_move: Box::new(move || {
+        let on_move = map.is_sharded.unwrap_or(false).then(|| -> Hook {
+            Box::new(move || {
                 if let Some(cluster) = myself.upgrade()
                     && let Some(shard) = cluster.map.lock().shards.get(&watched)
                 {
                     shard.suspect();
                 }
-            }),
+            })
         });
         let shard = Arc::new(Shard {
-            node: Node::new(connector, &self.settings, &self.notifier, shards),
+            node: Node::new(connector, &self.settings, &self.notifier, on_move),
             address,
             is_doubtful: AtomicBool::new(false),
         });

@@ -148,9 +148,7 @@ impl Shared {
                         tries = Backoff::between(TRIES.0, TRIES.1);
                     }
                 }
-                Err(CallError::NoReply {
-                    timed_out: true, ..
-                }) => {
+                Err(fault) if fault.is_timeout() => {
                     match pinged_at {
                         Some(at) if time::since(at) >= self.check_every => {
                             return Err(CallError::NotSent("no answer to PING".into()));

@@ -41,11 +41,6 @@ impl Connection {
         session.map(Session::ending).unwrap_or_default()
     }
 
-    /// Whether it is known which server it leads to.
-    pub(crate) fn is_identified(&self) -> bool {
-        self.identity.is_some()
-    }
-
     /// Which server it leads to, as far as it was asked.
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref()

@@ -130,10 +130,7 @@ impl Connection {
     /// answer of the call, which may have run then.
     pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
         if self.is_reset() {
-            return Err(CallError::NoReply {
-                reason: NOT_ALL.into(),
-                timed_out: false,
-            });
+            return Err(CallError::cut(NOT_ALL));
         }
         Ok(())
     }
@@ -244,9 +241,7 @@ impl Connection {
         while self.is_in_debt() && self.has_arrived() {
             // What has come in part mostly comes at once.
             match self.pay(time::now() + Duration::from_millis(1)) {
-                Err(CallError::NoReply {
-                    timed_out: true, ..
-                }) => break,
+                Err(fault) if fault.is_timeout() => break,
                 paid => paid?,
             }
         }

@@ -217,12 +217,7 @@ fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
         Ok(_) | Err(CallError::Unfit(_)) => true,
         // The next connection may find the master.
         Err(fault @ CallError::Server(_)) => !fault.is_of_no_master() && !is_unheard(fault),
-        Err(
-            CallError::NotSent(_)
-            | CallError::NoReply { .. }
-            | CallError::Untrusted(_)
-            | CallError::Exhausted(_),
-        ) => false,
+        Err(_) => false,
     }
 }
 
