@@ -86,6 +86,7 @@ impl Lock {
     /// [`ReadWriteLock`](crate::ReadWriteLock), a [`MultiLock`](crate::MultiLock), a [`Redlock`](crate::Redlock), and of all in a
     /// database. And those of [`Lock::is_locked`].
     pub fn waiters(&self) -> Result<u32> {
+        self.raw_lock.ready()?;
         let lock = &self.raw_lock.key.lock;
         if let Some(reason) = lock.kind.rules().no_waiters {
             return Err(Error::unsupported(&lock.name, reason));
