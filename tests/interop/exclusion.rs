@@ -564,7 +564,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_us_and_redisson() {
     assert!(!is_refused());
 }
 
-/// Two facts about a generation that the table in docs/redisson.md has.
+/// How the unlock of a generation of Redisson differs.
 #[test]
 #[ignore = "needs Java: make interop"]
 fn what_a_generation_sends_is_as_documented() {
