@@ -1,13 +1,13 @@
-//! Models of which every state is looked at: of the quorum, of the queue of a fair lock (`queue.rs`), of the turns at a
-//! read-write lock (`phases.rs`), and of a semaphore whose permits have owners (`permits.rs`).
+//! A model of the quorum, of which every state is looked at. The simulation draws some orders of messages at several servers;
+//! here is every order of them, and of up to two mishaps.
 //!
-//! The quorum has three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
+//! It has three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
 //! enough of them said yes, extends the hold as often as it likes, and releases on all nodes whenever it likes; each
 //! of this may take any time, also in the middle. Messages are lost, delayed and reordered in every run. A run also
 //! has up to two mishaps at any instant: a node restarts with its keys or without, or a server without them takes over in
 //! its place; its keys are flushed; a clock jumps; requests arrive when their hold has ended. Times are kept relative to now, so the runs have no end and yet finitely many states.
 //!
-//! A node answers each request as the scripts are specified (`tests/spec`). The rules are those of the library. Where it could go by stricter ones, the model goes by the weakest: a restarted
+//! A node answers each request as the scripts do. The rules are those of the library. Where it could go by stricter ones, the model goes by the weakest: a restarted
 //! node is back one lease after its restart, not after its discovery; a node has restarted as soon as it has crashed; a
 //! request is good for as long as its hold, so its expiry only bounds what a late one leaves behind.
 //!
@@ -19,16 +19,8 @@
     reason = "the counts and the traces are worth a look"
 )]
 
-mod checking;
-mod permit_tests;
-mod permits;
-mod phase_tests;
-mod phases;
-mod queue;
-mod queue_tests;
 mod quorum;
 mod served;
-mod server;
 
 use std::time::Instant;
 

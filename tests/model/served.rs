@@ -1,12 +1,12 @@
 //! The answer of a node to one request, as the scripts give it.
 
 use std::array;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
-use redlatch_server::{Entry, Keyspace, Reply, Surroundings, Value};
+use redlatch_server::{Engine, Entry, Execution, Keyspace, Reply, Script, Surroundings, Value};
+use redlatch_spec::scripts;
 
 use crate::quorum::{CLIENTS, Key, LEASE};
-use crate::server;
 
 /// A request to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ fn key_of(number: usize) -> Option<Key> {
     })
 }
 
+static ENGINE: LazyLock<Engine> = LazyLock::new(Engine::new);
+
 /// Runs the script of a request at a server with this key.
 fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) -> Served {
     const NAME: &[u8] = b"orders";
@@ -92,7 +94,10 @@ fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) ->
         }
     });
     keys.put((0, NAME.to_vec()), entry, 0);
-    let (answer, _) = server::run(&mut keys, Surroundings::default(), script, &[NAME], &args);
+    let text = scripts::named(script).map_or("", |script| script.text);
+    let mut execution = Execution::new(&mut keys, Surroundings::default());
+    let answer = ENGINE.run(&Script::new(text), &[NAME], &args, &mut execution);
+    execution.finish();
     let is_done = match (request, answer) {
         // Nobody lost the lock.
         (Request::Extend, Reply::Array(numbered)) => {

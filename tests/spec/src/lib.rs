@@ -5,7 +5,6 @@ mod plant;
 pub mod reply;
 pub mod scripts;
 mod server;
-mod times;
 
 pub use plant::{PLANTS, Plant, plant, plant_in};
 pub use redlatch_server::{
@@ -13,4 +12,3 @@ pub use redlatch_server::{
     Surroundings, Value, slot,
 };
 pub use server::{Address, Changes, Config, Persistence, Server, SlotRange, Snapshot, warm_up};
-pub use times::{Times, looked, with_look};
