@@ -37,8 +37,6 @@ pub(crate) struct Causes {
     pub(crate) is_reached: bool,
     /// A copy of a request may come late, and set up what was gone.
     pub(crate) may_come_back: bool,
-    /// The watchdog may have found no thread to run in.
-    pub(crate) may_lack_threads: bool,
 }
 
 #[derive(Default)]
@@ -113,7 +111,6 @@ impl Causes {
             }
             LossCause::Closed => is_untrue(!is_closed(), "its client was not shut down"),
             LossCause::ThreadEnded => Some("its thread runs"),
-            LossCause::WatchdogDied => is_untrue(!self.may_lack_threads, "the watchdog lives"),
             _ => Some("there is no such cause here"),
         }
     }

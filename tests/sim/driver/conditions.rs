@@ -5,14 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlatch_sim::{Error, Interrupt};
+use redlatch_sim::Error;
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::Redis;
 use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Target, pick};
-use crate::process::within;
-use crate::run::{expect, violated};
+use crate::process::{interrupt_after, within};
+use crate::run::violated;
 use crate::shapes::people;
 use crate::takers;
 use crate::worker::Worker;
@@ -187,14 +187,7 @@ impl Worker {
         let outcome = match how.is_interrupted {
             false => condition.wait_for(Duration::from_millis(how.wait)),
             true => {
-                let interrupt = Interrupt::new();
-                let (raised, after) = (interrupt.clone(), how.wait * MILLI);
-                let raiser = scheduler::spawn("raiser", None, move || {
-                    scheduler::sleep_until(scheduler::now() + after);
-                    raised.raise();
-                });
-                // It raises it whether somebody waits by then or not.
-                drop(expect(raiser));
+                let interrupt = interrupt_after(how.wait);
                 condition.wait_interruptibly(&interrupt).map(|()| true)
             }
         };
@@ -273,9 +266,7 @@ pub(crate) fn conditions(plan: &mut Plan, draw: &mut Rng) {
         for _ in 0..draw.usize(2..=7) {
             let target = Target {
                 name: draw.usize(..names),
-                lease: None,
-                is_token: false,
-                side: None,
+                ..Target::default()
             };
             ops.push(match draw.u8(..8) {
                 0..3 => Op::Produce(target, draw.u32(1..=3), draw.u8(..3) == 0),

@@ -11,7 +11,6 @@ use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::counters;
 use crate::process::within;
-use crate::rules;
 use crate::run::{expect, violated};
 use crate::takers::Want;
 use crate::worker::Worker;
@@ -39,6 +38,20 @@ struct Loose {
     /// A lease was set for it.
     is_set: bool,
     is_in_use: bool,
+}
+
+impl Loose {
+    fn new(name: &str, id: PermitId, ends: (Nanos, Nanos)) -> Loose {
+        Loose {
+            name: name.to_owned(),
+            id,
+            ends,
+            is_back: false,
+            is_unsure: false,
+            is_set: false,
+            is_in_use: false,
+        }
+    }
 }
 
 static ALL: Mutex<Vec<Loose>> = Mutex::new(Vec::new());
@@ -70,15 +83,8 @@ pub(crate) fn may_end_untold(name: &str) -> bool {
 
 /// Permits that a handle has left, which end at the latest then.
 pub(crate) fn note_left(name: &str, ids: Vec<PermitId>, latest: Nanos) {
-    all().extend(ids.into_iter().map(|id| Loose {
-        name: name.to_owned(),
-        id,
-        ends: (0, latest),
-        is_back: false,
-        is_unsure: false,
-        is_set: false,
-        is_in_use: false,
-    }));
+    let loose = ids.into_iter().map(|id| Loose::new(name, id, (0, latest)));
+    all().extend(loose);
 }
 
 /// A semaphore of either kind.
@@ -143,41 +149,17 @@ impl Worker {
         let name = self.semaphore(want.semaphore);
         let semaphore = self.place.client().permit_semaphore(&name);
         self.doubt(&name, "a fixed lease");
-        let may_wait = self.permits.is_empty() && counters::has_limit(&name);
-        let wait = want.wait.or_else(|| (!may_wait).then_some(300));
-        let bound = wait.map(|wait| match wait {
-            0 => self.command,
-            _ => (wait + 250) * MILLI,
-        });
         let lease = want.lease.map(Duration::from_millis);
-        scheduler::note(|| format!("acquire_id {name}: {want:?}"));
         let began = scheduler::now();
-        let waits = rules::waits_for_some(&name, 1);
-        let outcome = match wait {
-            None => within("acquire_id", None, || semaphore.acquire_id(lease).map(Some)),
-            Some(wait) => within("try_acquire_id_for", bound, || {
-                semaphore.try_acquire_id_for(lease, Duration::from_millis(wait))
-            }),
-        };
-        let bypasses = wait.is_some_and(|wait| scheduler::now() >= began + wait * MILLI);
-        let overtakes = waits.overtakes().filter(|_| !bypasses);
-        if let (Ok(Some(_)), Some(flaw)) = (&outcome, overtakes) {
-            violated(&flaw);
-        }
-        drop(waits);
-        self.note("acquire_id", &name, &outcome);
+        let outcome = self.wait_for_permits("acquire_id", &name, want, |wait| match wait {
+            None => semaphore.acquire_id(lease).map(Some),
+            Some(wait) => semaphore.try_acquire_id_for(lease, Duration::from_millis(wait)),
+        });
         match outcome {
             Ok(Some(id)) => {
                 events::count("permit id taken");
-                all().push(Loose {
-                    name,
-                    id,
-                    ends: ends(began, scheduler::now(), want.lease),
-                    is_back: false,
-                    is_unsure: false,
-                    is_set: false,
-                    is_in_use: false,
-                });
+                let ends = ends(began, scheduler::now(), want.lease);
+                all().push(Loose::new(&name, id, ends));
                 scheduler::note_news();
             }
             Ok(None) => {}
@@ -220,13 +202,11 @@ impl Worker {
         }
         self.note("release_id", &loose.name, &outcomes);
         let trues = outcomes.iter().filter(|it| matches!(it, Ok(true))).count();
-        if !self.is_garbled {
-            if trues + usize::from(loose.is_back) > 1 {
-                violated(&format!("I16: the permit {} is given back twice", loose.id));
-            }
-            let is_known = outcomes.iter().all(Result::is_ok) && !loose.is_unsure;
-            self.judge_id(&loose, trues == 1, is_known, began);
+        if trues + usize::from(loose.is_back) > 1 {
+            violated(&format!("I16: the permit {} is given back twice", loose.id));
         }
+        let is_known = outcomes.iter().all(Result::is_ok) && !loose.is_unsure;
+        judge_id(&loose, trues == 1, is_known, began);
         loose.is_back |= trues > 0;
         self.settle_id(at, loose, outcomes);
     }
@@ -244,31 +224,13 @@ impl Worker {
             semaphore.set_lease(&loose.id, lease.map(Duration::from_millis))
         });
         self.note("set_lease", &loose.name, &outcome);
-        if let Ok(was_set) = &outcome
-            && !self.is_garbled
-        {
-            self.judge_id(&loose, *was_set, !loose.is_unsure, began);
+        if let Ok(was_set) = outcome {
+            judge_id(&loose, was_set, !loose.is_unsure, began);
         }
         if matches!(outcome, Ok(true)) {
             loose.ends = ends(began, scheduler::now(), lease);
         }
         self.settle_id(at, loose, vec![outcome]);
-    }
-
-    /// Whether a permit was there, as an answer says to a request that was made then.
-    fn judge_id(&self, loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
-        let (id, name, now) = (&loose.id, &loose.name, scheduler::now());
-        let is_over = began > loose.ends.1;
-        if was_there && (loose.is_back || is_over) && !loose.is_unsure {
-            violated(&format!(
-                "I16: the permit {id} of {name} is there, and had ended"
-            ));
-        }
-        if !was_there && is_known && !loose.is_back && now < loose.ends.0 {
-            violated(&format!(
-                "I16: the permit {id} of {name} is not there, and had not ended"
-            ));
-        }
     }
 
     fn settle_id(&mut self, at: usize, mut loose: Loose, outcomes: Vec<Result<bool>>) {
@@ -281,6 +243,22 @@ impl Worker {
         for error in errors {
             self.allow(&name, Some(error));
         }
+    }
+}
+
+/// Whether a permit was there, as an answer says to a request that was made then.
+fn judge_id(loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
+    let (id, name, now) = (&loose.id, &loose.name, scheduler::now());
+    let is_over = began > loose.ends.1;
+    if was_there && (loose.is_back || is_over) && !loose.is_unsure {
+        violated(&format!(
+            "I16: the permit {id} of {name} is there, and had ended"
+        ));
+    }
+    if !was_there && is_known && !loose.is_back && now < loose.ends.0 {
+        violated(&format!(
+            "I16: the permit {id} of {name} is not there, and had not ended"
+        ));
     }
 }
 

@@ -1,9 +1,9 @@
 //! The simulated Redis servers on the network, and the holds that they were made to forget.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redlatch_spec::{Config, Persistence, Server, Value};
+use redlatch_spec::{Config, Persistence, Server, Unread, Value, scripts};
 use redlatch_world::events;
 use redlatch_world::network::{self, Machine};
 use redlatch_world::scheduler;
@@ -11,9 +11,9 @@ use redlatch_world::scheduler;
 use crate::causes;
 use crate::counters;
 use crate::epochs;
-use crate::pieces::Pieces;
 use crate::plan::Plan;
 use crate::queues;
+use crate::replication::bytes;
 use crate::shards;
 use crate::sides;
 use crate::topology::Topology;
@@ -55,16 +55,14 @@ pub(crate) struct Simulated {
     pub(crate) is_stale: bool,
     /// When it will be asked next whether somebody has waited long enough.
     pub(crate) ticks_at: Option<i64>,
-    /// The hashes of the scripts that free a lock whoever has it, if the programs do so.
-    force: Vec<String>,
-    pieces: Pieces,
+    /// The scripts that free a lock whoever has it, as requests name them, if the programs do so.
+    force: Vec<Vec<u8>>,
+    /// By connection, what has come of a request of which more is to come.
+    begun: BTreeMap<u64, Vec<u8>>,
 }
 
 /// How the names of locks begin.
 const LOCKS: [&[u8]; 6] = [b"lock", b"token", b"fenced", b"spin", b"rw", b"fair"];
-
-/// What the texts of these scripts say in their first line.
-const FORCE: &str = " lock whoever holds it.";
 
 impl Machine for Simulated {
     fn connect(&mut self, connection: u64) {
@@ -73,22 +71,27 @@ impl Machine for Simulated {
 
     fn disconnect(&mut self, connection: u64) {
         self.server.disconnect(connection);
-        self.pieces.end(connection);
-        queues::ended(connection);
+        self.begun.remove(&connection);
     }
 
     fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         scheduler::note_news();
-        let answers = self.run(now, connection, bytes);
-        let visitors = self.visitors(now).into_iter();
-        causes::note_visitors(visitors.map(|(_, visitor)| visitor));
-        writes::ran(&mut self.server);
-        let answer = answers.iter().find(|(to, _)| *to == connection);
-        let answer = answer.map(|(_, answer)| &**answer);
-        queues::ran(&self.server, now, connection, bytes, answer);
-        if self.is_stale {
-            let visitors = self.visitors(now).into_iter().map(|(_, visitor)| visitor);
-            excuse(visitors.filter(|it| !epochs::knows_better(self.number, it)));
+        let mut input = self.begun.remove(&connection).unwrap_or_default();
+        input.extend(bytes);
+        let (mut at, mut answers) = (0, Vec::new());
+        loop {
+            match redlatch_spec::next(&input, &mut at) {
+                Ok(request) => answers.extend(self.run(now, connection, &request)),
+                Err(Unread::More) => {
+                    self.begun.insert(connection, input.split_off(at));
+                    break;
+                }
+                // The rest of a request, behind the end of its connection.
+                Err(Unread::Wrong(_)) => {
+                    self.server.disconnect(connection);
+                    break;
+                }
+            }
         }
         if self.has_others {
             let number = self.number;
@@ -99,27 +102,25 @@ impl Machine for Simulated {
 }
 
 impl Simulated {
-    fn run(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
-        if self.force.is_empty() {
-            return self.answer(now, connection, bytes);
-        }
-        let requests = [self.pieces.begun(connection), bytes].concat();
-        let says = |what: &[u8]| requests.windows(what.len()).any(|window| window == what);
-        let is_forced = self.force.iter().any(|hash| says(hash.as_bytes()));
-        let is_forced = is_forced || says(FORCE.as_bytes());
-        if is_forced {
+    /// Runs a request, and shows what it did to all that look.
+    fn run(&mut self, now: i64, connection: u64, request: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
+        let script = request.get(1);
+        if script.is_some_and(|script| self.force.contains(script)) {
             excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
         }
-        let answers = self.answer(now, connection, bytes);
-        let is_answered = answers.iter().any(|(to, _)| *to == connection);
-        self.pieces.add(connection, bytes, is_answered);
+        let answers = bytes(self.server.command(now, connection, request));
+        let visitors = self.visitors(now).into_iter();
+        causes::note_visitors(visitors.map(|(_, visitor)| visitor));
+        writes::ran(&mut self.server);
+        let own = answers.iter().find(|(to, _)| *to == connection);
+        if let Some((_, answer)) = own {
+            queues::ran(&self.server, now, request, answer);
+        }
+        if self.is_stale {
+            let visitors = self.visitors(now).into_iter().map(|(_, visitor)| visitor);
+            excuse(visitors.filter(|it| !epochs::knows_better(self.number, it)));
+        }
         answers
-    }
-
-    fn answer(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
-        let deliveries = self.server.feed(now, connection, bytes).into_iter();
-        let deliveries = deliveries.map(|delivery| (delivery.connection, delivery.bytes));
-        deliveries.collect()
     }
 
     /// Every lock that stands, and its visitor; and the owners of permits.
@@ -186,15 +187,8 @@ impl Redis {
             has_others: shape.is_some(),
             is_stale: false,
             ticks_at: None,
-            force: if plan.forces() {
-                ["reentrant/force_release", "token/force_release"]
-                    .into_iter()
-                    .flat_map(crate::names::hashes_of)
-                    .collect()
-            } else {
-                Vec::new()
-            },
-            pieces: Pieces::new(),
+            force: if plan.forces() { forcing() } else { Vec::new() },
+            begun: BTreeMap::new(),
         }));
         let dynamic: Arc<Mutex<dyn Machine>> = machine.clone();
         let name = format!("s{number}");
@@ -358,6 +352,15 @@ impl Redis {
     pub(crate) fn forget_scripts(&self) {
         self.machine().server.forget_scripts();
     }
+}
+
+/// The scripts that free a lock whoever has it, by their hashes and texts.
+fn forcing() -> Vec<Vec<u8>> {
+    let scripts = ["reentrant/force_release", "token/force_release"];
+    let scripts = scripts.into_iter().filter_map(scripts::named);
+    let texts = scripts.flat_map(|it| [it.text.to_owned(), it.sharded_text()]);
+    let names = texts.flat_map(|text| [scripts::hash(text.as_bytes()), text]);
+    names.map(String::into_bytes).collect()
 }
 
 pub(crate) fn host(number: usize) -> String {

@@ -11,7 +11,6 @@
 //! | `MOOD`, `SHAPE`, `TOPOLOGY` | the one mood, shape or topology whose seeds are run |
 //! | `SECONDS` | for how long seeds are begun; 45 |
 //! | `OTHER` | the path of this program, built in another profile: traces have to be the same there |
-//! | `LONG` | that each planted bug is looked for in five sequences of seeds however long that takes |
 //!
 //! Without a choice of seeds, each bug of `mutants.rs` is planted and has to be found.
 
@@ -28,7 +27,6 @@ mod ids;
 mod machine;
 mod mutants;
 mod names;
-mod pieces;
 mod plan;
 mod process;
 mod promptness;

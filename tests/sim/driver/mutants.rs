@@ -1,9 +1,9 @@
 //! The bugs that are planted, each by its name, and the shape of seeds in which it is looked for first.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::report::{verdict_of, worker};
 use crate::shapes::Shape;
@@ -124,48 +124,29 @@ pub(crate) const MUTANTS: [Mutant; 54] = [
     on("Replicas", "a hold needs none of its replicas"),
 ];
 
-/// So many seeds of a sequence are tried for one bug.
+/// So many seeds are tried for one bug.
 const MOST: u64 = 300_000;
-
-/// Where the sequences begin in which a bug is looked for again.
-const APART: u64 = 1_000_000;
-
-/// In so many sequences each of them is looked for, if there is time.
-const SEQUENCES: usize = 5;
-
-/// For so long sequences behind the first ones are begun.
-const LONGEST: Duration = Duration::from_secs(30);
 
 /// The outcome for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Hunt {
     pub(crate) planted: usize,
     pub(crate) found: usize,
-    /// The most seeds that one of them took, as the median of its sequences.
+    /// The most seeds that one of them took.
     pub(crate) worst: u64,
-    /// In how many sequences each was looked for at least.
-    pub(crate) sequences: usize,
 }
-
-type Found = Option<(u64, String)>;
 
 /// Plants each bug by itself, looks for it, and says after how many seeds it was found.
 pub(crate) fn hunt() -> Hunt {
-    let began = Instant::now();
-    let is_long = variable("LONG").is_some();
     let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<Vec<Found>>> = Mutex::new(vec![Vec::new(); MUTANTS.len()]);
+    let found: Mutex<BTreeMap<usize, Option<(u64, String)>>> = Mutex::default();
     let look = |core| {
-        loop {
-            let job = next.fetch_add(1, Ordering::Relaxed);
-            let (time, place) = (job / MUTANTS.len(), job % MUTANTS.len());
-            let has_time = time == 0 || is_long || began.elapsed() < LONGEST;
-            if time >= SEQUENCES || !has_time {
-                return;
-            }
-            let outcome = find(&MUTANTS[place], time as u64, core);
+        while let place = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(mutant) = MUTANTS.get(place)
+        {
+            let outcome = find(mutant, core);
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            found[place].push(outcome);
+            found.insert(place, outcome);
         }
     };
     thread::scope(|scope| {
@@ -174,38 +155,32 @@ pub(crate) fn hunt() -> Hunt {
             scope.spawn(move || look(core));
         }
     });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut hunt = Hunt {
         planted: MUTANTS.len(),
-        sequences: found.iter().map(Vec::len).min().unwrap_or_default(),
         ..Hunt::default()
     };
-    for (mutant, mut found) in MUTANTS.iter().zip(found) {
-        let (name, count) = (mutant.name, found.len());
-        found.sort_by_key(|found| found.as_ref().map_or(u64::MAX, |(seeds, _)| *seeds));
-        match found.swap_remove((count - 1) / 2) {
+    for (place, outcome) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let name = MUTANTS[place].name;
+        match outcome {
             Some((seeds, verdict)) => {
                 hunt.found += 1;
                 hunt.worst = hunt.worst.max(seeds);
-                println!(
-                    "{seeds:>6} seeds, the median of {count}, until \"{name}\" was found: {verdict}"
-                );
+                println!("{seeds:>6} seeds until \"{name}\" was found: {verdict}");
             }
-            None => println!("\"{name}\" was not found in half of {count} sequences"),
+            None => println!("\"{name}\" was not found"),
         }
     }
     hunt
 }
 
-/// Looks for a bug in one sequence of seeds. Returns after how many it was found, and by what.
-fn find(mutant: &Mutant, time: u64, core: u64) -> Option<(u64, String)> {
-    let first = variable("FIRST").unwrap_or(1) + time * APART;
+/// Looks for a bug. Returns after how many seeds it was found, and by what.
+fn find(mutant: &Mutant, core: u64) -> Option<(u64, String)> {
+    let first = variable("FIRST").unwrap_or(1);
     let mut worker = worker(core)?;
     worker
         .env("MUTANT", mutant.name)
         .env("SHAPE", format!("{:?}", mutant.shape))
         .env("FIND", "1")
-        .env("FIRST", first.to_string())
         .env("SEEDS", MOST.to_string())
         .env("SECONDS", "120");
     if let Some(topology) = mutant.topology {

@@ -33,8 +33,6 @@ pub(crate) enum Op {
     Leak(Target),
     /// A guard that a panic drops after so many ms.
     Unwind(Target, u64),
-    /// A fork, and what its child may do.
-    Fork(Target),
     /// Sets the semaphore of this number, or the latch, to so many.
     Set(usize, u32, bool),
     Take(Want),
@@ -57,7 +55,7 @@ pub(crate) enum Op {
 }
 
 /// A lock, and the lease that it is asked for with, ms; `None` for that of the watchdog.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Target {
     pub(crate) name: usize,
     pub(crate) lease: Option<u64>,
@@ -77,7 +75,7 @@ pub(crate) enum Flavour {
     Fair,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Thread {
     pub(crate) program: Vec<Op>,
     /// Whether it ends without giving back what it has.
@@ -86,7 +84,7 @@ pub(crate) struct Thread {
     pub(crate) panics: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     pub(crate) threads: Vec<Thread>,
     pub(crate) begins_at: Nanos,
@@ -115,8 +113,6 @@ pub(crate) enum Blow {
     SetClock(usize, i64),
     /// The machine of a process sleeps.
     Suspend(usize, Nanos),
-    /// A process cannot start threads.
-    RefuseThreads(usize, Nanos),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,10 +127,6 @@ pub(crate) enum Mood {
     All,
     /// Clocks of servers are set, and machines sleep.
     Clocks,
-    /// Threads cannot be started.
-    Threads,
-    /// Replies are other ones than were sent: nothing that a client believes is true then, but each call has to end.
-    Garbled,
     /// Masters are replaced, sentinels lie, slots move, and nothing else happens.
     Failing,
 }

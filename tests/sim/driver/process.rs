@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch_sim::{Builder, Client, Lock, MultiLock, Redlock};
+use redlatch_sim::{Builder, Client, Interrupt, Lock, MultiLock, Redlock};
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::host;
@@ -264,6 +264,18 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
     let clients = (plan.topology).ends(plan.servers.len(), plan.redlock.is_some());
     let bound = clients as u64 * (command + 250 * MILLI);
     within("the end of the client", Some(bound), || drop(place));
+}
+
+/// What is raised after so many ms, whether somebody waits by then or not.
+pub(crate) fn interrupt_after(millis: u64) -> Interrupt {
+    let interrupt = Interrupt::new();
+    let raised = interrupt.clone();
+    let raiser = scheduler::spawn("raiser", None, move || {
+        scheduler::sleep_until(scheduler::now() + millis * MILLI);
+        raised.raise();
+    });
+    drop(expect(raiser));
+    interrupt
 }
 
 /// Does something that has to end within a time, apart from that for which its process is kept from running.

@@ -9,7 +9,6 @@ use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::machine::Redis;
-use crate::pieces::Pieces;
 use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Target, pick};
 use crate::shapes::people;
 use crate::takers;
@@ -47,7 +46,6 @@ struct Lines {
     patience: i64,
     /// The first rule that was broken.
     flaw: Option<String>,
-    pieces: Pieces,
     lines: BTreeMap<String, Line>,
     /// The process of each client, by the id with which its visitors begin.
     clients: BTreeMap<String, usize>,
@@ -59,7 +57,6 @@ static LINES: Mutex<Lines> = Mutex::new(Lines {
     is_on: false,
     patience: 0,
     flaw: None,
-    pieces: Pieces::new(),
     lines: BTreeMap::new(),
     clients: BTreeMap::new(),
     closed: BTreeMap::new(),
@@ -113,21 +110,12 @@ pub(crate) fn flaw() -> Option<String> {
     lines().flaw.take()
 }
 
-/// Forgets what has come of a request on a connection that has ended.
-pub(crate) fn ended(connection: u64) {
-    lines().pieces.end(connection);
-}
-
-/// Looks at all queues when a request has run, or a piece of it has come; `answer` is what it was answered, if it was.
-pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answer: Option<&[u8]>) {
+/// Looks at all queues when a request has run.
+pub(crate) fn ran(server: &Server, now: i64, request: &[Vec<u8>], answer: &[u8]) {
     let lines = &mut *lines();
     if !lines.is_on {
         return;
     }
-    let request = lines.pieces.add(connection, piece, answer.is_some());
-    let Some(answer) = answer else {
-        return;
-    };
     let has_run = has_run(answer);
     let half = lines.patience / 2;
     for name in (0..NAMES).map(name_of) {
@@ -142,10 +130,7 @@ pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answ
             let most = if listens(waiter) { SILENT } else { UNHEARD };
             silence.not_looked >= half || silence.is_free && silence.not_looked >= most
         };
-        let asked = Asked {
-            request: &request,
-            has_run,
-        };
+        let asked = Asked { request, has_run };
         let flaw = line.change(&waiting, holder.as_deref(), now / 1000, asked, may_go);
         let is_closed = |waiter: &&String| {
             let client = waiter.split(':').next().unwrap_or_default();
@@ -172,15 +157,13 @@ struct Silence {
 /// A request, and whether it did what it was to do.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
-    request: &'a [u8],
+    request: &'a [Vec<u8>],
     has_run: bool,
 }
 
 /// Whether a request has a visitor among its arguments.
-fn names(request: &[u8], visitor: &str) -> bool {
-    let argument = format!("\r\n{visitor}\r\n");
-    let argument = argument.as_bytes();
-    request.windows(argument.len()).any(|it| it == argument)
+fn names(request: &[Vec<u8>], visitor: &str) -> bool {
+    request.iter().any(|it| it == visitor.as_bytes())
 }
 
 /// Whether a request was not refused, for coming too late or by an error.
@@ -295,8 +278,7 @@ fn fair(name: usize, lease: Option<u64>) -> Target {
     Target {
         name,
         lease,
-        is_token: false,
-        side: None,
+        ..Target::default()
     }
 }
 

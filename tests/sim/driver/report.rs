@@ -149,9 +149,8 @@ impl Totals {
         let hours = |nanos: u64| nanos as f64 / 3.6e12;
         let teeth = hunt.map_or_else(String::new, |hunt| {
             format!(
-                "\"mutants\": {}, \"mutants_found\": {}, \"worst_mutant_seeds\": {}, \
-                 \"mutant_sequences\": {}, ",
-                hunt.planted, hunt.found, hunt.worst, hunt.sequences
+                "\"mutants\": {}, \"mutants_found\": {}, \"worst_mutant_seeds\": {}, ",
+                hunt.planted, hunt.found, hunt.worst
             )
         });
         println!(

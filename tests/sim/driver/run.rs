@@ -77,8 +77,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     let patience = rules::patience(plan.command * MILLI);
     let is_plain = matches!(plan.topology, Topology::Plain);
     let is_calm = is_plain && plan.mood == Mood::Calm && plan.redlock.is_none();
-    // Clocks are set, or threads of the library cannot start.
-    let is_off = matches!(plan.mood, Mood::Clocks | Mood::Threads);
+    let is_off = plan.mood == Mood::Clocks;
     let kills = plan
         .blows
         .iter()
@@ -94,11 +93,8 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         dead: kills,
         processes: plan.processes.len(),
     };
-    // Of what a client believes without reason, nothing need be so.
-    if plan.mood != Mood::Garbled {
-        let causes = causes(plan, expects.renewals);
-        rules::begin(&plan.topology, &servers, expects, causes);
-    }
+    let causes = causes(plan, expects.renewals);
+    rules::begin(&plan.topology, &servers, expects, causes);
     if let Topology::Replicated(shape) = &plan.topology {
         shards::begin(shape, &servers, plan.command * MILLI);
     }
@@ -167,7 +163,6 @@ fn causes(plan: &Plan, is_reached: bool) -> Causes {
         closed: closed.collect(),
         is_reached,
         may_come_back: faults.stray + faults.cut + faults.surplus > 0.0,
-        may_lack_threads: plan.mood == Mood::Threads,
     }
 }
 
@@ -276,9 +271,6 @@ fn strike(blow: Blow, labels: &[usize], servers: &[Redis]) {
         Blow::ForgetScripts(server) => servers[server].forget_scripts(),
         Blow::SetClock(server, micros) => servers[server].set_clock(micros),
         Blow::Suspend(process, span) => scheduler::suspend(labels[process], now + span),
-        Blow::RefuseThreads(process, span) => {
-            scheduler::refuse_threads(labels[process], now + span);
-        }
         Blow::Part(process, server, span) => {
             network::part(labels[process], servers[server].place, now + span);
         }

@@ -295,10 +295,8 @@ impl Shape {
 
 fn one(lease: Option<u64>) -> Target {
     Target {
-        name: 0,
         lease,
-        is_token: false,
-        side: None,
+        ..Target::default()
     }
 }
 
@@ -319,15 +317,11 @@ pub(crate) fn people(
     let processes = (0..draw.usize(1..=3)).map(|_| {
         let threads = (0..draw.usize(1..=threads)).map(|_| Thread {
             program: write(draw),
-            leaves: false,
-            panics: false,
+            ..Thread::default()
         });
         Process {
             threads: threads.collect(),
-            begins_at: 0,
-            rate: 0,
-            booted: 0,
-            shut_down_at: None,
+            ..Process::default()
         }
     });
     plan.processes = processes.collect();
@@ -504,13 +498,10 @@ fn newcomers(plan: &mut Plan, draw: &mut Rng) {
     let process = |program: Vec<Op>, begins_at| Process {
         threads: vec![Thread {
             program,
-            leaves: false,
-            panics: false,
+            ..Thread::default()
         }],
         begins_at,
-        rate: 0,
-        booted: 0,
-        shut_down_at: None,
+        ..Process::default()
     };
     let target = one(Some(lease));
     let first = vec![Op::Sleep(400), Op::TryFor(target, 900), Op::Sleep(lease)];

@@ -9,7 +9,7 @@ use crate::plan::{Op, Plan};
 use crate::report::{kind_of, verdict_of};
 
 /// How many kinds of faults a network has.
-const FAULTS: usize = 9;
+const FAULTS: usize = 8;
 
 /// For so long it is tried to leave out more.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -40,15 +40,12 @@ impl Plan {
             silent,
             stray,
             surplus,
-            garbled,
             drip,
             refuse,
             hang,
             ..
         } = &mut self.faults;
-        let chances: [&mut f64; FAULTS] = [
-            late, cut, silent, stray, surplus, garbled, drip, refuse, hang,
-        ];
+        let chances: [&mut f64; FAULTS] = [late, cut, silent, stray, surplus, drip, refuse, hang];
         for chance in chances {
             if !is_kept() {
                 *chance = 0.0;

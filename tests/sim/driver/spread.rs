@@ -1,7 +1,7 @@
 //! What was added to a plan: how the servers belong together, and rarer things that threads do and that befall them.
 
 use fastrand::Rng;
-use redlatch_world::scheduler::{MILLI, SECOND};
+use redlatch_world::scheduler::MILLI;
 
 use crate::plan::{Blow, Flavour, Mood, Op, Plan, Target, pick};
 use crate::topology::{Kind, Parts, Replicated, Topology};
@@ -9,11 +9,8 @@ use crate::topology::{Kind, Parts, Replicated, Topology};
 /// Draws more of a plan.
 pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
     plan.topology = Topology::of(draw);
-    match draw.u8(..100) {
-        0..6 => clocks(plan, draw),
-        6..10 => threads(plan, draw),
-        10..13 => garbled(plan, draw),
-        _ => {}
+    if draw.u8(..100) < 6 {
+        clocks(plan, draw);
     }
     acts(plan, draw);
     writes(plan, &mut Rng::with_seed(draw.clone().u64(..)));
@@ -43,29 +40,6 @@ fn clocks(plan: &mut Plan, draw: &mut Rng) {
     }
 }
 
-fn threads(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Threads;
-    // Connections that break have to be made anew, some of them by threads of their own.
-    plan.faults.cut = pick(draw, &[0.0, 0.01]);
-    for process in 0..plan.processes.len() {
-        for _ in 0..draw.usize(..=2) {
-            let at = pick(draw, &[0, 10 * MILLI, SECOND, plan.calm_at]);
-            let at = draw.u64(..=at.min(plan.calm_at - 1));
-            let longest = pick(draw, &[20, 500, 5_000]);
-            let span = draw.u64(1..=longest) * MILLI;
-            plan.blows.push((at, Blow::RefuseThreads(process, span)));
-        }
-    }
-}
-
-fn garbled(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Garbled;
-    plan.blows.clear();
-    plan.faults = plan.calm.clone();
-    plan.faults.garbled = pick(draw, &[0.01, 0.1, 0.3]);
-    plan.faults.cut = pick(draw, &[0.0, 0.01]);
-}
-
 fn acts(plan: &mut Plan, draw: &mut Rng) {
     for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
         thread.panics = thread.leaves && draw.bool();
@@ -75,14 +49,12 @@ fn acts(plan: &mut Plan, draw: &mut Rng) {
         let place = draw.usize(..=thread.program.len());
         let target = Target {
             name: 0,
-            lease: None,
-            is_token: false,
-            side: None,
+            ..Target::default()
         };
         let act = match draw.u8(..4) {
             0 => Op::Leak(target),
             1 => Op::Unwind(target, draw.u64(..=20)),
-            _ => Op::Fork(target),
+            _ => continue,
         };
         thread.program.insert(place, act);
     }
@@ -201,8 +173,7 @@ impl Op {
             | Op::Leak(target)
             | Op::Unwind(target, _)
             | Op::Produce(target, ..)
-            | Op::Consume(target, _)
-            | Op::Fork(target) => Some(target),
+            | Op::Consume(target, _) => Some(target),
             Op::Sleep(_)
             | Op::Set(..)
             | Op::Take(_)
@@ -229,10 +200,7 @@ impl Blow {
             | Blow::Replace(server, _)
             | Blow::SetClock(server, _)
             | Blow::Part(_, server, _) => *server = at,
-            Blow::PauseProcess(..)
-            | Blow::KillProcess(_)
-            | Blow::Suspend(..)
-            | Blow::RefuseThreads(..) => {}
+            Blow::PauseProcess(..) | Blow::KillProcess(_) | Blow::Suspend(..) => {}
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlatch_sim::{Interrupt, Permits};
+use redlatch_sim::{Permits, Result};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, SECOND};
 
 use crate::counters::{self, Change, Held};
 use crate::ids::{self, Source};
 use crate::plan::{Blow, Mood, Op, Plan, pick};
-use crate::process::{Place, within};
+use crate::process::{Place, interrupt_after, within};
 use crate::rules;
 use crate::run::{expect, violated};
 use crate::shapes::{SOON, people};
@@ -106,55 +106,15 @@ impl Worker {
             Some(lease) => semaphore.with_lease_time(Duration::from_millis(lease)),
             None => semaphore,
         };
-        if want.lease.is_some() {
-            self.doubt(&name, "a fixed lease");
-        }
-        // One that has some may wait for itself, and one that nobody has set is waited for.
-        let may_wait = self.permits.is_empty() && counters::has_limit(&name);
-        let wait = want.wait.or_else(|| (!may_wait).then_some(300));
-        let bound = wait.map(|wait| match wait {
-            0 => self.command,
-            _ => (wait + 250) * MILLI,
-        });
-        scheduler::note(|| format!("acquire {name}: {want:?}"));
-        let span = Duration::from_millis(wait.unwrap_or_default());
-        let began = scheduler::now();
-        let waits = rules::waits_for_some(&name, want.permits);
-        let mut raiser = None;
-        let outcome = match wait {
-            None => within("acquire", None, || {
-                semaphore.acquire(want.permits).map(Some)
-            }),
-            Some(0) => within("try_acquire", bound, || semaphore.try_acquire(want.permits)),
+        let outcome = self.wait_for_permits("acquire", &name, want, |wait| match wait {
+            None => semaphore.acquire(want.permits).map(Some),
+            Some(0) => semaphore.try_acquire(want.permits),
             Some(after) if want.is_interrupted => {
-                let interrupt = Interrupt::new();
-                let raised = interrupt.clone();
-                let thread = scheduler::spawn("raiser", None, move || {
-                    scheduler::sleep_until(scheduler::now() + after * MILLI);
-                    raised.raise();
-                });
-                raiser = Some(expect(thread));
-                let bound = bound.map(|bound| bound + self.command);
-                within("acquire_interruptibly", bound, || {
-                    let taken = semaphore.acquire_interruptibly(want.permits, &interrupt);
-                    taken.map(Some)
-                })
+                let taken = semaphore.acquire_interruptibly(want.permits, &interrupt_after(after));
+                taken.map(Some)
             }
-            Some(_) => within("try_acquire_for", bound, || {
-                semaphore.try_acquire_for(want.permits, span)
-            }),
-        };
-        // A single attempt bypasses those who wait, and so does the last one of a wait whose time is over.
-        let bypasses = wait.is_some_and(|wait| scheduler::now() >= began + wait * MILLI);
-        let overtakes = waits.overtakes().filter(|_| !bypasses);
-        if let (Ok(Some(_)), Some(flaw)) = (&outcome, overtakes) {
-            violated(&flaw);
-        }
-        drop(waits);
-        let told = outcome
-            .as_ref()
-            .map(|taken| taken.as_ref().map(|it| it.visitor().clone()));
-        scheduler::note(|| format!("acquire {name} = {told:?}"));
+            Some(wait) => semaphore.try_acquire_for(want.permits, Duration::from_millis(wait)),
+        });
         match outcome {
             Ok(Some(permits)) => {
                 events::count("permits taken");
@@ -164,9 +124,40 @@ impl Worker {
             Ok(None) => {}
             Err(error) => self.allow(&name, Some(error)),
         }
-        if let Some(raiser) = raiser {
-            drop(raiser.join());
+    }
+
+    /// Has `call` wait for permits, for so many ms at most, and looks whether it overtakes another thread.
+    pub(crate) fn wait_for_permits<T: std::fmt::Debug>(
+        &mut self,
+        what: &str,
+        name: &str,
+        want: &Want,
+        call: impl FnOnce(Option<u64>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        if want.lease.is_some() {
+            self.doubt(name, "a fixed lease");
         }
+        // One that has some may wait for itself, and one that nobody has set is waited for.
+        let may_wait = self.permits.is_empty() && counters::has_limit(name);
+        let wait = want.wait.or_else(|| (!may_wait).then_some(300));
+        let bound = wait.map(|wait| match wait {
+            0 => self.command,
+            _ if want.is_interrupted => (wait + 250) * MILLI + self.command,
+            _ => (wait + 250) * MILLI,
+        });
+        scheduler::note(|| format!("{what} {name}: {want:?}"));
+        let began = scheduler::now();
+        let waits = rules::waits_for_some(name, want.permits);
+        let outcome = within(what, bound, || call(wait));
+        // A single attempt bypasses those who wait, and so does the last one of a wait whose time is over.
+        let bypasses = wait.is_some_and(|wait| scheduler::now() >= began + wait * MILLI);
+        let overtakes = waits.overtakes().filter(|_| !bypasses);
+        if let (Ok(Some(_)), Some(flaw)) = (&outcome, overtakes) {
+            violated(&flaw);
+        }
+        drop(waits);
+        self.note(what, name, &outcome);
+        outcome
     }
 
     /// Gives back the permits that it took first.

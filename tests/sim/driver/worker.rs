@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use redlatch_sim::{Error, Interrupt, Lock, Losses, NoLoss, Result, eye};
+use redlatch_sim::{Error, Lock, Losses, NoLoss, Result, eye};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::counters::Held;
 use crate::plan::{Mood, Op, Plan, Target, Thread};
-use crate::process::{Place, within};
+use crate::process::{Place, interrupt_after, within};
 use crate::rules;
-use crate::run::{expect, violated};
+use crate::run::violated;
 use crate::sides;
 use crate::takers::End;
 use crate::writes::Writes;
@@ -25,15 +25,11 @@ pub(crate) struct Worker {
     is_calm: bool,
     /// Whether no hold of the watchdog is lost, whatever happens.
     survives: bool,
-    /// Whether replies may be other ones than were sent.
-    pub(crate) is_garbled: bool,
     /// Whether a hold may end in calm, too.
     may_lose: bool,
     /// Whether threads may wait for connections for most of the time that a node has.
     pub(crate) is_crowded: bool,
     may_be_closed: bool,
-    /// Whether threads of the library may not start.
-    may_lack_threads: bool,
     /// Whether locks have parts in common.
     has_overlaps: bool,
     /// When the losses of all holds have been told, as the client was shut down.
@@ -65,11 +61,9 @@ impl Worker {
             command: plan.command * MILLI,
             is_calm: plan.mood == Mood::Calm,
             survives: plan.survives(),
-            is_garbled: plan.mood == Mood::Garbled,
             may_lose: plan.may_lose(),
             is_crowded: plan.pool < 8,
             may_be_closed: plan.shuts_down(),
-            may_lack_threads: plan.mood == Mood::Threads,
             has_overlaps: plan.topology.has_overlaps(),
             told_at: told_at(closes_at, plan),
             levels: BTreeMap::new(),
@@ -113,9 +107,6 @@ impl Worker {
 
     /// Compares what the library counts with what the program does.
     fn compare(&mut self, me: &eye::Watched) {
-        if self.is_garbled {
-            return;
-        }
         self.listen();
         let Some(seen) = eye::holds_of(me) else {
             return;
@@ -204,17 +195,11 @@ impl Worker {
                 });
             }
             Op::Interruptibly(target, after) => {
-                let interrupt = Interrupt::new();
-                let (raised, after) = (interrupt.clone(), after * MILLI);
-                let raiser = scheduler::spawn("raiser", None, move || {
-                    scheduler::sleep_until(scheduler::now() + after);
-                    raised.raise();
-                });
-                let bound = after + self.command + 250 * MILLI;
+                let interrupt = interrupt_after(*after);
+                let bound = (after + 250) * MILLI + self.command;
                 self.enter(target, "lock_interruptibly", Some(bound), |lock| {
                     lock.lock_interruptibly(&interrupt).map(|()| true)
                 });
-                drop(expect(raiser).join());
             }
             Op::Unlock(target) => self.unlock(target),
             Op::Set(number, count, is_latch) => self.set(*number, *count, *is_latch),
@@ -230,7 +215,6 @@ impl Worker {
             Op::Consume(target, how) => self.consume(target, *how),
             Op::Leak(target) => self.leak(target),
             Op::Unwind(target, span) => self.unwind(target, *span),
-            Op::Fork(target) => self.fork(target),
             Op::Force(target) => {
                 let (lock, name) = self.lock(target);
                 self.doubt(&name, "force_unlock");
@@ -371,7 +355,6 @@ impl Worker {
         let levels = self.levels.entry(name.clone()).or_default();
         let had = std::mem::replace(levels, levels.saturating_sub(1));
         match outcome {
-            _ if self.is_garbled => {}
             Ok(()) if had == 0 => violated(&format!("I7: {name} was unlocked, and not held")),
             Ok(()) if had == 1 => {
                 sides::left(&name);
@@ -392,14 +375,12 @@ impl Worker {
             return;
         };
         let is_allowed = match &error {
-            _ if self.is_garbled => true,
             Error::Interrupted { .. } | Error::NotReentrant { .. } | Error::Upgrade { .. } => true,
             Error::Overlap { .. } => {
                 events::count("overlap");
                 self.has_overlaps
             }
             Error::Closed { .. } => self.may_be_closed,
-            Error::WatchdogDied { .. } => self.may_lack_threads,
             Error::Exhausted { .. } => true,
             Error::Lost { .. } => true,
             Error::NotHeld { .. } => self.in_doubt.contains_key(name),
@@ -422,7 +403,6 @@ impl Worker {
                 | Error::NotReentrant { .. }
                 | Error::Upgrade { .. }
                 | Error::Overlap { .. }
-                | Error::WatchdogDied { .. }
                 | Error::Exhausted { .. }
                 | Error::NoQuorum { .. }
                 | Error::Closed { .. }

@@ -155,9 +155,6 @@ pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    if !scheduler::may_start_thread() {
-        return Err(io::ErrorKind::WouldBlock.into());
-    }
     scheduler::spawn(name, None, run)
 }
 

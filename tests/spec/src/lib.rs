@@ -9,6 +9,6 @@ mod server;
 pub use plant::{PLANTS, Plant, plant, plant_in};
 pub use redlatch_server::{
     Change, Delivery, Engine, Entry, Execution, Key, Keyspace, Reply, Score, Script, Subscriptions,
-    Surroundings, Value, slot,
+    Surroundings, Unread, Value, next, slot,
 };
 pub use server::{Address, Changes, Config, Persistence, Server, SlotRange, Snapshot, warm_up};

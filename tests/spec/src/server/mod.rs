@@ -10,7 +10,7 @@ mod sentinel;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
 
-use redlatch_server::{Delivery, Engine, Keyspace, Script, Unread, Value};
+use redlatch_server::{Delivery, Engine, Keyspace, Script, Value};
 
 use crate::reply::Reply;
 use cluster::Cluster;
@@ -66,7 +66,6 @@ pub struct Server {
 /// What one connection has beside that of the server inside.
 #[derive(Debug, Default)]
 struct Connection {
-    input: Vec<u8>,
     /// Whether its next request is for a slot on its way here.
     is_asking: bool,
     /// The number of steps when it wrote last.
@@ -122,33 +121,6 @@ impl Server {
     /// Whether the connection is open; the server closes one that sends no requests, and all when it goes down.
     pub fn is_connected(&self, connection: u64) -> bool {
         self.inner.is_connected(connection)
-    }
-
-    /// Takes bytes that arrive on a connection, and runs the requests that are whole.
-    pub fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<Delivery> {
-        let Some(from) = self.connections.get_mut(&connection) else {
-            return Vec::new();
-        };
-        from.input.extend(bytes);
-        let input = std::mem::take(&mut from.input);
-        let mut at = 0;
-        let mut out = Vec::new();
-        loop {
-            match redlatch_server::next(&input, &mut at) {
-                Ok(request) => out.extend(self.command(now, connection, &request)),
-                Err(Unread::More) => break,
-                Err(Unread::Wrong(what)) => {
-                    let text = format!("ERR Protocol error: {what}");
-                    out.push(delivery(connection, &Reply::Error(text)));
-                    self.disconnect(connection);
-                    break;
-                }
-            }
-        }
-        if let Some(from) = self.connections.get_mut(&connection) {
-            from.input = input[at..].to_vec();
-        }
-        out
     }
 
     /// Runs one request of a connection. Returns what is sent, to this and to other connections, in this order.

@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, PoisonError};
 
-use fastrand::Rng;
-
 use super::shown::{requests, shown};
 use super::{Net, chance, cut, net, wake};
 use crate::events;
@@ -75,42 +73,6 @@ pub fn deliver(bytes: Vec<(u64, Vec<u8>)>) {
     }
 }
 
-/// Changes bytes so that most of them are a reply still, though not the one that was sent.
-fn garble(bytes: &mut Vec<u8>, draw: &mut Rng) {
-    const NUMBERS: [i64; 8] = [0, 1, -1, 2, 3, 1 << 22, i64::MIN, i64::MAX];
-    const PIECES: [&[u8]; 6] = [
-        b"$-1\r\n",
-        b":0\r\n",
-        b"*2\r\n",
-        b"\r\n",
-        b"-ERR ",
-        b"$1\r\nx\r\n",
-    ];
-    for _ in 0..draw.usize(1..=2) {
-        let at = draw.usize(..=bytes.len());
-        match draw.u8(..4) {
-            0 => {
-                let byte = draw.u8(..);
-                bytes.iter_mut().skip(at).take(1).for_each(|it| *it = byte);
-            }
-            1 => {
-                let end = (at + draw.usize(..=8)).min(bytes.len());
-                let piece = draw.choice(PIECES).unwrap_or_default();
-                bytes.splice(at..end, piece.iter().copied());
-            }
-            // Another number in the place of one.
-            _ => {
-                let digits = bytes.iter().map(u8::is_ascii_digit);
-                let begin = digits.clone().skip(at).position(|is_digit| is_digit);
-                let begin = begin.map_or(bytes.len(), |begin| at + begin);
-                let count = digits.skip(begin).take_while(|is_digit| *is_digit).count();
-                let number = draw.choice(NUMBERS).unwrap_or_default().to_string();
-                bytes.splice(begin..begin + count, number.bytes());
-            }
-        }
-    }
-}
-
 /// Sends bytes of a server to a client.
 fn reply(net: &mut Net, id: usize, mut bytes: Vec<u8>) {
     let connection = &net.connections[id];
@@ -124,10 +86,6 @@ fn reply(net: &mut Net, id: usize, mut bytes: Vec<u8>) {
     if chance(faults.surplus) && !(faults.spares_errors && has_error()) {
         events::count("reply twice");
         bytes.extend_from_within(..);
-    }
-    if chance(faults.garbled) {
-        events::count("reply garbled");
-        scheduler::draw(|draw| garble(&mut bytes, draw));
     }
     scheduler::note(|| {
         let after = (at - scheduler::now()) / 1_000;

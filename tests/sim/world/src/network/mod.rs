@@ -43,8 +43,6 @@ pub struct Faults {
     pub surplus: f64,
     /// Whether only replies come twice that are no errors.
     pub spares_errors: bool,
-    /// A reply whose bytes are changed.
-    pub garbled: f64,
     /// To come in pieces.
     pub drip: f64,
     /// To be refused, or not answered, when it is opened.

@@ -8,7 +8,7 @@ use super::delivery::{arrive, arrive_stray};
 use super::shown::requests;
 use super::{Connection, End, POLLERS, READERS, Server, chance, cut, hang_up, net, wake};
 use crate::events;
-use crate::scheduler::{self, Nanos, Wake, forks};
+use crate::scheduler::{self, Nanos, Wake};
 
 /// The end of a connection at its client. All clones are the same end; the last one closes it.
 #[derive(Clone, Debug)]
@@ -29,7 +29,6 @@ impl Drop for ClientEnd {
 ///
 /// As `TcpStream::connect_timeout`.
 pub fn connect(host: &str, port: u16, deadline: Nanos) -> io::Result<Socket> {
-    forks::check_connection();
     scheduler::step();
     let process = scheduler::process();
     let net = net();
@@ -112,7 +111,6 @@ impl Socket {
     ///
     /// If the connection is known to be gone.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        forks::check_connection();
         scheduler::step();
         let id = self.id();
         let mut net = net();
@@ -238,7 +236,6 @@ impl Socket {
 
     /// Closes it for all its clones.
     pub fn shut_down(&self) {
-        forks::check_connection();
         scheduler::step();
         close(self.id());
         wake(self.id());

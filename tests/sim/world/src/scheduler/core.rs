@@ -46,8 +46,6 @@ pub(super) struct Process {
     /// How long the machine has slept, in which the clock that deadlines are counted on stands; and until when it does.
     pub(super) slept: Nanos,
     pub(super) sleeps_until: Nanos,
-    /// No thread can be started before.
-    pub(super) no_threads_until: Nanos,
 }
 
 pub(super) type Event = Box<dyn FnOnce() + Send>;
@@ -73,8 +71,6 @@ pub(super) struct Core {
     pub(super) hash: u64,
     pub(super) trace: Option<String>,
     pub(super) is_closing: bool,
-    /// Whether this is the child of a fork, in which no other thread exists.
-    pub(super) is_forked: bool,
 }
 
 impl Core {

@@ -7,7 +7,6 @@
 //! could, which is a thread that the machine is slow to run.
 
 mod core;
-pub mod forks;
 mod processes;
 mod threads;
 mod turns;
@@ -23,8 +22,8 @@ use fastrand::Rng;
 
 use self::core::{Core, Process, State, Task};
 pub use processes::{
-    add_process, is_killed, kill, lag, local_now, may_start_thread, now, of_local, on_clock_of,
-    pause, process, refuse_threads, since_boot, suspend,
+    add_process, is_killed, kill, lag, local_now, now, of_local, on_clock_of, pause, process,
+    since_boot, suspend,
 };
 pub use threads::{JoinHandle, run_at_once, spawn};
 pub use turns::{Wake, block, is_world, on_stuck, sleep_until, step, wake_all, wake_one};
@@ -83,9 +82,6 @@ impl Drop for Last {
     fn drop(&mut self) {
         if let Some(me) = ME.get() {
             let mut core = core();
-            if core.is_forked {
-                return;
-            }
             note_news();
             core.task(me).state = State::Ended;
             core.live.retain(|index| *index != me);
@@ -157,7 +153,6 @@ pub fn begin(seed: u64, pace: Pace, traced: bool) {
         hash: seed,
         trace: traced.then(String::new),
         is_closing: false,
-        is_forked: false,
     });
     ME.set(Some(0));
 }

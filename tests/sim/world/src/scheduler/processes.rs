@@ -50,26 +50,6 @@ pub fn suspend(process: usize, until: Nanos) {
     pause(process, until);
 }
 
-/// Has no thread start in a process until the world time `until`.
-pub fn refuse_threads(process: usize, until: Nanos) {
-    let mut core = core();
-    let ends = &mut core.processes[process].no_threads_until;
-    *ends = (*ends).max(until);
-}
-
-/// Whether the calling process can start a thread now.
-pub fn may_start_thread() -> bool {
-    let may_start = {
-        let core = core();
-        core.processes[core.process_of()].no_threads_until <= core.now
-    };
-    if !may_start {
-        events::count("thread refused");
-        note(|| "cannot start a thread".to_owned());
-    }
-    may_start
-}
-
 /// Ends a process without a word: none of its threads runs again.
 pub fn kill(process: usize) {
     note_news();

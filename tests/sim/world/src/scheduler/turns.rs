@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::core::State;
-use super::forks::{self, Breach};
 use super::{EYE, HAS_NEWS, IS_WORLD, Locked, NEVER, Nanos, SEES_UNTIL, core, me, now};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,13 +125,6 @@ fn look(now: Nanos) {
 pub(super) fn dispatch(mut core: Locked, me: usize) {
     loop {
         if core.is_closing {
-            return;
-        }
-        if core.is_forked {
-            if !core.may_run(me) {
-                drop(core);
-                forks::exit(Breach::Waits);
-            }
             return;
         }
         if let Some(next) = core.pick() {
