@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock, LossCause};
+use redlatch::{Client, Lock};
 
 use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, SLACK, Turn, elsewhere, report, timed};
 use crate::driver::Exception;
-use crate::jvm::{Jvm, Redisson, is_illegal_monitor_state, settle, version};
+use crate::jvm::{JavaLock, Jvm, Redisson, settle, version};
 use crate::support::child::{arg, listen, say};
 use crate::support::{Child, Monitor, RedisServer, eventually, ms};
 
@@ -95,48 +95,6 @@ fn ten_thousand_increments_and_none_is_lost() {
     report(&format!("10,000 increments by both sides took {took:.1?}"));
 }
 
-#[test]
-#[ignore = "needs Java: make interop"]
-fn our_unlock_wakes_redisson() {
-    let sides = BothSides::with(Turn::alone(), LONG);
-    let (rust, java) = sides.locks("orders");
-    let times = (0..21).map(|_| {
-        rust.lock().unwrap();
-        let waiting = java.start("lock", &[]);
-        sides.until_somebody_waits("redisson_lock__channel:{orders}");
-        let (took, ()) = timed(|| {
-            rust.unlock().unwrap();
-            waiting.value();
-        });
-        java.unlock();
-        took
-    });
-    bounded("our unlock wakes Redisson", times.collect());
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn redisson_s_unlock_wakes_us() {
-    let sides = BothSides::with(Turn::alone(), LONG);
-    let (rust, java) = sides.locks("orders");
-    let times = (0..21).map(|_| {
-        java.lock();
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                rust.lock().unwrap();
-                let woken = Instant::now();
-                rust.unlock().unwrap();
-                woken
-            });
-            sides.until_somebody_waits("redisson_lock__channel:{orders}");
-            let start = Instant::now();
-            java.unlock();
-            waiting.join().unwrap().duration_since(start)
-        })
-    });
-    bounded("Redisson's unlock wakes us", times.collect());
-}
-
 /// Threads of ours hand the lock on among themselves, but not for as long as Redisson waits.
 #[test]
 #[ignore = "needs Java: make interop"]
@@ -178,67 +136,6 @@ pub(crate) fn bounded(what: &str, mut times: Vec<Duration>) {
     let longest = times[times.len() - 1];
     report(&format!("{what}: p50 {median:.2?}, longest {longest:.2?}"));
     assert!(median < WAKE_UP, "{what}: {times:?}");
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn redisson_sees_our_counts() {
-    let sides = BothSides::new();
-    let (rust, java) = sides.locks("orders");
-    assert!(!java.is_locked());
-    assert_eq!(java.remain_time_to_live(), -2);
-    for count in 1..=3 {
-        let guard = rust.guard().unwrap();
-        let field = guard.visitor().as_str().to_owned();
-        assert_eq!(
-            sides.hash("orders"),
-            [(field, count.to_string())].into(),
-            "one field, the count as text"
-        );
-        std::mem::forget(guard);
-        assert!(java.is_locked());
-        assert!(!java.is_held());
-        assert_eq!(java.hold_count(), 0);
-        assert!((1..=30_000).contains(&java.remain_time_to_live()));
-        assert!(!java.try_lock(ms(0)));
-    }
-    is_illegal_monitor_state(&java.try_unlock());
-    for left in [2, 1, 0] {
-        rust.unlock().unwrap();
-        assert_eq!(rust.hold_count().unwrap(), left);
-        assert_eq!(java.is_locked(), left > 0);
-    }
-    assert!(java.try_lock(ms(0)));
-    java.unlock();
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn we_see_redisson_s_counts() {
-    let sides = BothSides::new();
-    let (rust, java) = sides.locks("orders");
-    for count in 1..=3 {
-        java.lock();
-        assert_eq!(
-            sides.hash("orders"),
-            [(java.field(), count.to_string())].into()
-        );
-        assert!(rust.is_locked().unwrap());
-        assert!(!rust.is_held_by_current_thread().unwrap());
-        assert_eq!(rust.hold_count().unwrap(), 0);
-        let left = rust.remaining_lease().unwrap().unwrap();
-        assert!(left > Duration::ZERO && left <= LONG, "{left:?}");
-        assert!(!rust.try_lock().unwrap());
-    }
-    assert!(matches!(rust.unlock(), Err(Error::NotHeld { .. })));
-    for left in [2, 1, 0] {
-        java.unlock();
-        assert_eq!(java.hold_count(), left);
-        assert_eq!(rust.is_locked().unwrap(), left > 0);
-    }
-    assert_eq!(rust.remaining_lease().unwrap(), None);
-    rust.lock().unwrap();
-    rust.unlock().unwrap();
 }
 
 #[test]
@@ -287,32 +184,6 @@ pub(crate) fn is_refused_for_three_leases(mut attempt: impl FnMut() -> bool) {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn our_watchdog_keeps_redisson_out() {
-    let sides = BothSides::with(Turn::together(), LEASE);
-    let (rust, java) = sides.locks("orders");
-    let guard = rust.guard().unwrap();
-    is_refused_for_three_leases(|| java.try_lock(ms(0)));
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
-    assert!(java.try_lock(ms(0)));
-    java.unlock();
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn redisson_s_watchdog_keeps_us_out() {
-    let sides = BothSides::with(Turn::together(), LEASE);
-    let (rust, java) = sides.locks("orders");
-    java.lock();
-    is_refused_for_three_leases(|| rust.try_lock().unwrap());
-    assert!(java.is_held());
-    java.unlock();
-    assert!(rust.try_lock().unwrap());
-    rust.unlock().unwrap();
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
 fn a_killed_jvm_frees_the_lock_within_a_lease() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let jvm = Jvm::start();
@@ -346,104 +217,51 @@ fn a_killed_rust_process_frees_the_lock_within_a_lease() {
     lock.unlock();
 }
 
-#[test]
-#[ignore = "needs Java: make interop"]
-fn redisson_s_force_unlock_tells_our_holder() {
-    let sides = BothSides::with(Turn::together(), LEASE);
-    let (rust, java) = sides.locks("orders");
-    let told = LEASE + SLACK;
-
-    let guard = rust.guard().unwrap();
-    let lost = guard.lost();
-    assert!(java.force_unlock());
-    assert_eq!(lost.recv_timeout(told).unwrap().cause, LossCause::Gone);
-    assert!(!guard.is_valid());
-    assert!(guard.unlock().is_err_and(|error| error.is_lost()));
-    assert!(!java.force_unlock(), "nobody holds it any more");
-
-    let guard = rust.guard().unwrap();
-    let lost = guard.lost();
-    assert!(java.force_unlock());
-    java.lock();
-    let cause = lost.recv_timeout(told).unwrap().cause;
-    assert_eq!(cause, LossCause::HeldBy(java.field()));
-    assert!(guard.unlock().is_err_and(|error| error.is_lost()));
-    assert!(java.is_held(), "the loser has touched nothing");
-    java.unlock();
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn our_force_unlock_tells_redisson_s_holder() {
-    let sides = BothSides::with(Turn::together(), LEASE);
-    let (rust, java) = sides.locks("orders");
-    java.lock();
-    let second = sides.java.lock("orders");
-    let waiting = second.start("lock", &[]);
-    assert!(waiting.still_runs_after(ms(200)));
-    let (took, ()) = timed(|| {
-        assert!(rust.force_unlock().unwrap());
-        waiting.value();
-    });
-    assert!(took < WAKE_UP, "woken by the message: {took:?}");
-    is_illegal_monitor_state(&java.try_unlock());
-    // Its watchdog has learnt it, too: what is held now is the second thread's.
-    thread::sleep(LEASE);
-    assert!(!java.is_held());
-    assert!(second.is_held());
-    second.unlock();
-    assert!(!rust.force_unlock().unwrap());
-}
-
-/// Refusal and wake-up, each way.
-pub(crate) fn is_one_lock(
-    sides: &BothSides,
-    rust: &redlatch::Lock,
-    java: &crate::jvm::JavaLock,
-    channel: &str,
-) {
-    rust.lock().unwrap();
-    assert!(!java.try_lock(ms(0)), "{channel}: refused");
-    let waiting = java.start("lock", &[]);
-    sides.until_somebody_waits(channel);
-    let (took, ()) = timed(|| {
-        rust.unlock().unwrap();
-        waiting.value();
-    });
-    assert!(took < WAKE_UP, "{channel}: Redisson woke after {took:?}");
-
-    assert!(!rust.try_lock().unwrap(), "{channel}: refused");
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            rust.lock().unwrap();
-            let woken = Instant::now();
+/// Refusal and wake-ups, each way.
+pub(crate) fn is_one_lock(rust: &Lock, java: &JavaLock) {
+    let (name, mut theirs, mut ours) = (rust.name(), Vec::new(), Vec::new());
+    for _ in 0..3 {
+        rust.lock().unwrap();
+        assert!(!java.try_lock(ms(0)), "{name}: refused");
+        let waiting = java.start("lock", &[]);
+        assert!(waiting.still_runs_after(ms(300)), "{name}");
+        let (took, ()) = timed(|| {
             rust.unlock().unwrap();
-            woken
+            waiting.value();
         });
-        sides.until_somebody_waits(channel);
-        let start = Instant::now();
-        java.unlock();
-        let took = waiting.join().unwrap().duration_since(start);
-        assert!(took < WAKE_UP, "{channel}: we woke after {took:?}");
-    });
+        theirs.push(took);
+        assert!(!rust.try_lock().unwrap(), "{name}: refused");
+        ours.push(thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                rust.lock().unwrap();
+                let woken = Instant::now();
+                rust.unlock().unwrap();
+                woken
+            });
+            thread::sleep(ms(300));
+            assert!(!waiting.is_finished(), "{name}");
+            let start = Instant::now();
+            java.unlock();
+            waiting.join().unwrap().saturating_duration_since(start)
+        }));
+    }
+    bounded(&format!("{name}: our unlock wakes Redisson"), theirs);
+    bounded(&format!("{name}: Redisson's unlock wakes us"), ours);
 }
 
 #[test]
 #[ignore = "needs Java: make interop"]
 fn names_of_every_form_are_one_lock() {
     let sides = BothSides::with(Turn::alone(), LONG);
-    for (name, channel) in [
-        ("{shop}:orders", "redisson_lock__channel:{shop}:orders"),
-        ("orders:{42}", "redisson_lock__channel:orders:{42}"),
-        ("a:b::c:", "redisson_lock__channel:{a:b::c:}"),
-        (
-            "заказ-注文-ördèr-🔒",
-            "redisson_lock__channel:{заказ-注文-ördèr-🔒}",
-        ),
-        (" two words ", "redisson_lock__channel:{ two words }"),
+    for name in [
+        "{shop}:orders",
+        "orders:{42}",
+        "a:b::c:",
+        "заказ-注文-ördèr-🔒",
+        " two words ",
     ] {
         let (rust, java) = sides.locks(name);
-        is_one_lock(&sides, &rust, &java, channel);
+        is_one_lock(&rust, &java);
         assert!(sides.hash(name).is_empty());
     }
 }
@@ -452,39 +270,30 @@ fn names_of_every_form_are_one_lock() {
 #[ignore = "needs Java: make interop"]
 fn a_key_prefix_is_a_name_mapper() {
     let sides = BothSides::with(Turn::alone(), LONG);
-    let prefixed = sides.another(Client::builder().key_prefix("shop:"), &sides.server.url());
-    let rust = prefixed.lock("orders");
-    let channel = "redisson_lock__channel:{shop:orders}";
-    // In every generation the whole name is the same lock.
-    is_one_lock(&sides, &rust, &sides.java.lock("shop:orders"), channel);
-
-    let mapped = Redisson::open_with_prefix(&Jvm::shared(), &sides.server.url(), LONG, "shop:");
-    match mapped {
-        Ok(redisson) => {
-            assert!(version() >= (3, 16));
-            is_one_lock(&sides, &rust, &redisson.lock("orders"), channel);
-        }
-        Err(Exception { class, message }) => {
-            assert_eq!(class, "UnsupportedOperationException", "{message}");
-            assert!(version() < (3, 16));
-            report("there is no NameMapper");
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn a_key_prefix_once_is_a_prefix_name_mapper() {
-    if version() < (3, 16) {
-        return report("there is no NameMapper");
-    }
-    let sides = BothSides::with(Turn::alone(), LONG);
     let url = sides.server.url();
-    let prefixed = sides.another(Client::builder().key_prefix_once("shop:"), &url);
-    let mapped = Redisson::open_with_prefix(&Jvm::shared(), &url, LONG, "once=shop:").unwrap();
-    let channel = "redisson_lock__channel:{shop:orders}";
-    for (ours, its) in [("orders", "shop:orders"), ("shop:orders", "orders")] {
-        is_one_lock(&sides, &prefixed.lock(ours), &mapped.lock(its), channel);
+    let builders = [
+        Client::builder().key_prefix("shop:"),
+        Client::builder().key_prefix_once("shop:"),
+    ];
+    for (builder, mapper) in builders.into_iter().zip(["shop:", "once=shop:"]) {
+        let prefixed = sides.another(builder, &url);
+        // In every generation the whole name is the same lock.
+        let (rust, whole) = (prefixed.lock("orders"), sides.java.lock("shop:orders"));
+        is_one_lock(&rust, &whole);
+        match Redisson::open_with_prefix(&Jvm::shared(), &url, LONG, mapper) {
+            Ok(mapped) => {
+                assert!(version() >= (3, 16));
+                is_one_lock(&rust, &mapped.lock("orders"));
+                if mapper.starts_with("once") {
+                    is_one_lock(&prefixed.lock("shop:orders"), &mapped.lock("orders"));
+                }
+            }
+            Err(Exception { class, message }) => {
+                assert_eq!(class, "UnsupportedOperationException", "{message}");
+                assert!(version() < (3, 16));
+                report("there is no NameMapper");
+            }
+        }
     }
 }
 

@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Lock};
+use redlatch::Client;
 
 use crate::both_sides::{BothSides, LEASE, LONG, SLACK, Turn, elsewhere, report, timed};
-use crate::exclusion::WAKE_UP;
-use crate::jvm::{JavaLock, Jvm, Redisson, version};
+use crate::jvm::{JavaLock, Jvm, Redisson};
 use crate::support::{eventually, ms};
 
 const QUEUE: &str = "redisson_lock_queue:{tickets}";
-
-/// The first generation whose time to wait can be set.
-const HAS_A_SETTING: (u32, u32) = (3, 46);
 
 fn java(redisson: &Redisson, name: &str) -> JavaLock {
     redisson.thread().lock("fair", name)
@@ -42,85 +38,6 @@ fn nothing_is_left(sides: &BothSides) {
     eventually(ms(9000), "nothing is left", || {
         sides.server.int(&["DBSIZE"]) == 0
     });
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn a_fair_lock_is_one_lock() {
-    let sides = BothSides::with(Turn::together(), LONG);
-    for name in ["tickets", "{shop}:tickets"] {
-        let (ours, theirs) = (sides.rust.fair_lock(name), java(&sides.java, name));
-        ours.lock().unwrap();
-        assert!(!theirs.try_lock(ms(0)) && !theirs.try_lock(ms(300)));
-        assert!(theirs.is_locked() && !theirs.is_held());
-        ours.lock().unwrap();
-        ours.unlock().unwrap();
-        assert!(!theirs.try_lock(ms(0)));
-        ours.unlock().unwrap();
-        theirs.lock();
-        theirs.lock();
-        assert_eq!((theirs.hold_count(), ours.hold_count().unwrap()), (2, 0));
-        assert!(!ours.try_lock().unwrap() && !ours.try_lock_for(ms(300)).unwrap());
-        theirs.unlock();
-        assert!(ours.is_locked().unwrap() && !ours.try_lock().unwrap());
-        theirs.unlock();
-        assert!(ours.try_lock().unwrap());
-        assert!(theirs.force_unlock());
-        assert!(ours.unlock().unwrap_err().is_lost());
-        theirs.lock();
-        assert!(ours.force_unlock().unwrap());
-        assert!(!theirs.is_locked());
-        nothing_is_left(&sides);
-    }
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn each_side_wakes_the_other() {
-    let sides = BothSides::with(Turn::alone(), LONG);
-    let (ours, theirs) = (
-        sides.rust.fair_lock("tickets"),
-        java(&sides.java, "tickets"),
-    );
-    for _ in 0..5 {
-        theirs.lock();
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                ours.lock().unwrap();
-                Instant::now()
-            });
-            until_waiting(&sides, 1);
-            thread::sleep(ms(200));
-            let freed = Instant::now();
-            theirs.unlock();
-            let took = waits.join().unwrap().saturating_duration_since(freed);
-            assert!(took < WAKE_UP, "ours: {took:?}");
-        });
-        // Its thread is over.
-        assert!(ours.force_unlock().unwrap());
-        ours.lock().unwrap();
-        let waits = theirs.start("lock", &[]);
-        until_waiting(&sides, 1);
-        assert!(waits.still_runs_after(ms(200)));
-        let (took, ()) = timed(|| {
-            ours.unlock().unwrap();
-            waits.value();
-        });
-        assert!(took < WAKE_UP, "theirs: {took:?}");
-        theirs.unlock();
-        // A forced unlock wakes, too.
-        theirs.lock();
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| ours.run(|_| ()).unwrap());
-            until_waiting(&sides, 1);
-            let (took, ()) = timed(|| {
-                assert!(ours.force_unlock().unwrap());
-                waits.join().unwrap();
-            });
-            assert!(took < WAKE_UP, "{took:?}");
-        });
-    }
-    nothing_is_left(&sides);
 }
 
 #[test]
@@ -271,85 +188,42 @@ fn killed_waiters_of_either_side_cost_seconds() {
     nothing_is_left(&sides);
 }
 
-/// Has threads of both sides take the lock without a pause, and returns how often each of them had it, ours first.
-fn contend(
-    sides: &BothSides,
-    redisson: &Redisson,
-    locks: &[Lock],
-    theirs: usize,
-    span: Duration,
-) -> Vec<(u32, Duration)> {
-    let inside = AtomicI64::new(0);
-    let ends = Instant::now() + span;
-    let work = || {
-        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
-        thread::sleep(ms(20));
-        inside.fetch_sub(1, Ordering::SeqCst);
-    };
-    let several = |take: &dyn Fn(), free: &dyn Fn()| {
-        let (mut turns, mut longest) = (0, Duration::ZERO);
-        while Instant::now() < ends {
-            let (took, ()) = timed(take);
-            work();
-            free();
-            (turns, longest) = (turns + 1, longest.max(took));
-        }
-        (turns, longest)
-    };
-    thread::scope(|scope| {
-        let several = &several;
-        let mut begun = Vec::new();
-        for lock in locks {
-            begun.push(
-                scope.spawn(move || several(&|| lock.lock().unwrap(), &|| lock.unlock().unwrap())),
-            );
-        }
-        for _ in 0..theirs {
-            begun.push(scope.spawn(move || {
-                let lock = java(redisson, "tickets");
-                several(&|| lock.lock(), &|| lock.unlock())
-            }));
-        }
-        let turns = begun.into_iter().map(|it| it.join().unwrap()).collect();
-        let _ = sides;
-        turns
-    })
-}
-
 #[test]
 #[ignore = "needs Java: make interop"]
 fn nobody_overlaps_and_everybody_has_turns() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let other = another(&sides);
-    let locks =
-        [&sides.rust, &sides.rust, &other, &other].map(|client| client.fair_lock("tickets"));
-    let found = contend(&sides, &sides.java, &locks, 3, Duration::from_secs(6));
+    let (inside, ends) = (AtomicI64::new(0), Instant::now() + Duration::from_secs(6));
+    let turns_of = |take: &dyn Fn(), free: &dyn Fn()| {
+        let mut turns = 0;
+        while Instant::now() < ends {
+            take();
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+            thread::sleep(ms(20));
+            inside.fetch_sub(1, Ordering::SeqCst);
+            free();
+            turns += 1;
+        }
+        turns
+    };
+    let found: Vec<i32> = thread::scope(|scope| {
+        let turns_of = &turns_of;
+        let ours = [&sides.rust, &sides.rust, &other, &other].map(|client| {
+            let lock = client.fair_lock("tickets");
+            scope.spawn(move || turns_of(&|| lock.lock().unwrap(), &|| lock.unlock().unwrap()))
+        });
+        let theirs = [(); 3].map(|()| {
+            let lock = java(&sides.java, "tickets");
+            scope.spawn(move || turns_of(&|| lock.lock(), &|| lock.unlock()))
+        });
+        let all = ours.into_iter().chain(theirs);
+        all.map(|it| it.join().unwrap()).collect()
+    });
     report(&format!(
-        "a fair lock of both libraries, 4 and 3 threads: {found:?}"
+        "turns of 4 threads of ours and 3 of theirs: {found:?}"
     ));
-    let (least, most) = (found.iter().min().unwrap().0, found.iter().max().unwrap().0);
-    assert!(least + 4 >= most, "{found:?}");
-    nothing_is_left(&sides);
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn contention_without_a_pause_throws_nobody_of_ours_out() {
-    if version() < HAS_A_SETTING {
-        return;
-    }
-    let sides = BothSides::with(Turn::alone(), LONG);
-    let patience = Duration::from_secs(10);
-    let jvm = Jvm::start_with(&["-Dfair.wait=10000"]);
-    let redisson = Redisson::open(&jvm, &sides.server.url(), LONG);
-    let client = Client::builder().fair_lock_wait_timeout(patience);
-    let client = sides.another(client, &sides.server.url());
-    let locks = [(); 2].map(|()| client.fair_lock("tickets"));
-    let found = contend(&sides, &redisson, &locks, 2, patience * 3);
-    report(&format!("with 10 s to wait, 2 and 2 threads: {found:?}"));
-    for (turns, longest) in &found[..2] {
-        assert!(*turns > 10 && *longest < ms(1000) + SLACK, "{found:?}");
-    }
+    let (least, most) = (found.iter().min().unwrap(), found.iter().max().unwrap());
+    assert!(least + 4 >= *most, "{found:?}");
     nothing_is_left(&sides);
 }
 

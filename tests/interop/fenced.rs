@@ -6,10 +6,8 @@ use std::thread;
 
 use redlatch::Lock;
 
-use crate::both_sides::{BothSides, LEASE, LONG, Turn, report};
-use crate::exclusion::{is_one_lock, is_refused_for_three_leases};
+use crate::both_sides::{BothSides, Turn, report};
 use crate::jvm::{JavaLock, version};
-use crate::support::ms;
 
 /// The first generation that has the lock.
 const SINCE: (u32, u32) = (3, 19);
@@ -36,42 +34,6 @@ fn java_token(lock: &JavaLock) -> u64 {
     let token = lock.lock_and_get_token();
     lock.unlock();
     token
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn a_fenced_lock_is_one_lock() {
-    if is_missing() {
-        return;
-    }
-    let sides = BothSides::with(Turn::alone(), LONG);
-    for (name, channel) in [
-        ("orders", "redisson_lock__channel:{orders}"),
-        ("{shop}:orders", "redisson_lock__channel:{shop}:orders"),
-    ] {
-        let (rust, java) = locks(&sides, name);
-        is_one_lock(&sides, &rust, &java, channel);
-        assert!(sides.hash(name).is_empty());
-    }
-}
-
-#[test]
-#[ignore = "needs Java: make interop"]
-fn both_watchdogs_keep_the_other_side_out_of_a_fenced_lock() {
-    if is_missing() {
-        return;
-    }
-    let sides = BothSides::with(Turn::together(), LEASE);
-    let (rust, java) = locks(&sides, "orders");
-    let guard = rust.guard().unwrap();
-    is_refused_for_three_leases(|| java.try_lock(ms(0)));
-    assert!(guard.is_valid());
-    let token = guard.fencing_token().unwrap();
-    guard.unlock().unwrap();
-    assert_eq!(java.lock_and_get_token(), token + 1);
-    is_refused_for_three_leases(|| rust.try_lock().unwrap());
-    java.unlock();
-    assert!(rust_token(&rust) > token + 1);
 }
 
 #[test]

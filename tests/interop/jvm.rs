@@ -53,14 +53,9 @@ impl Jvm {
 
     /// A JVM of one's own.
     pub(crate) fn start() -> Arc<Jvm> {
-        Jvm::start_with(&[])
-    }
-
-    /// The same with properties of its own.
-    pub(crate) fn start_with(properties: &[&str]) -> Arc<Jvm> {
         // It lives for minutes and has little to do.
         let small = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"];
-        Jvm::start_version(&version_text(), &[&small, properties].concat())
+        Jvm::start_version(&version_text(), &small)
     }
 
     /// A JVM with this version of Redisson in it, and no options but these.

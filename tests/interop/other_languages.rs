@@ -95,10 +95,16 @@ impl Language {
     }
 }
 
+/// The same with its locks on five servers.
+pub(crate) const REDSYNC_OF_FIVE: Peer = Peer {
+    servers: 5,
+    ..REDSYNC
+};
+
 impl Peer {
-    /// The same with its locks on so many servers.
-    pub(crate) const fn on(self, servers: usize) -> Peer {
-        Peer { servers, ..self }
+    /// Whether it can extend a lock.
+    pub(crate) fn extends(&self) -> bool {
+        self.gone.0.is_some()
     }
 
     /// What it is called in a report.

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Lock};
 
-use crate::both_sides::{LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
+use crate::both_sides::{LONG, SLACK, Turn, report, timed};
 use crate::driver::unique;
-use crate::exclusion::{bounded, count, is_refused_for_three_leases};
-use crate::jvm::{CLUSTER, JavaLock, Jvm, Redisson, is_illegal_monitor_state, version};
+use crate::exclusion::bounded;
+use crate::jvm::{CLUSTER, JavaLock, Jvm, Redisson, version};
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Node, Sentinels};
-use crate::support::{RedisServer, eventually, ms};
+use crate::support::{eventually, ms};
 
 /// Makes a test of each function, behind sentinels and in a cluster.
 macro_rules! everywhere {
@@ -39,10 +39,7 @@ macro_rules! everywhere {
 }
 
 everywhere! {
-    no_increment_is_lost
     an_unlock_wakes_the_other_side
-    a_watchdog_keeps_the_other_side_out
-    a_forced_unlock_frees_the_lock_of_the_other_side
     both_sides_go_on_after_the_death_of_a_master
 }
 
@@ -228,31 +225,6 @@ impl BothSides {
     }
 }
 
-/// Both sides add to a counter on a server of its own.
-fn no_increment_is_lost(kind: Kind) {
-    let set = Set::shared(kind);
-    let sides = BothSides::of(set, Turn::alone(), PATIENCE);
-    let name = sides.set.name("stock", 2);
-    let server = RedisServer::start();
-    let counting = Redisson::open(&Jvm::shared(), &server.url(), PATIENCE);
-    let (took, ()) = timed(|| {
-        let java: Vec<_> = (0..2)
-            .map(|_| {
-                let thread = sides.java.thread();
-                thread.start_count(&name, &counting, "counter", 250)
-            })
-            .collect();
-        count(&sides.rust.lock(&name), &server.url(), 2, 250);
-        java.iter().for_each(|counting| {
-            counting.value();
-        });
-    });
-    assert_eq!(server.int(&["GET", "counter"]), 1000);
-    report(&format!(
-        "{kind:?}: 1,000 increments by both sides took {took:.1?}"
-    ));
-}
-
 fn an_unlock_wakes_the_other_side(kind: Kind) {
     let set = Set::shared(kind);
     let sides = BothSides::of(set, Turn::alone(), LONG);
@@ -289,59 +261,6 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
     let what = format!("{kind:?}, {messages} messages");
     bounded(&format!("{what}: our unlock wakes Redisson"), java_woke);
     bounded(&format!("{what}: Redisson's unlock wakes us"), we_woke);
-}
-
-fn a_watchdog_keeps_the_other_side_out(kind: Kind) {
-    let set = Set::shared(kind);
-    let sides = BothSides::of(set, Turn::together(), LEASE);
-    // On different shards, if there are any.
-    let ours = sides.set.name("ours", 0);
-    let theirs = sides.set.name("theirs", 1);
-    let (held, theirs_of_java) = (sides.rust.lock(&ours), sides.java.lock(&theirs));
-    let guard = held.guard().unwrap();
-    theirs_of_java.lock();
-    let (refused, refuses) = (sides.java.lock(&ours), sides.rust.lock(&theirs));
-    is_refused_for_three_leases(|| refused.try_lock(ms(0)) || refuses.try_lock().unwrap());
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
-    assert!(theirs_of_java.is_held());
-    theirs_of_java.unlock();
-    assert!(refused.try_lock(ms(0)));
-    refused.unlock();
-    assert!(refuses.try_lock().unwrap());
-    refuses.unlock().unwrap();
-}
-
-fn a_forced_unlock_frees_the_lock_of_the_other_side(kind: Kind) {
-    let set = Set::shared(kind);
-    let sides = BothSides::of(set, Turn::together(), LONG);
-    for shard in 0..3 {
-        let name = sides.set.name("forced", shard);
-        let (rust, java) = sides.locks(&name);
-        let second = sides.java.lock(&name);
-
-        // Redisson waits for the rest of the lease, unless it is told.
-        java.lock();
-        let waiting = second.start("lock", &[]);
-        sides.until_listening(&name, 1);
-        let (took, ()) = timed(|| {
-            assert!(rust.force_unlock().unwrap());
-            waiting.value();
-        });
-        assert!(took < SLACK, "{took:?}");
-        is_illegal_monitor_state(&java.try_unlock());
-        assert!(second.is_held());
-        second.unlock();
-        assert!(!rust.force_unlock().unwrap());
-
-        let guard = rust.guard().unwrap();
-        assert!(java.force_unlock());
-        assert!(java.try_lock(ms(0)));
-        assert!(guard.unlock().is_err_and(|error| error.is_lost()));
-        assert!(java.is_held(), "the loser has touched nothing");
-        java.unlock();
-        assert!(!java.force_unlock());
-    }
 }
 
 /// Either side holds a lock while the master dies that has them both.
