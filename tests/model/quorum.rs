@@ -85,8 +85,6 @@ pub(crate) struct Quorum {
     pub(crate) rules: Rules,
     /// What happens, each of it at most once and at any time. At most `MISHAPS`.
     pub(crate) mishaps: &'static [Mishap],
-    /// Whether states remember what has happened, which makes more of them.
-    pub(crate) memory: bool,
     /// Whether exclusion was breached. Only the first time counts, because its trace is the shortest.
     pub(crate) breached: AtomicBool,
 }
@@ -146,8 +144,6 @@ pub(crate) struct Node {
     key: Option<Key>,
     /// For how many ticks it has no vote.
     away: u8,
-    /// Whether it lost the key of the present hold, where the model remembers it.
-    lost: bool,
     links: [Link; CLIENTS],
 }
 
@@ -171,15 +167,6 @@ pub(crate) enum Client {
     },
 }
 
-/// What has happened so far, where the model remembers it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
-    had: [bool; CLIENTS],
-    extended: bool,
-    gave_back: bool,
-    voted_after_crash: bool,
-}
-
 /// Everything at one instant. Times are relative to it, so runs of any length have finitely many states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
@@ -187,7 +174,6 @@ pub(crate) struct State {
     nodes: [Node; NODES],
     /// Which of the mishaps have happened.
     happened: [bool; MISHAPS],
-    memory: Memory,
 }
 
 /// One step.
@@ -355,36 +341,16 @@ impl Model for Quorum {
                 next.nodes[node] = self.after(self.mishaps[index], next.nodes[node]);
             }
         }
-        if self.memory {
-            next.remember(last, action);
-        }
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Quorum>> {
-        let mut properties = vec![Property::always("exclusion", |model: &Quorum, state| {
-            state.holders() <= 1 || model.breached.swap(true, Ordering::Relaxed)
-        })];
-        if self.memory {
-            properties.extend([
-                Property::sometimes("both have had the lock", |_, state: &State| {
-                    state.memory.had == [true; CLIENTS]
-                }),
-                Property::sometimes("a hold is extended", |_, state: &State| {
-                    state.memory.extended
-                }),
-                Property::sometimes("a lost key is given back", |_, state: &State| {
-                    state.memory.gave_back
-                }),
-                Property::sometimes("a node loses the key of a hold", |_, state: &State| {
-                    state.nodes.iter().any(|node| node.lost)
-                }),
-                Property::sometimes("a restarted node votes", |_, state: &State| {
-                    state.memory.voted_after_crash
-                }),
-            ]);
-        }
-        properties
+        vec![Property::always(
+            "exclusion",
+            |model: &Quorum, state: &State| {
+                state.holders() <= 1 || model.breached.swap(true, Ordering::Relaxed)
+            },
+        )]
     }
 }
 
@@ -578,32 +544,6 @@ impl State {
         }
     }
 
-    /// Notes what the action, which led here from `last`, did.
-    fn remember(&mut self, last: &State, action: Action) {
-        match action {
-            Action::Tick => {
-                let voted = |state: &State| -> usize {
-                    (0..CLIENTS).map(|client| state.votes(client)).sum()
-                };
-                self.memory.voted_after_crash |= voted(self) > voted(last);
-            }
-            Action::Grant(client) => self.memory.had[client] = true,
-            Action::Extended(_) => self.memory.extended = true,
-            Action::DeliverUncounted(client, node) => {
-                self.memory.gave_back |= last.nodes[node].lost && self.nodes[node].has(client);
-            }
-            Action::Happen(_, node) => {
-                self.nodes[node].lost = last.nodes[node].key.is_some_and(|key| {
-                    !key.old && matches!(last.clients[key.owner], Client::Holding { .. })
-                });
-            }
-            _ => {}
-        }
-        if self.holders() == 0 {
-            self.nodes.iter_mut().for_each(|node| node.lost = false);
-        }
-    }
-
     /// The state in numbers, those of the nodes sorted, with the clients in the order of `clients`.
     fn code(&self, clients: [usize; CLIENTS]) -> (u64, [u64; NODES]) {
         let mut nodes = self.nodes.map(|node| node.code(clients));
@@ -620,15 +560,7 @@ impl State {
                     }
                 }
         });
-        let flags = self
-            .happened
-            .into_iter()
-            .chain(clients.map(|client| self.memory.had[client]))
-            .chain([
-                self.memory.extended,
-                self.memory.gave_back,
-                self.memory.voted_after_crash,
-            ]);
+        let flags = self.happened.into_iter();
         let head = flags.fold(head, |code, flag| code << 1 | u64::from(flag));
         (head, nodes)
     }
@@ -669,9 +601,9 @@ impl Node {
             let owner = u64::from(key.owner == clients[0]);
             1 << 5 | owner << 4 | u64::from(key.old) << 3 | u64::from(key.left)
         });
-        clients.iter().fold(
-            key << 4 | u64::from(self.lost) << 3 | u64::from(self.away),
-            |code, client| {
+        clients
+            .iter()
+            .fold(key << 3 | u64::from(self.away), |code, client| {
                 let Link {
                     vote,
                     uncounted,
@@ -683,7 +615,6 @@ impl Node {
                     | (uncounted as u64) << 2
                     | u64::from(old_acquire) << 1
                     | u64::from(old_release)
-            },
-        )
+            })
     }
 }

@@ -229,26 +229,6 @@ fn two_messages_for_two() {
     }
 }
 
-/// A shutdown ends every wait, also of those that come to it late.
-fn everybody_ends() {
-    let notifier = Arc::new(Notifier::default());
-    let name: Arc<str> = "orders".into();
-    let waiters: Vec<_> = (0..3)
-        .map(|_| {
-            let (notifier, name) = (Arc::clone(&notifier), Arc::clone(&name));
-            thread::spawn(move || {
-                let parker = notifier.parker();
-                let mut registration = notifier.join(0, &name, &parker);
-                assert_eq!(registration.park(None), Wake::Closed);
-            })
-        })
-        .collect();
-    notifier.close();
-    for waiter in waiters {
-        waiter.join().unwrap();
-    }
-}
-
 #[derive(Debug)]
 struct Job {
     due: Mutex<Option<Instant>>,
@@ -294,48 +274,6 @@ fn an_earlier_entry() {
     runner.join().unwrap();
     assert_eq!(near.done.load(Ordering::SeqCst), 1);
     assert_eq!(cancelled.done.load(Ordering::SeqCst), 0);
-}
-
-/// Many entries that come and go from two threads, swept meanwhile: what was not cancelled is done exactly once.
-fn entries_come_and_go() {
-    let timer: Arc<Timer<Arc<Job>>> = Arc::default();
-    let runner = thread::spawn({
-        let timer = Arc::clone(&timer);
-        move || {
-            while let Some(jobs) = timer.next_due() {
-                for job in jobs {
-                    *job.due.lock() = None;
-                    job.done.fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        }
-    });
-    let owners: Vec<_> = (0..2)
-        .map(|_| {
-            let timer = Arc::clone(&timer);
-            thread::spawn(move || {
-                for _ in 0..70 {
-                    let job = Job::due(sync::far(1));
-                    timer.schedule(sync::far(1), Arc::clone(&job));
-                    *job.due.lock() = None;
-                    timer.cancelled();
-                }
-                let kept = Job::due(sync::near());
-                timer.schedule(sync::near(), Arc::clone(&kept));
-                kept
-            })
-        })
-        .collect();
-    let kept: Vec<_> = owners
-        .into_iter()
-        .map(|owner| owner.join().unwrap())
-        .collect();
-    while kept.iter().any(|job| job.done.load(Ordering::SeqCst) == 0) {
-        thread::yield_now();
-    }
-    timer.close();
-    runner.join().unwrap();
-    assert!(kept.iter().all(|job| job.done.load(Ordering::SeqCst) == 1));
 }
 
 /// A lock whose truth is the number of its holder, with hand-overs that succeed, fail, or set the lock free instead.
@@ -527,19 +465,9 @@ fn each_message_wakes_a_waiter_of_its_own() {
 }
 
 #[test]
-fn a_shutdown_reaches_everybody() {
-    explore(everybody_ends);
-}
-
-#[test]
 fn the_timer_wakes_for_an_earlier_entry() {
     explore(an_earlier_entry);
     finds("an earlier entry wakes nobody", an_earlier_entry);
-}
-
-#[test]
-fn the_timer_does_what_was_not_cancelled_once() {
-    shuttle::check_random(entries_come_and_go, 300);
 }
 
 #[test]
