@@ -5,10 +5,10 @@ use redlatch_world::scheduler::{self, MILLI};
 use redlatch_world::{events, network};
 
 use crate::machine::host;
+use crate::replication::{PORT, bytes};
 use crate::shards::{self, Shards};
 use crate::topology::{Kind, Replicated};
 
-const PORT: u16 = 6379;
 const SLOTS: usize = 16_384;
 const LAST: u16 = 16_383;
 
@@ -65,7 +65,8 @@ impl Shards {
 
     fn show_slots_to(&mut self, server: usize) {
         let ranges = self.ranges();
-        network::deliver(self.redis[server].set_slots(address(server), ranges));
+        let told = (self.redis[server].machine().server).set_slots(address(server), ranges);
+        network::deliver(bytes(told));
     }
 
     fn is_busy(&self) -> bool {
@@ -107,7 +108,7 @@ pub(crate) fn tell_of_masters(shard: usize) {
 /// Carries messages that a server has published to the others.
 pub(crate) fn spread_messages(server: usize) {
     let spread = shards::with(|all| {
-        let messages = all.redis[server].take_broadcasts();
+        let messages = all.redis[server].machine().server.take_broadcasts();
         let others = (0..all.redis.len()).filter(|other| *other != server);
         let others = others.map(|other| (all.redis[other].clone(), all.lag().min(10 * MILLI)));
         if messages.is_empty() {
@@ -143,8 +144,9 @@ fn begin_to_move(lock: &str) {
         if !is_up(source) || !is_up(target) {
             return None;
         }
-        all.redis[target].begin_to_come(slot);
-        all.redis[source].begin_to_leave(slot, address(target));
+        let machine = |server: usize| all.redis[server].machine();
+        machine(target).server.begin_to_come(slot);
+        machine(source).server.begin_to_leave(slot, address(target));
         all.be_busy(scheduler::now() + span + MILLI);
         Some((to, source, target, span))
     });

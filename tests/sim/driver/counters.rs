@@ -18,13 +18,6 @@ use crate::promptness::Sight;
 /// Where nobody has anything, a waiter looks again in so many ms.
 const LONG: i64 = 1_000_000;
 
-/// The permits that there are in all, free or taken: at least, and at most.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    least: i64,
-    most: i64,
-}
-
 /// The count-downs of a latch.
 #[derive(Clone, Debug, Default)]
 struct Downs {
@@ -52,7 +45,8 @@ struct Taken {
 
 #[derive(Default)]
 struct All {
-    sums: BTreeMap<String, Sum>,
+    /// The permits that there are in all, free or taken.
+    sums: BTreeMap<String, u32>,
     latches: BTreeMap<String, Downs>,
     taken: BTreeMap<u64, Taken>,
     next: u64,
@@ -155,10 +149,6 @@ impl Held {
         }
     }
 
-    pub(crate) fn count(&self) -> u32 {
-        self.permits.as_ref().map_or(0, Permits::count)
-    }
-
     /// The permits, which nobody looks at any more.
     pub(crate) fn into_permits(mut self) -> Option<Permits> {
         self.permits.take()
@@ -176,48 +166,11 @@ impl Drop for Held {
 
 /// Notes that a semaphore is set to so many permits, as all do who use it.
 pub(crate) fn note_limit(name: &str, permits: u32) {
-    let sum = Sum {
-        least: permits.into(),
-        most: permits.into(),
-    };
-    all().sums.entry(name.to_owned()).or_insert(sum);
+    all().sums.entry(name.to_owned()).or_insert(permits);
 }
 
 pub(crate) fn has_limit(name: &str) -> bool {
     all().sums.contains_key(name)
-}
-
-/// A change of the sum of all permits, by so many, that is about to be asked for.
-pub(crate) struct Change {
-    name: String,
-    by: i64,
-}
-
-impl Change {
-    pub(crate) fn begin(name: &str, by: i64) -> Change {
-        let name = name.to_owned();
-        let mut all = all();
-        let sum = all.sums.entry(name.clone()).or_default();
-        *(if by > 0 {
-            &mut sum.most
-        } else {
-            &mut sum.least
-        }) += by;
-        Change { name, by }
-    }
-
-    /// Notes what became of it: done, not done, or unknown.
-    pub(crate) fn end(self, was_done: Option<bool>) {
-        let mut all = all();
-        let sum = all.sums.entry(self.name).or_default();
-        match was_done {
-            Some(true) if self.by > 0 => sum.least += self.by,
-            Some(true) => sum.most += self.by,
-            Some(false) if self.by > 0 => sum.most -= self.by,
-            Some(false) => sum.least -= self.by,
-            None => {}
-        }
-    }
 }
 
 /// Whether the caller is the one to set a latch.
@@ -359,7 +312,7 @@ pub(crate) fn too_many<'a>(valid: impl Iterator<Item = &'a Seen>) -> Option<Stri
         *counts.entry(&*hold.name).or_default() += permits_of(&hold.visitor);
     }
     let all = all();
-    let most = |name: &str| all.sums.get(name).map_or(0, |sum| sum.most);
+    let most = |name: &str| all.sums.get(name).map_or(0, |sum| i64::from(*sum));
     let over = counts.iter().find(|(name, valid)| **valid > most(name));
     over.map(|(name, valid)| {
         let most = most(name);
@@ -370,14 +323,14 @@ pub(crate) fn too_many<'a>(valid: impl Iterator<Item = &'a Seen>) -> Option<Stri
 /// Whether a count is one that it cannot have.
 pub(crate) fn flaw(server: &Redis) -> Option<String> {
     let mut all = all();
-    for (name, Sum { least, most }) in &all.sums {
+    for (name, sum) in &all.sums {
         let (Some(free), owners) = counts(server, name) else {
             continue;
         };
         let taken: i64 = owners.iter().map(|(owner, _)| permits_of(owner)).sum();
-        if !(*least..=*most).contains(&(free + taken)) {
+        if free + taken != i64::from(*sum) {
             return Some(format!(
-                "I12: {free} permits of {name} are free and {taken} taken, which are not {least} to {most}"
+                "I12: {free} permits of {name} are free and {taken} taken, which are not {sum}"
             ));
         }
     }
@@ -401,11 +354,10 @@ pub(crate) fn flaw(server: &Redis) -> Option<String> {
     None
 }
 
-/// The semaphores, with the permits that each of them has at least.
+/// The semaphores, with the permits that each of them has.
 pub(crate) fn semaphores() -> Vec<(String, u32)> {
-    let all = all();
-    let sums = all.sums.iter();
-    let least =
-        sums.map(|(name, sum)| (name.clone(), u32::try_from(sum.least).unwrap_or_default()));
-    least.collect()
+    let sums = &all().sums;
+    sums.iter()
+        .map(|(name, sum)| (name.clone(), *sum))
+        .collect()
 }

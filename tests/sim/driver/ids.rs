@@ -35,8 +35,6 @@ struct Loose {
     is_back: bool,
     /// A request without an answer may have changed it, or may yet.
     is_unsure: bool,
-    /// A lease was set for it.
-    is_set: bool,
     is_in_use: bool,
 }
 
@@ -48,7 +46,6 @@ impl Loose {
             ends,
             is_back: false,
             is_unsure: false,
-            is_set: false,
             is_in_use: false,
         }
     }
@@ -74,17 +71,6 @@ pub(crate) fn is_known(visitor: &str) -> bool {
     let all = all();
     let mut living = all.iter().filter(|it| !it.is_back);
     living.any(|it| it.id.as_str() == visitor)
-}
-
-/// Whether some lease of a permit of this semaphore was set: nobody tells waiters of an end that comes earlier by that.
-pub(crate) fn may_end_untold(name: &str) -> bool {
-    all().iter().any(|it| it.name == name && it.is_set)
-}
-
-/// Permits that a handle has left, which end at the latest then.
-pub(crate) fn note_left(name: &str, ids: Vec<PermitId>, latest: Nanos) {
-    let loose = ids.into_iter().map(|id| Loose::new(name, id, (0, latest)));
-    all().extend(loose);
 }
 
 /// A semaphore of either kind.
@@ -136,10 +122,6 @@ impl Source {
 
     pub(crate) fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
         on!(self, try_acquire_for(permits, wait))
-    }
-
-    pub(crate) fn add_permits(&self, permits: i64) -> Result<()> {
-        on!(self, add_permits(permits))
     }
 }
 
@@ -209,28 +191,6 @@ impl Worker {
         judge_id(&loose, trues == 1, is_known, began);
         loose.is_back |= trues > 0;
         self.settle_id(at, loose, outcomes);
-    }
-
-    /// Sets the lease of a permit that any thread has taken.
-    pub(crate) fn set_lease(&mut self, lease: Option<u64>) {
-        let Some((at, mut loose)) = self.an_id() else {
-            return;
-        };
-        let semaphore = self.place.client().permit_semaphore(&loose.name);
-        let began = scheduler::now();
-        loose.is_set = true;
-        all()[at].is_set = true;
-        let outcome = within("set_lease", Some(self.command), || {
-            semaphore.set_lease(&loose.id, lease.map(Duration::from_millis))
-        });
-        self.note("set_lease", &loose.name, &outcome);
-        if let Ok(was_set) = outcome {
-            judge_id(&loose, was_set, !loose.is_unsure, began);
-        }
-        if matches!(outcome, Ok(true)) {
-            loose.ends = ends(began, scheduler::now(), lease);
-        }
-        self.settle_id(at, loose, vec![outcome]);
     }
 
     fn settle_id(&mut self, at: usize, mut loose: Loose, outcomes: Vec<Result<bool>>) {

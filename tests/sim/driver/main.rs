@@ -16,7 +16,6 @@
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
-mod acts;
 mod causes;
 mod clusters;
 mod conditions;
@@ -59,13 +58,11 @@ fn main() -> ExitCode {
         keep_to(core);
     }
     if std::env::var_os("BUGS").is_some() {
-        for bug in &mutants::MUTANTS {
-            println!("{}", bug.name);
-        }
+        mutants::names().for_each(|bug| println!("{bug}"));
         return ExitCode::SUCCESS;
     }
     if let Ok(bug) = std::env::var("MUTANT") {
-        if !mutants::MUTANTS.iter().any(|mutant| mutant.name == bug) {
+        if !mutants::names().any(|name| name == bug) {
             println!("no bug is called \"{bug}\"");
             return ExitCode::FAILURE;
         }

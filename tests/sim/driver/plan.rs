@@ -22,29 +22,19 @@ pub(crate) enum Op {
     Force(Target),
     /// A guard that is kept for so many ms, with a re-entry in it or not.
     Guarded(Target, u64, bool),
-    /// A closure that takes so many ms, and panics or not.
-    Run(Target, u64, bool),
     Sleep(u64),
     /// A guarded write of data.
     Write(Target),
     /// Questions to the server.
     Ask(Target),
-    /// A guard that is forgotten.
-    Leak(Target),
-    /// A guard that a panic drops after so many ms.
-    Unwind(Target, u64),
     /// Sets the semaphore of this number, or the latch, to so many.
     Set(usize, u32, bool),
     Take(Want),
     GiveBack(End),
-    /// Adds so many permits to a semaphore.
-    Add(usize, u32),
     /// Takes a permit that no handle owns.
     TakeId(Want),
     /// Gives back some permit that no handle owns, twice at once or not.
     GiveIdBack(bool),
-    /// Sets the lease of some permit that no handle owns, ms.
-    SetLease(Option<u64>),
     CountDown(usize),
     /// Waits so many ms for a latch.
     WaitForLatch(usize, u64),
@@ -80,8 +70,6 @@ pub(crate) struct Thread {
     pub(crate) program: Vec<Op>,
     /// Whether it ends without giving back what it has.
     pub(crate) leaves: bool,
-    /// Whether it ends so by a panic.
-    pub(crate) panics: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -190,7 +178,6 @@ impl Plan {
                 .map(|_| Thread {
                     program: program(draw, names, lease, has_tokens, forces),
                     leaves: draw.u8(..10) == 0,
-                    panics: false,
                 })
                 .collect(),
             begins_at: 0,
@@ -272,6 +259,11 @@ impl Plan {
     /// Whether a hold may be lost though nothing befalls the network.
     pub(crate) fn may_lose(&self) -> bool {
         self.forces() || self.pace.jump > 0.0 || self.shuts_down()
+    }
+
+    /// Whether threads may wait for connections for most of the time that a node has.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.pool < 8
     }
 
     /// Whether locks are taken from their holders.
@@ -385,7 +377,7 @@ fn program(draw: &mut Rng, names: usize, lease: u64, has_tokens: bool, forces: b
             11..=16 => Op::Unlock(target),
             17 if forces => Op::Force(target),
             17..=18 => Op::Guarded(target, span, draw.bool()),
-            19 => Op::Run(target, span, draw.u8(..6) == 0),
+            19 => Op::Guarded(target, span, false),
             20 => Op::Ask(target),
             _ => Op::Sleep(span),
         });

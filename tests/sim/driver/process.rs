@@ -1,7 +1,5 @@
 //! What one process does: its client, its threads, and its end.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlatch_sim::{Builder, Client, Interrupt, Lock, MultiLock, Redlock};
@@ -21,8 +19,6 @@ use crate::worker::Worker;
 #[derive(Clone)]
 pub(crate) struct Place {
     locks: Locks,
-    /// Whether something that keeps the client alive was forgotten.
-    has_leak: Arc<AtomicBool>,
     clients: Vec<Client>,
     flavours: Vec<Flavour>,
 }
@@ -48,14 +44,10 @@ impl Place {
         Place {
             locks: Locks::of(clients.clone(), plan),
             clients,
-            has_leak: Arc::default(),
             flavours: plan.flavours.to_vec(),
         }
     }
 
-    pub(crate) fn note_leak(&self) {
-        self.has_leak.store(true, Ordering::Relaxed);
-    }
     /// Lock number `number` of a program, and its name.
     pub(crate) fn lock(&self, number: usize, is_token: bool) -> (Lock, String) {
         let flavour = self.flavours.get(number).copied();
@@ -215,13 +207,6 @@ impl Several {
     }
 }
 
-/// The processes, by their bits, that may have connections open in the end.
-static KEEPERS: AtomicU64 = AtomicU64::new(0);
-
-pub(crate) fn may_keep_connections(process: usize) -> bool {
-    KEEPERS.load(Ordering::Relaxed) & 1 << process != 0
-}
-
 /// What one process does from its beginning to its end.
 pub(crate) fn live(process: &Process, plan: &Plan) {
     scheduler::sleep_until(process.begins_at);
@@ -240,9 +225,7 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
         queues::note_shutdown(plan);
     }
     for thread in threads {
-        let panic = thread.join().err();
-        let message = panic.and_then(|panic| panic.downcast::<&str>().ok());
-        if message.is_some_and(|message| *message != "on purpose") {
+        if thread.join().is_err() {
             violated("a thread has panicked");
         }
     }
@@ -250,16 +233,6 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
         let patience = rules::patience(command);
         scheduler::sleep_until(plan.calm_at + plan.settle + patience);
         scheduler::sleep_until(scheduler::now() + patience);
-    }
-    // What was forgotten has no end, so the client has to be told.
-    if place.has_leak.load(Ordering::Relaxed) {
-        place.shut_down(command);
-        place.clients.iter().for_each(Client::shutdown);
-        // A connection that was made meanwhile, or by a question afterwards, ends with what was forgotten.
-        let is_of_parts = plan.redlock.is_some() || plan.topology.has_overlaps();
-        if is_of_parts || plan.shuts_down() {
-            KEEPERS.fetch_or(1 << scheduler::process(), Ordering::Relaxed);
-        }
     }
     let clients = (plan.topology).ends(plan.servers.len(), plan.redlock.is_some());
     let bound = clients as u64 * (command + 250 * MILLI);

@@ -1,12 +1,12 @@
 //! What replication, sentinels and clusters do with one server.
 
-use redlatch_spec::{Address, Delivery, Persistence, SlotRange};
+use redlatch_spec::Delivery;
 use redlatch_world::network;
 use redlatch_world::scheduler::Nanos;
 
 use crate::machine::{Redis, host};
 
-const PORT: u16 = 6379;
+pub(crate) const PORT: u16 = 6379;
 
 /// Messages: channel and text.
 pub(crate) type Messages = Vec<(Vec<u8>, Vec<u8>)>;
@@ -55,10 +55,6 @@ impl Redis {
         )
     }
 
-    pub(crate) fn lose_replica(&self, number: usize) {
-        self.machine().server.lose_replica(number as u64);
-    }
-
     /// The visitors whose holds another server does not have as this one has them, or not for as long.
     pub(crate) fn lacking_in(&self, other: &Redis) -> Vec<String> {
         let lacks = |(name, visitor): &(String, String)| {
@@ -70,24 +66,6 @@ impl Redis {
         };
         let standing = self.standing().into_iter();
         standing.filter(lacks).map(|(_, visitor)| visitor).collect()
-    }
-
-    pub(crate) fn promote(&self) {
-        self.machine().server.promote();
-    }
-
-    /// Notes whether it may believe that it has locks which others grant.
-    pub(crate) fn set_stale(&self, is_stale: bool) {
-        self.machine().is_stale = is_stale;
-    }
-
-    pub(crate) fn is_stale(&self) -> bool {
-        self.machine().is_stale
-    }
-
-    /// Comes back with all that it had.
-    pub(crate) fn restart(&self) {
-        self.come_back(Persistence::All);
     }
 
     /// Answers those who have waited for replicas for long enough. Returns also after which time that is due again, if it
@@ -104,32 +82,12 @@ impl Redis {
         (deliveries, left.map(|micros| (micros + 1) * 1_000))
     }
 
-    pub(crate) fn name_master(&self, name: &str, host: &str, epoch: i64) -> Bytes {
-        bytes(self.machine().server.name_master(name, host, PORT, epoch))
-    }
-
-    pub(crate) fn set_slots(&self, me: Address, ranges: Vec<SlotRange>) -> Bytes {
-        bytes(self.machine().server.set_slots(me, ranges))
-    }
-
-    pub(crate) fn begin_to_leave(&self, slot: u16, to: Address) {
-        self.machine().server.begin_to_leave(slot, to);
-    }
-
-    pub(crate) fn begin_to_come(&self, slot: u16) {
-        self.machine().server.begin_to_come(slot);
-    }
-
     pub(crate) fn hand_keys(&self, slot: u16, to: &Redis) -> usize {
         let now = self.now();
         let mut to = to.machine();
         self.machine()
             .server
             .hand_keys(now, slot, usize::MAX, &mut to.server)
-    }
-
-    pub(crate) fn take_broadcasts(&self) -> Messages {
-        self.machine().server.take_broadcasts()
     }
 
     pub(crate) fn hear(&self, messages: &Messages) -> Bytes {

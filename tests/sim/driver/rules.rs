@@ -526,7 +526,6 @@ impl Rules {
                 queues::KIND,
             ];
             let is_told = told.iter().any(|kind| name.starts_with(kind));
-            let is_told = is_told && !ids::may_end_untold(name);
             let is_heard = self.expects.messages && was_released && is_told;
             let is_polled = self.expects.messages && name.starts_with("spin");
             let free_since = *self.free_since.entry(name.to_owned()).or_insert(now);

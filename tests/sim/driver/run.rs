@@ -12,7 +12,7 @@ use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 use crate::causes::Causes;
 use crate::machine::Redis;
 use crate::plan::{Blow, Mood, Op, Plan};
-use crate::process::{live, may_keep_connections};
+use crate::process::live;
 use crate::rules::Expects;
 use crate::shards;
 use crate::topology::Topology;
@@ -62,10 +62,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     scheduler::begin(seed, plan.pace, is_traced);
     scheduler::on_stuck(|text| violated(&text));
     std::panic::set_hook(Box::new(|info| {
-        let text = in_source(&info.to_string());
-        if !text.contains("on purpose") {
-            violated(&text);
-        }
+        violated(&in_source(&info.to_string()));
     }));
     if is_traced {
         names::introduce();
@@ -196,7 +193,7 @@ fn longest(plan: &Plan) -> Nanos {
             Op::WaitForLatch(_, span) => *span + plan.command,
             Op::Consume(_, how) => 4 * (how.wait + plan.command),
             Op::Take(want) => want.wait.unwrap_or(300) + plan.command,
-            Op::Sleep(span) | Op::Guarded(_, span, _) | Op::Run(_, span, _) => *span,
+            Op::Sleep(span) | Op::Guarded(_, span, _) => *span,
             _ => 4 * plan.command,
         });
         each.sum::<u64>() + longest_lease + 4_000
@@ -210,7 +207,7 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
     scheduler::sleep_until(soon.max(plan.calm_at + 10 * SECOND));
     for label in labels.iter().filter(|label| !scheduler::is_killed(**label)) {
         let open = network::open_connections(*label);
-        if open > 0 && !may_keep_connections(*label) {
+        if open > 0 {
             violated(&format!(
                 "I8: process {label} has ended, and {open} connections are open"
             ));

@@ -1,10 +1,12 @@
 //! Sentinels that name the master: late, falsely, or not at all.
 
+use redlatch_spec::Persistence;
 use redlatch_world::scheduler::{self, Nanos};
 use redlatch_world::{events, network};
 
 use crate::epochs;
 use crate::machine::host;
+use crate::replication::{PORT, bytes};
 use crate::shards;
 use crate::topology::{Kind, Replicated, Trouble};
 
@@ -53,7 +55,8 @@ fn name(sentinel: usize, falsely: Option<usize>) {
             None => (all.shards[0].master, all.epoch),
         };
         epochs::note_named(sentinel, named);
-        redis.name_master(MASTER, &host(named), epoch)
+        let told = (redis.machine().server).name_master(MASTER, &host(named), PORT, epoch);
+        bytes(told)
     });
     network::deliver(told.unwrap_or_default());
 }
@@ -82,7 +85,7 @@ fn strike(sentinel: usize, trouble: Trouble, span: Nanos) {
             events::count("sentinel dies");
             redis.go_down();
             scheduler::at(ends, move || {
-                redis.restart();
+                redis.come_back(Persistence::All);
                 name(sentinel, None);
             });
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use redlatch_spec::Persistence;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 use redlatch_world::{events, network};
 
@@ -136,11 +137,12 @@ impl Shards {
     fn resync(&mut self, shard: usize, member: usize) {
         let master = self.shards[shard].master;
         for other in &self.shards[shard].members {
-            self.redis[*other].lose_replica(member);
+            let mut other = self.redis[*other].machine();
+            other.server.lose_replica(member as u64);
         }
         let (from, to) = (&self.redis[master], &self.redis[member]);
         to.follow(&host(master), from);
-        to.set_stale(false);
+        to.machine().is_stale = false;
         let deliveries = from.hear_from(member, to);
         network::deliver(deliveries);
     }
@@ -161,7 +163,7 @@ fn carry(shard: usize, member: usize) {
             return Vec::new();
         }
         all.shards[shard].underway.retain(|it| *it != member);
-        if to.is_stale() {
+        if to.glimpse().is_stale {
             return Vec::new();
         }
         if !from.carry_to(&to) {
@@ -185,7 +187,9 @@ fn take_over(shard: usize, takeover: Takeover) {
         let old = it.master;
         let able = it.members.iter().copied();
         let able = able.filter(|member| *member != old && network::is_up(all.redis[*member].place));
-        let able: Vec<usize> = able.filter(|it| !all.redis[*it].is_stale()).collect();
+        let able: Vec<usize> = able
+            .filter(|it| !all.redis[*it].glimpse().is_stale)
+            .collect();
         let new = scheduler::draw(|draw| draw.choice(able))?;
         it.busy_until = now + takeover.takes + takeover.returns;
         Some((old, new))
@@ -227,17 +231,17 @@ fn promote(shard: usize, old: usize, new: usize, takeover: Takeover) {
         } else {
             events::count("takeover in which nothing acknowledged may be lost");
         }
-        to.promote();
+        to.machine().server.promote();
         epochs::turn();
         all.epoch += 1;
         all.shards[shard].master = new;
-        from.set_stale(true);
+        from.machine().is_stale = true;
         if takeover.is_planned {
             all.resync(shard, old);
         }
         for member in all.shards[shard].members.clone() {
             if member != new && member != old {
-                all.redis[member].set_stale(true);
+                all.redis[member].machine().is_stale = true;
                 let lag = all.lag();
                 let join = move || join(shard, member);
                 scheduler::at(scheduler::now() + lag, join);
@@ -267,7 +271,7 @@ fn come_back(shard: usize, old: usize) {
     with(|all| {
         let redis = all.redis[old].clone();
         if !network::is_up(redis.place) {
-            redis.restart();
+            redis.come_back(Persistence::All);
         }
         all.resync(shard, old);
     });

@@ -90,28 +90,11 @@ pub(crate) fn shrink(seed: u64) -> ExitCode {
         let verdict = verdict(seed, left_out, true);
         verdict.is_some_and(|(verdict, _)| kind_of(&verdict) == kind_of(&first))
     };
-    let mut kept: Vec<usize> = (0..all).collect();
-    let mut left_out: Vec<usize> = Vec::new();
-    let mut size = all.div_ceil(2);
-    while size > 0 && began.elapsed() < LONGEST {
-        let mut has_shrunk = false;
-        let mut at = 0;
-        while at < kept.len() && began.elapsed() < LONGEST {
-            let end = (at + size).min(kept.len());
-            let mut candidate = left_out.clone();
-            candidate.extend(&kept[at..end]);
-            if breaks(&candidate) {
-                left_out = candidate;
-                kept.drain(at..end);
-                has_shrunk = true;
-            } else {
-                at = end;
-            }
-        }
-        if size > 1 || !has_shrunk {
-            size /= 2;
-        }
-    }
+    let rest = |kept: &[usize]| (0..all).filter(|it| !kept.contains(it)).collect::<Vec<_>>();
+    let kept = redlatch_spec::shrunk((0..all).collect(), &mut |kept| {
+        began.elapsed() < LONGEST && breaks(&rest(kept))
+    });
+    let left_out = rest(&kept);
     let Some((verdict, trace)) = verdict(seed, &left_out, false) else {
         return ExitCode::FAILURE;
     };

@@ -12,7 +12,6 @@ pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
     if draw.u8(..100) < 6 {
         clocks(plan, draw);
     }
-    acts(plan, draw);
     writes(plan, &mut Rng::with_seed(draw.clone().u64(..)));
     match plan.topology.clone() {
         Topology::Plain => {}
@@ -37,26 +36,6 @@ fn clocks(plan: &mut Plan, draw: &mut Rng) {
             _ => Blow::Suspend(draw.usize(..plan.processes.len()), span * MILLI),
         };
         plan.blows.push((at, blow));
-    }
-}
-
-fn acts(plan: &mut Plan, draw: &mut Rng) {
-    for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
-        thread.panics = thread.leaves && draw.bool();
-        if draw.u8(..8) > 0 {
-            continue;
-        }
-        let place = draw.usize(..=thread.program.len());
-        let target = Target {
-            name: 0,
-            ..Target::default()
-        };
-        let act = match draw.u8(..4) {
-            0 => Op::Leak(target),
-            1 => Op::Unwind(target, draw.u64(..=20)),
-            _ => continue,
-        };
-        thread.program.insert(place, act);
     }
 }
 
@@ -167,21 +146,16 @@ impl Op {
             | Op::Unlock(target)
             | Op::Force(target)
             | Op::Guarded(target, ..)
-            | Op::Run(target, ..)
             | Op::Write(target)
             | Op::Ask(target)
-            | Op::Leak(target)
-            | Op::Unwind(target, _)
             | Op::Produce(target, ..)
             | Op::Consume(target, _) => Some(target),
             Op::Sleep(_)
             | Op::Set(..)
             | Op::Take(_)
             | Op::GiveBack(_)
-            | Op::Add(..)
             | Op::TakeId(_)
             | Op::GiveIdBack(_)
-            | Op::SetLease(_)
             | Op::CountDown(_)
             | Op::WaitForLatch(..) => None,
         }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlatch_sim::{Permits, Result};
+use redlatch_sim::Result;
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, SECOND};
 
-use crate::counters::{self, Change, Held};
+use crate::counters::{self, Held};
 use crate::ids::{self, Source};
 use crate::plan::{Blow, Mood, Op, Plan, pick};
 use crate::process::{Place, interrupt_after, within};
@@ -36,8 +36,6 @@ pub(crate) enum End {
     Drop,
     /// By another thread.
     Elsewhere,
-    /// They become nobody's, and as many are added.
-    Forget,
 }
 
 /// The other threads wait for so long for the one that sets a latch.
@@ -166,7 +164,7 @@ impl Worker {
             return;
         }
         let held = self.permits.remove(0);
-        let (name, count) = (held.name.clone(), held.count());
+        let name = held.name.clone();
         let Some(permits) = held.into_permits() else {
             return;
         };
@@ -186,59 +184,9 @@ impl Worker {
                     Err(_) => violated("the release of permits has panicked"),
                 }
             }
-            End::Forget => return self.forget(&name, count, permits),
         };
         self.note("release", &name, &outcome);
         self.allow(&name, outcome.err());
-    }
-
-    fn forget(&mut self, name: &str, count: u32, permits: Permits) {
-        let bound = Some(self.command);
-        if counters::has_ids(name) {
-            return self.leave(name, permits);
-        }
-        let gone = Change::begin(name, -i64::from(count));
-        let outcome = within("forget", bound, || permits.forget());
-        self.note("forget", name, &outcome);
-        let was_done = match &outcome {
-            Ok(()) => Some(true),
-            // It may have been forgotten, and told so too late.
-            Err(_) => None,
-        };
-        gone.end(was_done);
-        self.allow(name, outcome.err());
-        if was_done == Some(true) {
-            events::count("permits forgotten");
-            self.add(name, count);
-        }
-    }
-
-    /// Leaves permits to their ids.
-    fn leave(&mut self, name: &str, permits: Permits) {
-        let ids = permits.ids();
-        let outcome = within("forget", Some(self.command), || permits.forget());
-        self.note("forget", name, &outcome);
-        // A renewal may be under way.
-        let lease = scheduler::nanos(self.lease);
-        let latest = scheduler::now() + self.command + lease * 2 + lease / 50;
-        ids::note_left(name, ids, latest);
-        scheduler::note_news();
-        self.allow(name, outcome.err());
-    }
-
-    /// Adds so many permits that nobody had.
-    pub(crate) fn add(&mut self, name: &str, count: u32) {
-        let semaphore = Source::of(self.place.client(), name);
-        let more = Change::begin(name, count.into());
-        let bound = Some(self.command);
-        let outcome = within("add_permits", bound, || semaphore.add_permits(count.into()));
-        self.note("add_permits", name, &outcome);
-        more.end(match &outcome {
-            Ok(()) => Some(true),
-            Err(error) if error.is_ambiguous() => None,
-            Err(_) => Some(false),
-        });
-        self.allow(name, outcome.err());
     }
 
     pub(crate) fn count_down(&mut self, number: usize) {
@@ -272,7 +220,7 @@ impl Worker {
         self.note("wait_for", &name, &outcome);
         // A client of few connections may have had none free to the end of its wait.
         let told = outcome.as_ref().ok().copied();
-        let told = told.filter(|passed| *passed || !self.is_crowded);
+        let told = told.filter(|passed| *passed || !self.plan.is_crowded());
         if let Some(flaw) = told.and_then(|passed| counters::passed(&name, began, passed)) {
             violated(&flaw);
         }
@@ -394,11 +342,8 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng, has_ids: bool) {
                 5..8 => Op::GiveBack(match draw.u8(..4) {
                     0 => End::Drop,
                     1 => End::Elsewhere,
-                    // Where no answer comes, it is not known how many there are.
-                    2 if is_calm => End::Forget,
                     _ => End::Release,
                 }),
-                8 if draw.u8(..4) == 0 => Op::Add(semaphore, draw.u32(1..=2)),
                 _ => Op::Sleep(pause),
             });
         }
@@ -406,12 +351,7 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng, has_ids: bool) {
     });
     let threads = || plan.processes.iter().flat_map(|it| &it.threads);
     let mut ops = threads().flat_map(|thread| &thread.program);
-    let endless = ops.any(|op| {
-        matches!(
-            op,
-            Op::TakeId(Want { lease: None, .. }) | Op::SetLease(None)
-        )
-    });
+    let endless = ops.any(|op| matches!(op, Op::TakeId(Want { lease: None, .. })));
     for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
         // Nobody may give it back.
         for op in thread.program.iter_mut().filter(|_| endless) {
@@ -448,8 +388,7 @@ fn id_op(
             lease,
             is_interrupted: false,
         }),
-        4..7 => Op::GiveIdBack(draw.u8(..3) == 0),
-        _ => Op::SetLease(lease),
+        _ => Op::GiveIdBack(draw.u8(..3) == 0),
     }
 }
 

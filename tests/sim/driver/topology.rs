@@ -200,15 +200,29 @@ impl Replicated {
         let waits = draw.bool();
         let wait = (draw.usize(1..=replicas) as u32, draw.u64(20..=100));
         Replicated {
-            kind,
             shards: if kind == Kind::Cluster { 3 } else { 1 },
             replicas,
             wait: waits.then_some(wait),
             has_sharded_messages: draw.bool(),
             lag: pick(draw, &[1, 5, 200]) * MILLI,
             longest_news: pick(draw, &[1, 20, 1_000]) * MILLI,
-            late: None,
             longest_move: pick(draw, &[5, 100, 1_000]) * MILLI,
+            ..Replicated::plain(kind)
+        }
+    }
+
+    /// One master with one replica, whom nothing befalls.
+    fn plain(kind: Kind) -> Replicated {
+        Replicated {
+            kind,
+            shards: 1,
+            replicas: 1,
+            wait: None,
+            has_sharded_messages: false,
+            lag: MILLI,
+            longest_news: 20 * MILLI,
+            late: None,
+            longest_move: MILLI,
             takeovers: Vec::new(),
             troubles: Vec::new(),
             moves: Vec::new(),
@@ -231,18 +245,10 @@ impl Replicated {
         };
         let troubles = others.map(dies).collect();
         Replicated {
-            kind: Kind::Sentinels,
-            shards: 1,
-            replicas: 1,
-            wait: None,
-            has_sharded_messages: false,
-            lag: MILLI,
-            longest_news: 20 * MILLI,
             late: Some(late),
-            longest_move: MILLI,
             takeovers: vec![(draw.u64(300..900) * MILLI, 0, takeover)],
             troubles,
-            moves: Vec::new(),
+            ..Replicated::plain(Kind::Sentinels)
         }
     }
 

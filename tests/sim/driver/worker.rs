@@ -1,7 +1,6 @@
 //! A thread with its program, and what it may count on after each answer.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redlatch_sim::{Error, Lock, Losses, NoLoss, Result, eye};
@@ -22,16 +21,8 @@ pub(crate) struct Worker {
     pub(crate) place: Place,
     thread: Thread,
     pub(crate) command: Nanos,
+    pub(crate) plan: Plan,
     is_calm: bool,
-    /// Whether no hold of the watchdog is lost, whatever happens.
-    survives: bool,
-    /// Whether a hold may end in calm, too.
-    may_lose: bool,
-    /// Whether threads may wait for connections for most of the time that a node has.
-    pub(crate) is_crowded: bool,
-    may_be_closed: bool,
-    /// Whether locks have parts in common.
-    has_overlaps: bool,
     /// When the losses of all holds have been told, as the client was shut down.
     told_at: Option<Nanos>,
     /// The levels that it counts on, and those locks of which some may have been lost.
@@ -59,12 +50,8 @@ impl Worker {
             place: place.clone(),
             thread,
             command: plan.command * MILLI,
+            plan: plan.clone(),
             is_calm: plan.mood == Mood::Calm,
-            survives: plan.survives(),
-            may_lose: plan.may_lose(),
-            is_crowded: plan.pool < 8,
-            may_be_closed: plan.shuts_down(),
-            has_overlaps: plan.topology.has_overlaps(),
             told_at: told_at(closes_at, plan),
             levels: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -89,7 +76,6 @@ impl Worker {
             if self.levels.values().any(|levels| *levels > 0) {
                 events::count("thread ended with holds");
             }
-            assert!(!self.thread.panics, "on purpose");
             return;
         }
         for (name, count) in self.levels.clone() {
@@ -112,7 +98,7 @@ impl Worker {
             return;
         };
         for (name, levels) in &self.levels.clone() {
-            if self.in_doubt.contains_key(name) || self.may_lose {
+            if self.in_doubt.contains_key(name) || self.plan.may_lose() {
                 continue;
             }
             let hold = seen.iter().find(|hold| hold.name == *name);
@@ -121,7 +107,7 @@ impl Worker {
             // One that has ended by the clock is told soon.
             if count != *levels && hold.is_none_or(|hold| hold.is_valid) {
                 match self.losses.get(name).map(Losses::try_recv) {
-                    Some(Ok(loss)) if self.survives => violated(&format!(
+                    Some(Ok(loss)) if self.plan.survives() => violated(&format!(
                         "I9: a trouble shorter than the lease has ended a hold: {loss}"
                     )),
                     Some(Ok(loss)) => self.doubt(name, &loss.to_string()),
@@ -154,7 +140,9 @@ impl Worker {
     /// wait for each other.
     fn may_wait(&self, name: &str) -> bool {
         let mut held = self.levels.iter().filter(|(_, levels)| **levels > 0);
-        held.all(|(held, _)| **held == *name || (!self.has_overlaps && **held < *name))
+        held.all(|(held, _)| {
+            **held == *name || (!self.plan.topology.has_overlaps() && **held < *name)
+        })
     }
 
     /// Whether it counts on having a lock.
@@ -176,9 +164,7 @@ impl Worker {
 
     pub(crate) fn execute(&mut self, op: &Op) {
         match op {
-            Op::Lock(target) | Op::Guarded(target, ..) | Op::Run(target, ..)
-                if !self.may_wait(&self.lock(target).1) =>
-            {
+            Op::Lock(target) | Op::Guarded(target, ..) if !self.may_wait(&self.lock(target).1) => {
                 self.execute(&Op::TryFor(*target, 500));
             }
             Op::Sleep(span) => scheduler::sleep_until(scheduler::now() + span * MILLI),
@@ -205,16 +191,12 @@ impl Worker {
             Op::Set(number, count, is_latch) => self.set(*number, *count, *is_latch),
             Op::Take(want) => self.take(want),
             Op::GiveBack(how) => self.give_back(*how),
-            Op::Add(number, count) => self.add(&self.semaphore(*number), *count),
             Op::TakeId(want) => self.take_id(want),
             Op::GiveIdBack(twice) => self.give_id_back(*twice),
-            Op::SetLease(lease) => self.set_lease(*lease),
             Op::CountDown(number) => self.count_down(*number),
             Op::WaitForLatch(number, wait) => self.wait_for_latch(*number, *wait),
             Op::Produce(target, things, all) => self.produce(target, *things, *all),
             Op::Consume(target, how) => self.consume(target, *how),
-            Op::Leak(target) => self.leak(target),
-            Op::Unwind(target, span) => self.unwind(target, *span),
             Op::Force(target) => {
                 let (lock, name) = self.lock(target);
                 self.doubt(&name, "force_unlock");
@@ -225,7 +207,6 @@ impl Worker {
             }
             Op::Write(target) => self.write(target),
             Op::Guarded(target, span, reenters) => self.guarded(target, *span, *reenters),
-            Op::Run(target, span, panics) => self.closure(target, *span, *panics),
             Op::Ask(target) => {
                 let (lock, name) = self.lock(target);
                 let bound = Some(self.command);
@@ -260,8 +241,8 @@ impl Worker {
         if self.in_doubt.contains_key(name) {
             return;
         }
-        let is_known = matches!(why, "a fixed lease" | "force_unlock" | "a panic");
-        if self.is_calm && !is_known && !self.may_lose {
+        let is_known = matches!(why, "a fixed lease" | "force_unlock");
+        if self.is_calm && !is_known && !self.plan.may_lose() {
             violated(&format!("in calm {name} is in doubt: {why}"));
         }
         let why = || why.to_owned();
@@ -378,15 +359,15 @@ impl Worker {
             Error::Interrupted { .. } | Error::NotReentrant { .. } | Error::Upgrade { .. } => true,
             Error::Overlap { .. } => {
                 events::count("overlap");
-                self.has_overlaps
+                self.plan.topology.has_overlaps()
             }
-            Error::Closed { .. } => self.may_be_closed,
+            Error::Closed { .. } => self.plan.shuts_down(),
             Error::Exhausted { .. } => true,
             Error::Lost { .. } => true,
             Error::NotHeld { .. } => self.in_doubt.contains_key(name),
             Error::NoQuorum { .. } => {
                 // Its nodes say why: the pool may be too small, or this process too slow.
-                !self.is_calm || self.may_lose || self.is_crowded
+                !self.is_calm || self.plan.may_lose() || self.plan.is_crowded()
             }
             Error::Unreachable { .. }
             | Error::Unknown { .. }
@@ -438,30 +419,6 @@ impl Worker {
         });
         self.note("unlock of the guard", &name, &outcome);
         self.allow(&name, outcome.err());
-    }
-
-    fn closure(&mut self, target: &Target, span: u64, panics: bool) {
-        let (lock, name) = self.lock(target);
-        if target.lease.is_some() {
-            self.doubt(&name, "a fixed lease");
-        }
-        let waits = rules::waits_for(&name);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            lock.run(|_| {
-                drop(waits);
-                scheduler::sleep_until(scheduler::now() + span * MILLI);
-                assert!(!panics, "on purpose");
-            })
-        }));
-        self.note("run", &name, &outcome);
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                let (_, error) = error.into_parts();
-                self.allow(&name, Some(error));
-            }
-            Err(_) => self.doubt(&name, "a panic"),
-        }
     }
 }
 

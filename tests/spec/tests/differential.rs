@@ -18,11 +18,11 @@ mod versions;
 
 use std::time::{Duration, Instant};
 
-use calls::{Kind, NAMES, Step, Trouble, channel, decoded, kinds, listed, locks, one, shrunk};
+use calls::{Kind, NAMES, Step, Trouble, channel, decoded, kinds, listed, locks, one};
 use fastrand::Rng;
 use real::{Real, Wire};
 use redlatch_server::{Config, Server};
-use redlatch_spec::{Engine, Reply};
+use redlatch_spec::{Engine, Reply, shrunk};
 
 /// 2026-11-22, in microseconds since 1970.
 const NOW: i64 = 1_795_305_600_000_000;

@@ -34,21 +34,17 @@ pub(super) struct Cluster {
     leaving: BTreeMap<u16, Address>,
     /// Slots on their way to this one.
     coming: BTreeSet<u16>,
-    is_down: bool,
 }
 
 impl Server {
     /// Tells it who it is in a cluster and who has which slots. Those who listen to a sharded channel that is elsewhere
     /// then are told so.
     pub fn set_slots(&mut self, me: Address, ranges: Vec<SlotRange>) -> Vec<Delivery> {
-        let before = self.cluster.take();
-        let is_down = before.is_some_and(|before| before.is_down);
         self.cluster = Some(Cluster {
             me,
             ranges,
             leaving: BTreeMap::new(),
             coming: BTreeSet::new(),
-            is_down,
         });
         self.inner.set_mode("cluster");
         self.inner.set_leaving(BTreeSet::new());
@@ -101,13 +97,6 @@ impl Server {
         keys.len()
     }
 
-    /// Sets whether it takes the cluster for down.
-    pub fn set_cluster_down(&mut self, is_down: bool) {
-        if let Some(cluster) = &mut self.cluster {
-            cluster.is_down = is_down;
-        }
-    }
-
     /// The messages, channel and text, that the other servers of the cluster are to hear.
     pub fn take_broadcasts(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         std::mem::take(&mut self.broadcasts)
@@ -148,9 +137,6 @@ impl Server {
         let Some(range) = cluster.range_of(wanted) else {
             return error("CLUSTERDOWN Hash slot not served".into());
         };
-        if cluster.is_down {
-            return error("CLUSTERDOWN The cluster is down".into());
-        }
         let now = now.div_euclid(1000);
         let is_here = |key: &&&[u8]| {
             are_channels || self.inner.all_keys().get(&(0, key.to_vec()), now).is_some()
@@ -181,10 +167,7 @@ impl Server {
         };
         match word.to_ascii_uppercase().as_slice() {
             b"SLOTS" => Reply::Array(cluster.ranges.iter().map(SlotRange::told).collect()),
-            b"INFO" => {
-                let state = if cluster.is_down { "fail" } else { "ok" };
-                Reply::text(format!("cluster_state:{state}\r\n"))
-            }
+            b"INFO" => Reply::text("cluster_state:ok\r\n"),
             _ => Reply::Error("ERR unknown subcommand".into()),
         }
     }

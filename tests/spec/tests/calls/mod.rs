@@ -261,27 +261,6 @@ impl Call {
     }
 }
 
-/// Returns the fewest steps that still fail: it leaves out halves, quarters and so on, then single steps.
-pub(crate) fn shrunk<T: Clone>(mut steps: Vec<T>, fails: &mut dyn FnMut(&[T]) -> bool) -> Vec<T> {
-    let mut size = steps.len().div_ceil(2);
-    loop {
-        let (mut at, mut is_less) = (0, false);
-        while at < steps.len() {
-            let end = (at + size).min(steps.len());
-            let fewer = [&steps[..at], &steps[end..]].concat();
-            match fails(&fewer) {
-                true => (steps, is_less) = (fewer, true),
-                false => at = end,
-            }
-        }
-        match (size, is_less) {
-            (0 | 1, false) => return steps,
-            (1, true) => {}
-            _ => size = size.div_ceil(2),
-        }
-    }
-}
-
 /// The steps, one a line.
 pub(crate) fn listed(steps: &[Step]) -> String {
     let line = |step: &Step| match step {

@@ -25,13 +25,7 @@ pub(super) fn arrive(id: usize, bytes: Vec<u8>) {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .feed(now, id as u64, &bytes);
-    for (to, bytes) in replies {
-        if let Ok(to) = usize::try_from(to)
-            && to < net.connections.len()
-        {
-            reply(&mut net, to, bytes);
-        }
-    }
+    send(&mut net, replies);
 }
 
 /// A request reaches its server behind the end of its connection, and nobody hears the answer.
@@ -50,25 +44,22 @@ pub(super) fn arrive_stray(server: usize, bytes: Vec<u8>) {
     let replies = machine.feed(now, NOBODY, &bytes);
     machine.disconnect(NOBODY);
     drop(machine);
-    let mut net = super::net();
-    for (to, bytes) in replies {
-        // What it publishes reaches others.
-        if let Ok(to) = usize::try_from(to)
-            && to < net.connections.len()
-        {
-            reply(&mut net, to, bytes);
-        }
-    }
+    // What it publishes reaches others.
+    deliver(replies);
 }
 
 /// Sends what servers say without being asked by the bytes of a client.
 pub fn deliver(bytes: Vec<(u64, Vec<u8>)>) {
     let mut net = net();
-    for (to, bytes) in bytes {
+    send(&mut net, bytes);
+}
+
+fn send(net: &mut Net, replies: Vec<(u64, Vec<u8>)>) {
+    for (to, bytes) in replies {
         if let Ok(to) = usize::try_from(to)
             && to < net.connections.len()
         {
-            reply(&mut net, to, bytes);
+            reply(net, to, bytes);
         }
     }
 }

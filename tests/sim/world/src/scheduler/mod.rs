@@ -182,11 +182,6 @@ pub fn draw<T>(what: impl FnOnce(&mut Rng) -> T) -> T {
     what(&mut core().draw)
 }
 
-/// Sets how the threads take turns from now on.
-pub fn set_pace(pace: Pace) {
-    core().pace = pace;
-}
-
 /// Notes a line of the trace, and mixes it into the hash where there is no trace, too.
 pub fn note(text: impl FnOnce() -> String) {
     if is_traced() {
