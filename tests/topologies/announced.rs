@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlatch::{Builder, Client, Error};
+use redlatch::{Builder, Client};
 
 use crate::backends::{SLACK, all_works, is_renewed, timed};
+use crate::support::Proxy;
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{Cluster, Node, Sentinels};
-use crate::support::{Proxy, RedisServer};
 
 /// A lease that outlives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
@@ -61,23 +61,6 @@ fn a_failover_by_sentinel_is_followed_through_the_map() {
         "{text}"
     );
     assert!(took < Duration::from_secs(2) + SLACK, "{took:?}");
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_map_to_another_master_is_an_error() {
-    let set = Sentinels::start();
-    let other = RedisServer::start();
-    let port = other.port();
-    let builder = Client::builder().map_address(move |host, _| (host.to_owned(), port));
-    let client = builder.sentinel(NAME, set.urls()).unwrap();
-    let error = client.lock("orders").try_lock().unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    assert!(
-        error.to_string().contains("another server answers"),
-        "{error}"
-    );
-    assert_eq!(other.int(&["DBSIZE"]), 0);
 }
 
 #[test]

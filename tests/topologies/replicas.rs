@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, LossCause};
 
-use crate::backends::{
-    Grants, KEPT, SLACK, all_works, channel, elsewhere, is_renewed, is_woken, timed,
-};
+use crate::backends::{Grants, KEPT, SLACK, all_works, channel, elsewhere, is_woken, timed};
 use crate::report;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Replicas};
 use crate::support::{RedisServer, eventually, ms, product};
@@ -95,21 +93,6 @@ fn a_master_that_became_a_replica_is_left() {
     assert!(guard.is_valid());
     guard.unlock().unwrap();
     assert_eq!(set.nodes[1].int(&["EXISTS", "kept"]), 0);
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn holds_are_renewed_at_once_when_the_master_is_another_one() {
-    let set = Replicas::start(1);
-    let client = client(&set, LONG);
-    let guard = client.lock("kept").guard().unwrap();
-    all_works(&client.lock("orders"));
-    set.nodes[0].replicate(1, "kept");
-    set.switch_to(1);
-    set.nodes[1].cmd(&["DEL", "kept"]);
-    all_works(&client.lock("orders"));
-    let loss = guard.lost().recv_timeout(SLACK).unwrap();
-    assert_eq!(loss.cause, LossCause::Gone);
 }
 
 #[test]
@@ -366,24 +349,6 @@ fn renewals_that_no_replica_has_extend_nothing() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn renewals_that_a_replica_has_a_little_later_keep_the_hold() {
-    let set = Replicas::start(1);
-    let lease = Duration::from_secs(6);
-    let client = waiting_for(&set, 1, lease);
-    let guard = client.lock("orders").guard().unwrap();
-    for _ in 0..2 {
-        set.nodes[1].freeze();
-        // A renewal or two fall into this.
-        thread::sleep(lease / 2);
-        assert!(guard.is_valid());
-        set.nodes[1].thaw();
-        is_renewed(&guard);
-    }
-    guard.unlock().unwrap();
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
 fn a_server_without_wait_is_told() {
     let server = RedisServer::with(&["--rename-command", "WAIT", ""]);
     let client = Client::builder().wait_replicas(1, ms(100));
@@ -393,26 +358,6 @@ fn a_server_without_wait_is_told() {
     eventually(SLACK, "nothing is left", || {
         server.int(&["EXISTS", "orders"]) == 0
     });
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn waiters_of_one_client_take_a_lock_that_replicas_have() {
-    let set = Replicas::start(1);
-    let client = waiting_for(&set, 1, LONG);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let lock = client.lock("orders");
-                for _ in 0..10 {
-                    lock.lock().unwrap();
-                    assert_eq!(set.nodes[1].int(&["EXISTS", "orders"]), 1);
-                    lock.unlock().unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(set.nodes[0].int(&["EXISTS", "orders"]), 0);
 }
 
 #[test]

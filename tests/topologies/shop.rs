@@ -3,6 +3,7 @@
 //! Several processes with several threads each sell units by reading the stock, working for a while, and writing it
 //! back, all under the lock. The stock is on a server of its own, that nobody harms.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use redlatch::Client;
@@ -73,81 +74,55 @@ fn rounds(short: usize) -> usize {
     if is_long() { 20 } else { short }
 }
 
-/// Sells while sentinels fail over again and again, with grants that wait for so many replicas.
-fn through_failovers(replicas: u32) -> Day {
-    let set = Sentinels::start();
-    let job = start("sentinel", &set.urls(), "stock", replicas);
-    let mut longest = Duration::ZERO;
+/// Sells while `fail_over` does that again and again, every other time by a kill.
+fn through_failovers(what: &str, job: Shop, mut fail_over: impl FnMut(bool, &dyn Fn())) {
+    let longest = Cell::new(Duration::ZERO);
+    let sells_on = || longest.set(longest.get().max(job.sells_on(AGREEMENT)));
     for round in 0..rounds(2) {
-        // A kill in every other one, the first among them.
-        if round % 2 == 0 {
-            let (old, _) = set.lose_master();
-            set.rejoin(old);
-        } else {
-            set.failover();
-        }
-        longest = longest.max(job.sells_on(AGREEMENT));
-        set.wait_until_settled();
+        fail_over(round % 2 == 0, &sells_on);
     }
+    let longest = longest.into_inner();
     report(&format!(
-        "shop behind sentinels: sold on {longest:.1?} after a failover at the latest"
+        "{what}: sold on {longest:.1?} after a failover at the latest"
     ));
-    job.close()
+    let day = job.close();
+    tell(&day, what);
+    was_fair(&day);
 }
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn nothing_is_sold_twice_behind_sentinels_if_grants_wait_for_all_replicas() {
-    let day = through_failovers(2);
-    tell(&day, "sentinels, all replicas waited for");
-    was_fair(&day);
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_shop_behind_sentinels_goes_on_through_failovers() {
-    let day = through_failovers(0);
-    // A lock that was not copied is granted twice. That is the server's promise, and is told, not hidden.
-    tell(&day, "sentinels, no replica waited for");
-    assert!(day.sold > 100);
-}
-
-/// Sells while a shard of a cluster fails over again and again, with grants that wait for so many replicas.
-fn through_cluster_failovers(replicas: u32) -> Day {
-    let cluster = Cluster::start();
-    let name = cluster.name_at(1, "stock");
-    let job = start("cluster", &cluster.urls(), &name, replicas);
-    let mut longest = Duration::ZERO;
-    for round in 0..rounds(2) {
-        if round % 2 == 0 {
-            let (old, _) = cluster.lose_owner(&name);
-            cluster.rejoin(old);
+    let set = Sentinels::start();
+    let job = start("sentinel", &set.urls(), "stock", 2);
+    through_failovers("behind sentinels", job, |kills, sells_on| {
+        if kills {
+            let (old, _) = set.lose_master();
+            set.rejoin(old);
         } else {
-            cluster.failover(&name);
+            set.failover();
         }
-        longest = longest.max(job.sells_on(AGREEMENT));
-        cluster.wait_until_healthy();
-    }
-    report(&format!(
-        "shop in a cluster: sold on {longest:.1?} after a failover at the latest"
-    ));
-    job.close()
+        sells_on();
+        set.wait_until_settled();
+    });
 }
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn nothing_is_sold_twice_in_a_cluster_if_grants_wait_for_all_replicas() {
-    let day = through_cluster_failovers(1);
-    tell(&day, "cluster, all replicas waited for");
-    was_fair(&day);
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_shop_in_a_cluster_goes_on_through_failovers() {
-    let day = through_cluster_failovers(0);
-    tell(&day, "cluster, no replica waited for");
-    assert!(day.sold > 100);
+    let cluster = Cluster::start();
+    let name = cluster.name_at(1, "stock");
+    let job = start("cluster", &cluster.urls(), &name, 1);
+    through_failovers("in a cluster", job, |kills, sells_on| {
+        if kills {
+            let (old, _) = cluster.lose_owner(&name);
+            cluster.rejoin(old);
+        } else {
+            cluster.failover(&name);
+        }
+        sells_on();
+        cluster.wait_until_healthy();
+    });
 }
 
 #[test]

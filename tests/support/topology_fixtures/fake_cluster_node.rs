@@ -25,10 +25,6 @@ type Range = (u16, u16, Vec<(String, u16)>);
 #[derive(Default)]
 struct Map {
     ranges: Vec<Range>,
-    /// How often it was asked for them.
-    asked: usize,
-    /// The slot of all keys, and where it sends requests for them.
-    target: (u16, String, u16),
 }
 
 impl FakeClusterNode {
@@ -68,20 +64,6 @@ impl FakeClusterNode {
         ];
     }
 
-    /// How often it was asked for the map.
-    pub fn asked(&self) -> usize {
-        self.map().asked
-    }
-
-    /// Tells from now on that it is the master itself, on a host called so, and redirects requests for keys of this slot
-    /// to this port of that host.
-    pub fn redirect(&self, slot: u16, host: &str, port: u16) {
-        let mut map = self.map();
-        let itself = (host.to_owned(), self.addr().port());
-        map.ranges = vec![(0, LAST_SLOT, vec![itself])];
-        map.target = (slot, host.to_owned(), port);
-    }
-
     fn map(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +74,6 @@ impl Map {
         let node = |(host, port): &(String, u16)| list(&[bulk(host), format!(":{port}\r\n")]);
         match &*words[0].to_ascii_lowercase() {
             "cluster" => {
-                self.asked += 1;
                 let range = |(first, last, nodes): &Range| {
                     let slots = [first, last].map(|slot| format!(":{slot}\r\n"));
                     let nodes = nodes.iter().map(node);
@@ -102,10 +83,6 @@ impl Map {
             }
             "time" => array(&["1700000000", "0"]),
             "pubsub" => "-ERR unknown subcommand\r\n".to_owned(),
-            "evalsha" | "eval" => {
-                let (slot, host, port) = &self.target;
-                format!("-MOVED {slot} {host}:{port}\r\n")
-            }
             _ => "+OK\r\n".to_owned(),
         }
     }

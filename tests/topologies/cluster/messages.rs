@@ -145,33 +145,3 @@ fn waiters_on_all_shards_are_woken_by_one_subscriber() {
         assert!(list.lines().count() <= 2, "{list}");
     }
 }
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn an_unlock_of_a_spin_lock_goes_to_no_other_node() {
-    let cluster = Cluster::masters();
-    for &sharded in shardings() {
-        let client = || {
-            open(
-                Client::builder()
-                    .watchdog_timeout(LONG)
-                    .sharded_pubsub(sharded),
-                &cluster,
-            )
-        };
-        let name = cluster.name_at(0, if sharded { "sharded" } else { "plain" });
-        let (spin, plain) = (client().spin_lock(&name), client().lock(&name));
-        let monitor = Monitor::start(&cluster.nodes[0]);
-        let message = format!("PUBLISH\" \"{}\" \"0\"", channel(&name));
-        let told = || monitor.lines_containing(&message).len();
-        // One that listens looks after a second at the latest, one that polls long before.
-        let took = hand_over(&spin, &plain, || thread::sleep(ms(100)));
-        assert!(took < ms(1500), "sharded: {sharded}, {took:?}");
-        eventually(SLACK, "the unlock of the plain lock is told", || {
-            told() >= 1
-        });
-        assert_eq!(told(), if sharded { 2 } else { 1 }, "sharded: {sharded}");
-        let took = hand_over(&plain, &spin, || thread::sleep(ms(100)));
-        assert!(took < ms(500), "sharded: {sharded}, {took:?}");
-    }
-}

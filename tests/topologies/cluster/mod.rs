@@ -25,7 +25,7 @@ use crate::backends::{
 };
 use crate::report;
 use crate::support::topology_fixtures::{AGREEMENT, Access, Cluster, FakeClusterNode};
-use crate::support::{Monitor, Proxy, RedisServer, elsewhere, eventually, free_port, ms, product};
+use crate::support::{Monitor, Proxy, RedisServer, eventually, free_port, ms, product};
 
 /// A lease that outlives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
@@ -142,43 +142,6 @@ fn nodes_that_do_not_answer_are_asked_behind_those_that_did() {
     });
     let asked = asked.count();
     assert!(asked < 10, "{asked} were asked");
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
-    let server = RedisServer::start();
-    // The slot of foo is 12182.
-    for host in ["?", ""] {
-        let guide = FakeClusterNode::start();
-        guide.redirect(12182, host, server.port());
-        let client = Client::builder().cluster([guide.url()]).unwrap();
-        let lock = client.lock("foo");
-        assert!(lock.try_lock().unwrap(), "{host:?}");
-        assert_eq!(server.int(&["EXISTS", "foo"]), 1);
-        lock.unlock().unwrap();
-    }
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_pool_that_is_used_up_says_nothing_of_its_node() {
-    let server = RedisServer::start();
-    let guide = FakeClusterNode::start();
-    guide.tell(server.addr(), &[]);
-    let client = Client::builder().pool_size(1).cluster([guide.url()]);
-    let client = client.unwrap();
-    all_works(&client.lock("orders"));
-    let asked = guide.asked();
-    server.cmd(&["CLIENT", "PAUSE", "1000", "ALL"]);
-    thread::scope(|scope| {
-        let slow = scope.spawn(|| client.lock("orders").guard().unwrap().unlock().unwrap());
-        thread::sleep(ms(100));
-        assert!(!client.lock("others").try_lock_for(ms(100)).unwrap());
-        slow.join().unwrap();
-    });
-    all_works(&client.lock("orders"));
-    assert_eq!(guide.asked(), asked, "nobody had a reason to doubt the map");
 }
 
 #[test]

@@ -86,23 +86,6 @@ fn a_slot_that_stays_half_moved_is_served() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_latch_in_a_slot_that_stays_half_moved_is_waited_for() {
-    let cluster = Cluster::masters();
-    let client = client(&cluster, KEPT);
-    let name = cluster.name_at(0, "orders");
-    let latch = client.latch(&name);
-    assert!(latch.try_set(5).unwrap());
-    let migration = cluster.begin_migration(&name, 1);
-    assert_eq!(latch.count().unwrap(), 5);
-    assert!(!latch.wait_for(ms(300)).unwrap());
-    migration.move_keys();
-    assert_eq!(latch.count().unwrap(), 5);
-    migration.finish();
-    assert_eq!(latch.count_down().unwrap(), 4);
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
 fn a_wait_for_a_semaphore_goes_on_while_its_slot_moves() {
     let cluster = Cluster::masters();
     let client = client(&cluster, KEPT);

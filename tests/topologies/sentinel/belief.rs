@@ -4,32 +4,6 @@ use super::*;
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_sentinel_that_is_behind_turns_nobody_back() {
-    let (old, new) = (RedisServer::start(), RedisServer::start());
-    let (client, sentinels) = told(KEPT, [(&new, 2), (&new, 2), (&old, 1)]);
-    let guard = client.lock("orders").guard().unwrap();
-    assert_eq!(new.int(&["EXISTS", "orders"]), 1);
-    // Those that know better say nothing for a while.
-    sentinels[0].hush();
-    sentinels[1].hush();
-    let start = Instant::now();
-    while start.elapsed() < KEPT {
-        assert!(is_at(&client, &new));
-        thread::sleep(ms(50));
-    }
-    is_renewed(&guard);
-    sentinels[0].speak();
-    assert!(is_at(&client, &new));
-    // Most of all three have to say so.
-    sentinels[0].name(old.addr(), 1);
-    eventually(KEPT + SLACK, "the majority is followed", || {
-        is_at(&client, &old)
-    });
-    drop(guard);
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
 fn a_sentinel_that_is_behind_hides_no_failover() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     // It is long until the next look at all of them.
@@ -110,10 +84,13 @@ fn the_last_sentinel_is_believed_when_the_master_cannot_be_reached() {
     sentinels[0].hush();
     old.kill();
     sentinels[1].name(new.addr(), 2);
-    // This one finds out that its connection is closed.
-    lock.try_lock().unwrap_err();
-    // Another one that answers says otherwise.
-    let error = lock.try_lock().unwrap_err().to_string();
+    // Another one that answers says otherwise, once each connection is found to be closed.
+    let mut error = String::new();
+    eventually(SLACK, "no connection is left", || {
+        let found = lock.try_lock().unwrap_err();
+        error = found.to_string();
+        !found.is_ambiguous()
+    });
     for part in [new.addr(), old.addr()].map(|addr| addr.to_string()) {
         assert!(error.contains(&part), "{error}");
     }
@@ -127,33 +104,6 @@ fn the_last_sentinel_is_believed_when_the_master_cannot_be_reached() {
     new.cmd(&["REPLICAOF", "NO", "ONE"]);
     all_works(&lock);
     assert!(is_at(&client, &new));
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_master_that_says_so_needs_no_sentinel() {
-    let (master, replica) = (RedisServer::start(), RedisServer::start());
-    let (client, sentinels) = told(LEASE, [(&master, 1), (&master, 1), (&master, 1)]);
-    let guard = client.lock("orders").guard().unwrap();
-    // Before the first renewal.
-    for sentinel in &sentinels {
-        sentinel.hush();
-    }
-    let lost = guard.lost();
-    let start = Instant::now();
-    while start.elapsed() < LEASE * 3 {
-        assert!(guard.is_valid(), "{:?}", lost.recv());
-        assert!(is_at(&client, &master));
-        thread::sleep(ms(50));
-    }
-    guard.unlock().unwrap();
-    // One that calls itself a replica is none.
-    let port = replica.port().to_string();
-    master.cmd(&["REPLICAOF", "127.0.0.1", &port]);
-    let error = client.lock("orders").try_lock().unwrap_err();
-    assert!(!error.is_lost(), "{error}");
-    master.cmd(&["REPLICAOF", "NO", "ONE"]);
-    eventually(SLACK, "it is master again", || is_at(&client, &master));
 }
 
 /// How long a new client needs for its first lock, with these sentinels.
@@ -228,31 +178,6 @@ pub(crate) fn two_sentinels_of_three_frozen() {
     assert!(took < ms(700), "{took:?}");
     set.sentinels[0].thaw();
     set.sentinels[1].thaw();
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn a_failover_is_followed_while_one_sentinel_is_frozen() {
-    let set = Sentinels::start();
-    let client = client(&set, LEASE);
-    let lock = client.lock("orders");
-    all_works(&lock);
-    // The one it listens to, most of all.
-    let heard = set
-        .sentinels
-        .iter()
-        .find(|sentinel| sentinel.listeners() > 0)
-        .unwrap_or(&set.sentinels[0]);
-    heard.freeze();
-    let (grants, over) = Grants::during(&lock, || {
-        set.lose_master();
-        Instant::now()
-    });
-    let first = grants.first_after(over);
-    report(&format!(
-        "sentinel, kill, one of three frozen: first grant {first:.1?} after the failover"
-    ));
-    assert!(first < Duration::from_secs(5) + SLACK, "{first:?}");
 }
 
 #[test]

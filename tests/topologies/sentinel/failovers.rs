@@ -251,41 +251,6 @@ fn messages_of_sentinels_are_enough_to_leave_a_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_look_once_in_a_while_is_enough_to_leave_a_master() {
-    let set = Sentinels::options().watcher().start();
-    let lease = ms(6000);
-    let client = open(
-        Client::builder()
-            .watchdog_timeout(lease)
-            .credentials("default", "canary-data"),
-        &set,
-    );
-    let lock = client.lock("orders");
-    all_works(&lock);
-    eventually(SLACK, "it listens to a sentinel", || {
-        set.sentinels
-            .iter()
-            .any(|sentinel| sentinel.listeners() > 0)
-    });
-    // The one that would tell it says nothing any more; the other two are enough to choose.
-    let told = set
-        .sentinels
-        .iter()
-        .find(|sentinel| sentinel.listeners() > 0);
-    told.unwrap().freeze();
-    set.cut_off(0);
-    let new = set.wait_for_master_after(0);
-    // One look to find the silence, one to find the master.
-    eventually(lease * 2 / 3 + SLACK * 2, "the new master is used", || {
-        lock.lock().unwrap();
-        let is_there = set.nodes[new].int(&["EXISTS", "orders"]) == 1;
-        is_unlocked_or_lost(&lock);
-        is_there
-    });
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
 fn holds_are_renewed_at_once_when_the_master_is_another_one() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);

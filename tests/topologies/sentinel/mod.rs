@@ -113,30 +113,6 @@ fn passwords_of_sentinels_and_master_may_change() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn databases_behind_sentinels_are_apart() {
-    let set = Sentinels::start();
-    let third = open(Client::builder().database(3), &set);
-    let none = open(Client::builder(), &set);
-    let guard = third.lock("orders").guard().unwrap();
-    all_works(&none.lock("orders"));
-    assert!(set.nodes[0].told("db3").unwrap().starts_with("keys=1"));
-    let again = open(Client::builder().database(3), &set);
-    assert!(!again.lock("orders").try_lock().unwrap());
-    set.nodes[0].replicate(2, "orders");
-    let (old, new) = set.failover();
-    set.demote(old);
-    assert!(!again.lock("orders").try_lock_for(ms(100)).unwrap());
-    guard.unlock().unwrap();
-    assert_eq!(set.nodes[new].told("db3"), None);
-    let error = open(Client::builder().database(4711), &set)
-        .lock("orders")
-        .try_lock()
-        .unwrap_err();
-    assert!(!error.is_ambiguous(), "{error}");
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
 fn a_name_that_no_sentinel_knows_is_told() {
     let set = Sentinels::start();
     let client = Client::builder().sentinel("nobody", set.urls()).unwrap();
