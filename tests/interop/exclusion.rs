@@ -334,7 +334,7 @@ fn redisson_s_other_exclusive_locks_exclude_us() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn the_layout_of_jedis_distributed_lock_excludes_us_and_redisson() {
+fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let (rust, java) = sides.locks("orders");
     let server = &sides.server;

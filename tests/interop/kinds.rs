@@ -208,3 +208,54 @@ fn threads_of_both_sides_never_overlap() {
         ));
     }
 }
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn tokens_of_fenced_locks_rise_over_both_sides() {
+    let Some(fenced) = kinds().find(|kind| kind.name == "fenced") else {
+        return;
+    };
+    let token_of = |lock: &Lock| lock.guard().unwrap().fencing_token().unwrap();
+    let java_token_of = |lock: &JavaLock| {
+        let token = lock.lock_and_get_token();
+        lock.unlock();
+        token
+    };
+    let sides = BothSides::new();
+    for name in ["orders", "{shop}:orders"] {
+        let (rust, java) = fenced.locks(&sides, name);
+        let mut last = 0;
+        let mut rises = |next: u64| {
+            assert!(next > last, "{name}: {next} after {last}");
+            last = next;
+        };
+        rises(java_token_of(&java));
+        for _ in 0..5 {
+            rises(token_of(&rust));
+            rises(java_token_of(&java));
+            rises(java_token_of(&java));
+        }
+        // Each side sees the last token of the other, and a re-entry there draws one, here none.
+        let ours = token_of(&rust);
+        rises(ours);
+        assert_eq!(java.token(), ours);
+        let theirs = java.lock_and_get_token();
+        rises(theirs);
+        rises(java.lock_and_get_token());
+        java.unlock();
+        java.unlock();
+        let outer = rust.guard().unwrap();
+        rises(outer.fencing_token().unwrap());
+        let inner = rust.guard().unwrap();
+        assert_eq!(inner.fencing_token(), outer.fencing_token());
+        assert_eq!(Some(java.token()), outer.fencing_token());
+        drop((inner, outer));
+        // After the data is lost, that of Redisson begins anew, and rises again from ours.
+        sides.server.cmd(&["FLUSHALL"]);
+        assert_eq!(java_token_of(&java), 1);
+        rises(token_of(&rust));
+        rises(java_token_of(&java));
+        sides.server.cmd(&["FLUSHALL"]);
+        rises(token_of(&rust));
+    }
+}

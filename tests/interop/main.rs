@@ -10,7 +10,6 @@ mod counters;
 mod driver;
 mod exclusion;
 mod fair;
-mod fenced;
 mod interop_faults;
 mod jvm;
 mod kinds;

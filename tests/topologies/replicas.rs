@@ -200,7 +200,7 @@ fn a_replica_that_has_lost_its_master_is_no_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn without_waiting_for_replicas_a_lock_may_be_lost_and_is_then_told() {
+fn without_replicas_waited_for_a_lock_may_be_lost_and_told() {
     let set = Replicas::start(1);
     let lease = Duration::from_secs(6);
     let (client, other) = (client(&set, lease), client(&set, lease));

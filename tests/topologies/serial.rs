@@ -8,6 +8,6 @@ fn one_shard_of_three_frozen_is_not_felt_elsewhere() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn sentinels_that_are_frozen_take_no_time_of_the_one_that_answers() {
+fn frozen_sentinels_take_no_time_of_the_one_that_answers() {
     crate::sentinel::two_sentinels_of_three_frozen();
 }

@@ -92,7 +92,7 @@ fn through_failovers(what: &str, job: Shop, mut fail_over: impl FnMut(bool, &dyn
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn nothing_is_sold_twice_behind_sentinels_if_grants_wait_for_all_replicas() {
+fn behind_sentinels_a_grant_on_all_replicas_sells_nothing_twice() {
     let set = Sentinels::start();
     let job = start("sentinel", &set.urls(), "stock", 2);
     through_failovers("behind sentinels", job, |kills, sells_on| {
@@ -109,7 +109,7 @@ fn nothing_is_sold_twice_behind_sentinels_if_grants_wait_for_all_replicas() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn nothing_is_sold_twice_in_a_cluster_if_grants_wait_for_all_replicas() {
+fn in_a_cluster_a_grant_on_all_replicas_sells_nothing_twice() {
     let cluster = Cluster::start();
     let name = cluster.name_at(1, "stock");
     let job = start("cluster", &cluster.urls(), &name, 1);

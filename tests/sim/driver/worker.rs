@@ -1,6 +1,6 @@
 //! A thread with its program, and what it may count on after each answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redlatch_sim::{Error, Lock, Losses, NoLoss, Result, eye};
@@ -29,7 +29,7 @@ pub(crate) struct Worker {
     levels: BTreeMap<String, u32>,
     /// How each lock that it has entered is reached.
     targets: BTreeMap<String, Target>,
-    in_doubt: BTreeMap<String, String>,
+    in_doubt: BTreeSet<String>,
     /// Of each lock, who tells of the loss of the hold that it got first.
     losses: BTreeMap<String, Losses>,
     /// Its guarded writes that may yet run.
@@ -55,7 +55,7 @@ impl Worker {
             told_at: told_at(closes_at, plan),
             levels: BTreeMap::new(),
             targets: BTreeMap::new(),
-            in_doubt: BTreeMap::new(),
+            in_doubt: BTreeSet::new(),
             losses: BTreeMap::new(),
             writes: Writes::default(),
             lease: Duration::from_millis(plan.lease),
@@ -98,7 +98,7 @@ impl Worker {
             return;
         };
         for (name, levels) in &self.levels.clone() {
-            if self.in_doubt.contains_key(name) || self.plan.may_lose() {
+            if self.in_doubt.contains(name) || self.plan.may_lose() {
                 continue;
             }
             let hold = seen.iter().find(|hold| hold.name == *name);
@@ -238,15 +238,14 @@ impl Worker {
 
     /// From now on what it counts on may be gone.
     pub(crate) fn doubt(&mut self, name: &str, why: &str) {
-        if self.in_doubt.contains_key(name) {
+        if self.in_doubt.contains(name) {
             return;
         }
         let is_known = matches!(why, "a fixed lease" | "force_unlock");
         if self.is_calm && !is_known && !self.plan.may_lose() {
             violated(&format!("in calm {name} is in doubt: {why}"));
         }
-        let why = || why.to_owned();
-        self.in_doubt.entry(name.to_owned()).or_insert_with(why);
+        self.in_doubt.insert(name.to_owned());
     }
 
     fn enter(
@@ -283,9 +282,7 @@ impl Worker {
             levels.is_some_and(|levels| *levels > 0)
         };
         let (reads, writes) = (has(false), has(true));
-        let is_sure = !self
-            .in_doubt
-            .contains_key(&sides::name_of(target.name, true));
+        let is_sure = !self.in_doubt.contains(&sides::name_of(target.name, true));
         let is_read = target.side == Some(false);
         if is_read && writes && is_sure && self.is_calm && matches!(outcome, Ok(false)) {
             violated(&format!(
@@ -343,7 +340,7 @@ impl Worker {
             }
             Ok(()) => {}
             Err(Error::NotHeld { .. }) if had == 0 => {}
-            Err(Error::NotHeld { .. }) if !self.in_doubt.contains_key(&name) => {
+            Err(Error::NotHeld { .. }) if !self.in_doubt.contains(&name) => {
                 violated(&format!("I7: {name} is held {had} times, and is not held"));
             }
             Err(error) => self.allow(&name, Some(error)),
@@ -364,7 +361,7 @@ impl Worker {
             Error::Closed { .. } => self.plan.shuts_down(),
             Error::Exhausted { .. } => true,
             Error::Lost { .. } => true,
-            Error::NotHeld { .. } => self.in_doubt.contains_key(name),
+            Error::NotHeld { .. } => self.in_doubt.contains(name),
             Error::NoQuorum { .. } => {
                 // Its nodes say why: the pool may be too small, or this process too slow.
                 !self.is_calm || self.plan.may_lose() || self.plan.is_crowded()
@@ -388,7 +385,7 @@ impl Worker {
                 | Error::NoQuorum { .. }
                 | Error::Closed { .. }
         );
-        if !changes_nothing && !self.in_doubt.contains_key(name) {
+        if !changes_nothing && !self.in_doubt.contains(name) {
             self.doubt(name, &error.to_string());
         }
     }

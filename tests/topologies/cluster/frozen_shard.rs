@@ -44,7 +44,7 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_frozen_shard_costs_no_hold_elsewhere_whose_lease_is_shorter_than_a_command() {
+fn a_frozen_shard_costs_no_short_hold_elsewhere() {
     let cluster = Cluster::with(
         false,
         Access::default(),

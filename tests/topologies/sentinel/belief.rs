@@ -43,7 +43,7 @@ fn one_sentinel_alone_moves_nobody() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn the_last_sentinel_is_believed_when_the_master_has_become_a_replica() {
+fn the_last_sentinel_is_believed_of_a_master_made_a_replica() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(KEPT, [(&old, 1), (&old, 1), (&old, 1)]);
     old.cmd(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
@@ -76,7 +76,7 @@ fn the_last_sentinel_is_believed_when_the_master_has_become_a_replica() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn the_last_sentinel_is_believed_when_the_master_cannot_be_reached() {
+fn the_last_sentinel_is_believed_of_a_master_out_of_reach() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     let lock = client.lock("orders");

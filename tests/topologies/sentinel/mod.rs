@@ -141,7 +141,7 @@ fn settings_that_cannot_be_used_are_refused() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_node_of_a_quorum_that_fails_over_costs_nothing_and_waits_for_its_vote() {
+fn a_quorum_node_that_fails_over_costs_nothing_and_waits() {
     const MAX_LEASE: Duration = ms(6000);
     let set = Sentinels::start();
     let others = [RedisServer::start(), RedisServer::start()];
