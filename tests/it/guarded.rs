@@ -1,7 +1,6 @@
 //! Guarded writes on a real server: what befalls them on their way, scripts of users, and fences.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
 use redlatch::{Batch, Client, Error, Lock, Reply};
 
@@ -10,9 +9,7 @@ use crate::invariants::{
     Class, GUARDED, TIMEOUT, ends_within, fails, leaves_nothing, quick, sha, teach, told,
 };
 use crate::laws::until_queued;
-use crate::support::{
-    End, Fault, Monitor, Proxy, RedisServer, Rule, elsewhere, eventually, ms, product,
-};
+use crate::support::{End, Fault, Monitor, Proxy, RedisServer, Rule, elsewhere, eventually, ms};
 
 /// A client behind a proxy.
 struct Scene {
@@ -121,22 +118,6 @@ fn a_write_at_the_end_of_the_validity_is_done_or_tells_the_loss() {
 }
 
 #[test]
-fn what_was_done_is_told_though_the_hold_has_ended_meanwhile() {
-    let scene = Scene::new();
-    let guard = scene.lock.with_lease_time(ms(200)).guard().unwrap();
-    scene.next(Fault::DelayReply(ms(300)));
-    let outcome = guard.write(|batch| {
-        batch.set("data", "many").incr_by("data", 1);
-    });
-    assert!(
-        matches!(&outcome, Err(Error::CommandFailed { index: 1, done, .. }) if done.len() == 1),
-        "{outcome:?}"
-    );
-    assert_eq!(scene.data().as_deref(), Some("many"));
-    fails(guard.unlock(), Class::Lost);
-}
-
-#[test]
 fn a_write_without_an_answer_is_sent_once() {
     let scene = Scene::new();
     for (fault, is_written) in [
@@ -207,85 +188,6 @@ fn a_full_server_names_the_command_that_it_refused() {
     assert_eq!(deleted, [Reply::Int(1)]);
     scene.server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
     guard.write(write).unwrap();
-    guard.unlock().unwrap();
-}
-
-#[test]
-fn replies_that_do_not_fit_are_told_as_such() {
-    let scene = Scene::new();
-    let guard = scene.lock.guard().unwrap();
-    let large = "x".repeat(600_000);
-    let outcome = guard.write(|batch| {
-        batch.set("large", &large).get("large").incr_by("sum", 1);
-        batch.get("large").incr_by("sum", 1);
-    });
-    let Err(Error::CommandFailed {
-        index,
-        reason,
-        done,
-        ..
-    }) = outcome
-    else {
-        panic!("{outcome:?}");
-    };
-    assert!(reason.contains("1 MiB"), "{reason}");
-    assert_eq!((index, done.len()), (3, 3));
-    assert_eq!(done[1].as_str().map(str::len), Some(large.len()));
-    assert_eq!(scene.server.int(&["GET", "sum"]), 1);
-    for (script, why) in [
-        ("local a = {} a[1] = a return a", "nested"),
-        ("local a = {} a.map = {b = a} return a", "nested"),
-        ("local a = {} a.set = {[a] = true} return a", "nested"),
-        (
-            "local t = {} for i = 1, 50 do t = {t} end return t",
-            "nested",
-        ),
-        ("return {map = {a = ('x'):rep(2000000)}}", "1 MiB"),
-        ("return {set = {[('x'):rep(2000000)] = true}}", "1 MiB"),
-        ("return {big_number = ('1'):rep(2000000)}", "1 MiB"),
-        (
-            "return {verbatim_string = {format = 'txt', string = ('x'):rep(2000000)}}",
-            "1 MiB",
-        ),
-    ] {
-        let outcome = guard.eval(&format!("redis.setresp(3) {script}"), &[], &[]);
-        assert!(
-            matches!(&outcome, Err(Error::CommandFailed { index: 0, reason, .. }) if reason.contains(why)),
-            "{script}: {outcome:?}"
-        );
-    }
-    // Redis 6 has no such type in scripts.
-    if !product().is_before_7() {
-        let number = guard.eval("return {big_number = '17'}", &[], &[]).unwrap();
-        assert_eq!(number.as_str(), Some("17"));
-    }
-    // The connection is good for the next one.
-    let one = guard
-        .write(|batch| {
-            batch.get("large");
-        })
-        .unwrap();
-    assert_eq!(one.len(), 1);
-    let mut long = Vec::new();
-    let many = guard.write(|batch| {
-        batch.command("RPUSH").key("list");
-        (0..3_998).for_each(|number| {
-            batch.arg(number.to_string());
-        });
-        batch.command("LRANGE").key("list");
-        long.push(0);
-    });
-    assert!(
-        matches!(many, Err(Error::Unsupported { .. })),
-        "4,002 words"
-    );
-    let many = guard.write(|batch| {
-        batch.command("RPUSH").key("list");
-        (0..3_998).for_each(|number| {
-            batch.arg(number.to_string());
-        });
-    });
-    assert_eq!(many.unwrap(), [Reply::Int(3_998)]);
     guard.unlock().unwrap();
 }
 
@@ -502,26 +404,6 @@ fn a_stale_fence_writes_nothing() {
 }
 
 #[test]
-fn a_fenced_write_needs_a_name() {
-    let write = |client: &Client, name: &str| client.write_fenced(name, 1, |_| ()).unwrap_err();
-    let server = RedisServer::start();
-    let client = Client::open(&server.url()).unwrap();
-    for name in ["", "a{b", "a\nb"] {
-        assert!(
-            matches!(write(&client, name), Error::InvalidName { .. }),
-            "{name:?}"
-        );
-    }
-    let long = client.write_fenced("orders", 1, |batch| {
-        (0..4001).for_each(|_| {
-            batch.arg("x");
-        });
-    });
-    assert!(matches!(long, Err(Error::Unsupported { .. })));
-    assert_eq!(server.int(&["DBSIZE"]), 0);
-}
-
-#[test]
 fn a_late_fenced_write_is_refused_by_the_time_or_by_the_fence() {
     let server = RedisServer::start();
     teach(&server);
@@ -543,31 +425,6 @@ fn a_late_fenced_write_is_refused_by_the_time_or_by_the_fence() {
     elsewhere(|| other.write_fenced("orders", 4, |_| ()).unwrap());
     comes_late(rule, &server);
     assert_eq!(server.text(&["GET", "data"]), None);
-}
-
-#[test]
-fn a_write_that_always_comes_late_ends_although_the_hold_is_renewed() {
-    const COMMAND_TIMEOUT: Duration = ms(1500);
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.addr());
-    let client = quick()
-        .watchdog_timeout(ms(600))
-        .command_timeout(COMMAND_TIMEOUT);
-    let client = client.open(&proxy.url()).unwrap();
-    let guard = client.lock("orders").guard().unwrap();
-    // Once, so that the server knows the script.
-    guard.write(write).unwrap();
-    let late = Fault::DelayRequest(ms(650));
-    proxy.next(usize::MAX, Some(sha(GUARDED).as_bytes()), late);
-    let begin = Instant::now();
-    let written = guard.write(write);
-    let took = begin.elapsed();
-    assert!(
-        written.is_err() && took < COMMAND_TIMEOUT * 2,
-        "{took:?}: {written:?}"
-    );
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
 }
 
 #[test]

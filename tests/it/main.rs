@@ -27,7 +27,6 @@ mod holds;
 mod invariants;
 mod kinds;
 mod latch;
-mod late_copies;
 mod laws;
 mod many_processes;
 mod multi_lock;

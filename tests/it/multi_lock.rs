@@ -50,52 +50,6 @@ fn it_takes_all_or_nothing() {
 }
 
 #[test]
-fn one_that_is_held_is_entered_again_on_a_full_server() {
-    let server = RedisServer::start();
-    let client = client(&server);
-    let prices = client.read_write_lock("prices");
-    for side in [prices.read(), prices.write()] {
-        let both = MultiLock::of([&client.lock("orders"), &side]).unwrap();
-        both.lock().unwrap();
-        server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
-        assert!(both.try_lock().unwrap());
-        both.unlock().unwrap();
-        assert!(both.is_valid());
-        both.unlock().unwrap();
-        assert!(matches!(both.try_lock(), Err(Error::Unavailable { .. })));
-        server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
-        assert_eq!(server.int(&["EXISTS", "orders", "prices"]), 0);
-    }
-}
-
-#[test]
-fn one_that_was_dropped_without_an_unlock_bars_nobody_when_its_lease_is_over() {
-    let server = RedisServer::start();
-    let client = client(&server);
-    for lease in [Some(ms(200)), None] {
-        let (a, b) = (client.lock("a"), client.lock("b"));
-        let mut both = MultiLock::of([&a, &b]).unwrap();
-        if let Some(lease) = lease {
-            both = both.with_lease_time(lease);
-        }
-        both.lock().unwrap();
-        assert!(matches!(a.try_lock(), Err(Error::Overlap { .. })));
-        drop(both);
-        // The keys stand until the lease ends, but nobody can unlock them.
-        assert!(!a.try_lock().unwrap());
-        let anew = MultiLock::of([&a, &b]).unwrap();
-        assert!(!anew.try_lock().unwrap());
-        eventually(ms(5000), "the lease ends", || {
-            server.int(&["EXISTS", "a", "b"]) == 0
-        });
-        assert!(a.try_lock().unwrap());
-        a.unlock().unwrap();
-        assert!(anew.try_lock().unwrap());
-        anew.unlock().unwrap();
-    }
-}
-
-#[test]
 fn a_re_entry_counts_everywhere_and_a_failed_one_is_no_level() {
     let mut servers = [RedisServer::start(), RedisServer::start()];
     // They are taken in the order of their addresses as text.
@@ -160,26 +114,6 @@ fn the_loss_of_a_part_is_the_loss_of_the_whole_and_frees_the_rest() {
         one.int(&["EXISTS", "a"]) == 0
     });
     assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
-}
-
-#[test]
-fn a_level_unlock_that_finds_a_part_gone_frees_the_rest() {
-    let (one, two) = (RedisServer::start(), RedisServer::start());
-    // A lease that outlasts the test: the rest is free before only if it was freed.
-    let open = |server: &RedisServer| {
-        let builder = Client::builder().watchdog_timeout(ms(60_000));
-        builder.open(&server.url()).unwrap()
-    };
-    let (a, b) = (open(&one).lock("a"), open(&two).lock("b"));
-    let both = MultiLock::of([&a, &b]).unwrap();
-    both.lock().unwrap();
-    both.lock().unwrap();
-    assert!(elsewhere(|| a.force_unlock().unwrap()));
-    assert!(both.unlock().unwrap_err().is_lost());
-    eventually(ms(5000), "the other part is freed", || {
-        two.int(&["EXISTS", "b"]) == 0
-    });
-    assert!(both.unlock().unwrap_err().is_lost());
 }
 
 #[test]
@@ -265,38 +199,6 @@ fn locks_that_share_a_part_are_not_taken_by_one_thread() {
     a.unlock().unwrap();
     others.lock().unwrap();
     others.unlock().unwrap();
-}
-
-#[test]
-fn a_part_and_a_lock_of_another_kind_under_its_key_are_not_taken_by_one_thread() {
-    let server = RedisServer::start();
-    let backends = [client(&server), Client::in_memory()];
-    for client in &backends {
-        let of_name = |name| {
-            [
-                client.lock(name),
-                client.fair_lock(name),
-                client.fenced_lock(name),
-            ]
-        };
-        for (at, part) in of_name("a").iter().enumerate() {
-            let both = MultiLock::of([part, &client.lock("b")]).unwrap();
-            both.lock().unwrap();
-            for (place, other) in of_name("a").iter().enumerate() {
-                let refused = other.try_lock();
-                assert!(
-                    matches!(&refused, Err(Error::Overlap { held, .. }) if &**held == "a + b"),
-                    "{place} beside {at}: {refused:?}"
-                );
-            }
-            both.unlock().unwrap();
-            for other in of_name("a") {
-                other.lock().unwrap();
-                assert!(matches!(both.try_lock(), Err(Error::Overlap { .. })));
-                other.unlock().unwrap();
-            }
-        }
-    }
 }
 
 #[test]
@@ -393,55 +295,6 @@ fn philosophers_eat_from_several_servers_and_kinds() {
 }
 
 #[test]
-fn a_token_among_the_parts_is_counted_and_told_like_the_others() {
-    let server = RedisServer::start();
-    let client = client(&server);
-    let of_both = [client.lock("a"), client.token_lock("b")];
-    let of_tokens = [client.token_lock("c"), client.token_lock("b")];
-    for locks in [of_both, of_tokens] {
-        let both = MultiLock::of(&locks).unwrap();
-        both.lock().unwrap();
-        both.lock().unwrap();
-        assert_eq!(both.hold_count().unwrap(), 2);
-        assert!(!elsewhere(|| both.try_lock().unwrap()));
-        both.unlock().unwrap();
-        assert_eq!(both.hold_count().unwrap(), 1);
-        assert!(both.is_valid());
-        // With a lease longer than the one outside, and back to that.
-        let inner = both.with_lease_time(LEASE * 20);
-        inner.lock().unwrap();
-        assert!(server.int(&["PTTL", "b"]) > 10_000);
-        inner.unlock().unwrap();
-        assert!(server.int(&["PTTL", "b"]) <= 900);
-        thread::sleep(LEASE * 2);
-        assert!(both.is_valid(), "it is renewed");
-        both.unlock().unwrap();
-        assert_eq!(both.hold_count().unwrap(), 0);
-        assert_eq!(server.int(&["DBSIZE"]), 0);
-
-        let guard = both.guard().unwrap();
-        let lost = guard.lost();
-        server.cmd(&["SET", "b", "somebody", "PX", "60000"]);
-        let loss = lost.recv_timeout(ms(10_000)).unwrap();
-        assert_eq!(loss.cause, LossCause::HeldBy("somebody".to_owned()));
-        drop(guard);
-        server.cmd(&["DEL", "b"]);
-
-        // What was taken away is not taken again in the middle of a hold.
-        let long = both.with_lease_time(LEASE * 20);
-        long.lock().unwrap();
-        server.cmd(&["DEL", "b"]);
-        let loss = both.lost().unwrap();
-        long.lock().unwrap();
-        assert_eq!(loss.recv_timeout(ms(5000)).unwrap().cause, LossCause::Gone);
-        assert_eq!(both.hold_count().unwrap(), 1);
-        both.unlock().unwrap();
-        assert!(matches!(both.unlock(), Err(Error::Lost { .. })));
-        eventually(ms(5000), "nothing is left", || server.int(&["DBSIZE"]) == 0);
-    }
-}
-
-#[test]
 fn one_name_in_two_places_is_two_locks() {
     let server = RedisServer::start();
     let in_database = |number: u32| Client::open(&format!("{}/{number}", server.url())).unwrap();
@@ -498,25 +351,6 @@ fn one_lock_by_two_names_of_its_server_is_an_error_at_once() {
     server.cmd(&["HSET", "a", "00000000-0000-0000-0000-000000000000:1", "1"]);
     server.cmd(&["PEXPIRE", "a", "60000"]);
     assert!(!all.try_lock().unwrap());
-}
-
-#[test]
-fn a_part_that_the_thread_holds_through_another_client_is_an_error_at_once() {
-    let server = RedisServer::start();
-    let (one, other) = (client(&server), client(&server));
-    let both = MultiLock::of([&one.lock("a"), &one.lock("b")]).unwrap();
-    let held = other.lock("b");
-    held.lock().unwrap();
-    let error = both.lock().unwrap_err();
-    assert!(
-        matches!(&error, Error::Overlap { held, .. } if &**held == "b"),
-        "{error}"
-    );
-    assert_eq!(server.int(&["EXISTS", "a"]), 0);
-    assert!(!elsewhere(|| both.try_lock().unwrap()));
-    held.unlock().unwrap();
-    both.lock().unwrap();
-    both.unlock().unwrap();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What a client tells of its locks, beside what has happened.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -101,66 +100,6 @@ fn an_interrupt_an_error_and_a_loss_are_told_once() {
     assert!(client.lock("orders:2").try_lock().is_err());
     assert_eq!(mine.count("orders:2 failed"), 1);
     assert_eq!(mine.count("acquire failed"), 1);
-}
-
-/// Acquisitions, ends and losses after a while in which threads compete, and locks are forced.
-#[test]
-fn the_sums_agree_after_a_storm() {
-    let server = RedisServer::start();
-    let told = Arc::new(AtomicU64::new(0));
-    let hook = Arc::clone(&told);
-    let (builder, notes) = noted();
-    let client = builder
-        .watchdog_timeout(ms(500))
-        .on_lost(move |_| {
-            hook.fetch_add(1, Ordering::Relaxed);
-        })
-        .open(&server.url())
-        .unwrap();
-    let forcer = open(&server);
-    let got = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for thread in 0..6 {
-            let (client, got) = (&client, &got);
-            scope.spawn(move || {
-                for round in 0..60 {
-                    let lock = client.lock(&format!("storm:{}", (thread + round) % 3));
-                    if lock.try_lock_for(ms(200)).unwrap() {
-                        got.fetch_add(1, Ordering::Relaxed);
-                        thread::sleep(ms(round % 5));
-                        // Lost, if it was forced.
-                        drop(lock.unlock());
-                    }
-                }
-            });
-        }
-        for round in 0..30 {
-            thread::sleep(ms(15));
-            forcer
-                .lock(&format!("storm:{}", round % 3))
-                .force_unlock()
-                .unwrap();
-        }
-    });
-    let got = got.into_inner();
-    let count = |endings: [&str; 2]| -> u64 {
-        let of_end = |said: &&String| endings.iter().any(|end| said.ends_with(end));
-        notes.said().iter().filter(of_end).count() as u64
-    };
-    eventually("all holds have ended", || {
-        count([" unlocked", ":0 lost"]) + count([":1 lost", ":2 lost"]) == got
-    });
-    let losses = || notes.count(" gone: ") as u64;
-    eventually("the hook has heard of all", || {
-        told.load(Ordering::Relaxed) == losses()
-    });
-    assert!(losses() > 0, "no lock was forced while it was held");
-    assert!(client.activity().waits.is_empty());
-    assert_eq!(notes.count(" acquired ") as u64, got);
-    assert_eq!(
-        notes.count(" acquired ") + notes.count("refused") - notes.count("acquire refused"),
-        360
-    );
 }
 
 #[test]

@@ -1,23 +1,19 @@
 //! Owned guards beyond the laws: forks, the ends of threads and processes, servers that are silent, other kinds.
 
 use std::cell::RefCell;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fork::Fork;
-use redlatch::{Client, Error, LossCause, Losses, MultiLock, OwnedGuard};
+use redlatch::{Client, Error, LossCause, MultiLock, OwnedGuard};
 
-use crate::invariants::{RELEASE, SLACK, WITHDRAW, sha, teach};
+use crate::invariants::{SLACK, teach};
 use crate::laws::until_queued;
 use crate::support::child::{arg, listen, say};
 use crate::support::{
-    Child, End, Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, is_long, ms, timed,
+    Child, End, Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms, timed,
 };
 
-const LEASE: Duration = ms(1500);
-const MINUTE: Duration = Duration::from_secs(60);
 const CHILD: Duration = Duration::from_secs(30);
 
 /// Plays `role` in a child process; false if it is not one of this file.
@@ -181,38 +177,6 @@ fn a_guard_that_ends_with_its_thread_or_its_panic_unlocks() {
 }
 
 #[test]
-fn a_cut_connection_keeps_a_lock_for_no_longer_than_its_lease() {
-    let server = RedisServer::start();
-    teach(&server);
-    let proxy = Proxy::to(server.addr());
-    let client = Client::builder().watchdog_timeout(LEASE);
-    let client = client.open(&proxy.url()).unwrap();
-    let direct = Client::open(&server.url()).unwrap();
-    let lock = client.lock("orders");
-    let guard = lock.owned().unwrap();
-    proxy.refuse();
-    proxy.cut();
-    let (took, ()) = timed(|| guard.unlock_in_background());
-    assert!(took < ms(1000), "{took:?}");
-    let free = direct.lock("orders").try_lock_for(LEASE + SLACK).unwrap();
-    assert!(free);
-    direct.lock("orders").unlock().unwrap();
-    proxy.heal();
-
-    // And it is repeated for as long as a longer lease may last.
-    let hour = Duration::from_secs(3600);
-    let guard = lock.with_lease_time(hour).owned().unwrap();
-    proxy.refuse();
-    proxy.cut();
-    guard.unlock_in_background();
-    thread::sleep(ms(300));
-    assert!(direct.lock("orders").is_locked().unwrap());
-    proxy.heal();
-    assert!(direct.lock("orders").try_lock_for(CHILD).unwrap());
-    direct.lock("orders").unlock().unwrap();
-}
-
-#[test]
 fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
     let server = RedisServer::start();
     teach(&server);
@@ -233,26 +197,6 @@ fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
     assert!(took < timeout, "{took:?}");
     let (took, ()) = timed(|| client.shutdown());
     assert!(took < timeout + SLACK, "{took:?}");
-}
-
-#[test]
-fn a_guard_that_is_the_last_handle_does_not_wait_for_the_end_of_its_client() {
-    let server = RedisServer::start();
-    teach(&server);
-    let proxy = Proxy::to(server.addr());
-    let last = || {
-        let client = Client::builder().command_timeout(ms(20_000));
-        let client = client.open(&proxy.url()).unwrap();
-        client.lock("orders").owned().unwrap()
-    };
-    last().unlock_in_background();
-    let direct = Client::open(&server.url()).unwrap().lock("orders");
-    assert!(direct.try_lock_for(CHILD).unwrap(), "it is unlocked");
-    direct.unlock().unwrap();
-    let guard = last();
-    proxy.black_hole();
-    let (took, ()) = timed(|| guard.unlock_in_background());
-    assert!(took < ms(10_000), "{took:?}");
 }
 
 /// The first copy of the release is lost on the way to the server, or its answer on the way back.
@@ -277,34 +221,6 @@ fn a_release_in_the_background_whose_answer_is_lost_is_sent_again() {
         thread::sleep(ms(700));
         assert!(direct.is_held_by_current_thread().unwrap());
         direct.unlock().unwrap();
-    }
-}
-
-#[test]
-fn the_sides_of_a_read_write_lock_are_shared_and_excluded_among_owned_guards() {
-    let server = RedisServer::start();
-    for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
-        let lock = client.read_write_lock("orders");
-        let (read, write) = (lock.read(), lock.write());
-        let readers = [read.owned().unwrap(), read.owned().unwrap()];
-        assert!(read.try_lock().unwrap(), "a thread reads along");
-        assert!(write.try_owned().unwrap().is_none());
-        read.unlock().unwrap();
-        assert!(!write.try_lock().unwrap());
-        for guard in readers {
-            elsewhere(|| guard.unlock().unwrap());
-        }
-        let writer = write.owned().unwrap();
-        // It is nobody's, so nobody reads inside it.
-        assert!(read.try_owned().unwrap().is_none());
-        assert!(!read.try_lock().unwrap());
-        writer.unlock().unwrap();
-        // A thread that reads waits for itself, and not for ever if it has said for how long.
-        read.lock().unwrap();
-        assert!(write.try_owned_for(ms(100)).unwrap().is_none());
-        assert!(matches!(write.try_lock(), Err(Error::Upgrade { .. })));
-        read.unlock().unwrap();
-        assert!(!read.is_locked().unwrap() && !write.is_locked().unwrap());
     }
 }
 
@@ -359,119 +275,4 @@ fn a_lock_of_several_is_owned_as_one() {
     });
     assert!(both.try_owned_for(SLACK).unwrap().is_some());
     assert!(one.try_lock().unwrap() && two.try_lock().unwrap());
-}
-
-#[test]
-fn a_script_under_an_owned_guard_runs_from_any_thread() {
-    let server = RedisServer::start();
-    let client = Client::open(&server.url()).unwrap();
-    let guard = client.lock("orders").owned().unwrap();
-    let text = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
-    let stock = || guard.eval(text, &["stock"], &[b"5"]).unwrap().as_int();
-    assert_eq!([elsewhere(stock), stock()], [Some(5), Some(10)]);
-    server.cmd(&["DEL", "orders"]);
-    let error = elsewhere(|| guard.eval(text, &["stock"], &[b"5"]).unwrap_err());
-    assert!(error.is_lost(), "{error}");
-    assert_eq!(server.int(&["GET", "stock"]), 10);
-}
-
-/// Of the requests of a hold only one releases it, whichever way it is given back.
-#[test]
-fn a_hold_that_was_given_back_is_not_released_again() {
-    let server = RedisServer::start();
-    teach(&server);
-    let client = Client::open(&server.url()).unwrap();
-    let lock = client.lock("orders");
-    lock.owned().unwrap().unlock().unwrap();
-    let monitor = Monitor::start(&server);
-    let guard = lock.with_lease_time(MINUTE).owned().unwrap();
-    let visitor = guard.visitor().to_string();
-    guard.unlock_in_background();
-    eventually(CHILD, "it is free", || !lock.is_locked().unwrap());
-    thread::sleep(ms(300));
-    let lines = monitor.lines_containing(&visitor);
-    let count = |script: &str| {
-        let is_sent = |line: &&String| line.contains(script) && !line.contains(" lua] ");
-        lines.iter().filter(is_sent).count()
-    };
-    let counts = [WITHDRAW, RELEASE].map(|script| count(&sha(script)));
-    assert_eq!(counts, [1, 0], "{lines:#?}");
-}
-
-/// Two clients whose connections break all the time; guards end on other threads than began them, each way.
-#[test]
-fn no_two_owners_are_valid_at_once_while_connections_break() {
-    let server = RedisServer::start();
-    teach(&server);
-    let proxies = [Proxy::to(server.addr()), Proxy::to(server.addr())];
-    let clients = [&proxies[0], &proxies[1]].map(|proxy| {
-        let builder = Client::builder().watchdog_timeout(ms(1000));
-        let builder = builder.command_timeout(ms(200)).connect_timeout(ms(200));
-        builder.open(&proxy.url()).unwrap()
-    });
-    let end = Instant::now() + if is_long() { MINUTE } else { ms(4000) };
-    let present: Mutex<Vec<Losses>> = Mutex::default();
-    let (sender, ending) = std::sync::mpsc::channel::<(u32, OwnedGuard)>();
-    let ending = Mutex::new(ending);
-    let taken = AtomicU32::new(0);
-    thread::scope(|scope| {
-        for client in &clients {
-            for _ in 0..3 {
-                let (sender, present, taken) = (sender.clone(), &present, &taken);
-                let lock = client.lock("orders");
-                scope.spawn(move || {
-                    while Instant::now() < end {
-                        let Ok(Some(guard)) = lock.try_owned_for(ms(500)) else {
-                            continue;
-                        };
-                        let mine = guard.lost();
-                        let mut present = present.lock().unwrap();
-                        present.retain(Losses::is_valid);
-                        if mine.is_valid() {
-                            // Valid before and after a moment in which this one is.
-                            let other = present.iter().find(|other| other.is_valid());
-                            assert!(other.is_none(), "{other:?} and {mine:?}");
-                        }
-                        present.push(mine);
-                        drop(present);
-                        let number = taken.fetch_add(1, Ordering::SeqCst);
-                        thread::sleep(ms(u64::from(number % 7)));
-                        sender.send((number, guard)).unwrap();
-                    }
-                });
-            }
-        }
-        drop(sender);
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let next = ending.lock().unwrap().recv();
-                    match next {
-                        Ok((number, guard)) if number % 3 == 0 => guard.unlock_in_background(),
-                        Ok((number, guard)) if number % 3 == 1 => drop(guard.unlock()),
-                        Ok((_, guard)) => drop(guard),
-                        Err(_) => return,
-                    }
-                }
-            });
-        }
-        let mut round = 0_u64;
-        while Instant::now() < end {
-            let proxy = &proxies[usize::from(round.is_multiple_of(2))];
-            match round % 3 {
-                0 => proxy.cut(),
-                1 => proxy.black_hole(),
-                _ => proxy.refuse(),
-            }
-            thread::sleep(ms(20 + round * 37 % 130));
-            proxy.heal();
-            thread::sleep(ms(round * 53 % 170));
-            round += 1;
-        }
-    });
-    assert!(taken.load(Ordering::SeqCst) > 10);
-    // All that was left in doubt is cleared up, or ends with its lease.
-    let direct = Client::open(&server.url()).unwrap().lock("orders");
-    assert!(direct.try_lock_for(CHILD).unwrap());
-    direct.unlock().unwrap();
 }

@@ -2,30 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod in_doubt;
-mod levels;
 mod shutdown;
 mod validity;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redlock};
 
-use crate::invariants::{
-    ACQUIRE, RELEASE, RELEASE_LEVEL, RENEW, SLACK, WITHDRAW, connections, quick, sha, teach,
-};
-use crate::laws::until_queued;
-#[cfg(all(feature = "test-util", target_os = "linux"))]
-use crate::support::ClockShim;
+use crate::invariants::{ACQUIRE, RELEASE_LEVEL, RENEW, SLACK, quick, sha, teach};
 #[cfg(any(feature = "test-util", target_os = "linux"))]
 use crate::support::child::arg;
 use crate::support::child::say;
-use crate::support::proxy::Rule;
-use crate::support::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
-
-const LEASE: Duration = ms(1500);
+use crate::support::{Child, Fault, Proxy, RedisServer, eventually, ms};
 
 /// A lease that is renewed often.
 const SHORT: Duration = ms(600);
@@ -43,13 +33,6 @@ pub(crate) fn play(role: &str) -> bool {
     match role {
         #[cfg(feature = "test-util")]
         "holder of an hour" => in_doubt::holder_of_an_hour(),
-        #[cfg(all(feature = "test-util", target_os = "linux"))]
-        "holder of late levels" => levels::holder_of_late_levels(),
-        #[cfg(all(feature = "test-util", target_os = "linux"))]
-        "holder beside a slow clock" => levels::holder_beside_a_slow_clock(),
-        #[cfg(target_os = "linux")]
-        "holder without room for a thread" => in_doubt::holder_without_room_for_a_thread(),
-        "client with a slow hook" => shutdown::client_with_a_slow_hook(),
         _ => return false,
     }
     true
@@ -67,15 +50,6 @@ fn server() -> (RedisServer, Proxy) {
 fn renewed_for(proxy: &Proxy, lease: Duration) -> Lock {
     let client = Client::builder().watchdog_timeout(lease);
     client.open(&proxy.url()).unwrap().lock("orders")
-}
-
-#[track_caller]
-fn stays_valid(guard: &Guard, time: Duration) {
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        assert!(guard.is_valid());
-        thread::sleep(ms(5));
-    }
 }
 
 /// The longest that the key of `name` may still last, an instant after `asked`.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use redlatch::{Client, ConnectionStats, Interrupt, Lock};
+use redlatch::{Client, ConnectionStats, Lock};
 
-use super::{Notes, eventually, noted, open};
-use crate::laws::until_queued;
+use super::{Notes, eventually, open};
 use crate::support::{Proxy, RedisServer, free_port};
 
 fn of(client: &Client) -> ConnectionStats {
@@ -82,27 +81,4 @@ fn a_subscriber_without_a_connection_is_down() {
         held.unlock().unwrap();
         waiter.join().unwrap();
     });
-}
-
-#[test]
-fn a_waiter_whose_predecessor_left_was_woken_by_no_message() {
-    let server = RedisServer::start();
-    let (builder, notes) = noted();
-    let client = builder.open(&server.url()).unwrap();
-    let holder = open(&server).lock("orders");
-    holder.lock().unwrap();
-    let (lock, interrupt) = (client.lock("orders"), Interrupt::new());
-    thread::scope(|scope| {
-        scope.spawn(|| lock.lock_interruptibly(&interrupt));
-        until_queued(&lock, 1);
-        eventually("the head listens", || server.eval_count() >= 3);
-        let next = scope.spawn(|| lock.run(|_| ()).unwrap());
-        until_queued(&lock, 2);
-        interrupt.raise();
-        // Gone without a message.
-        server.cmd(&["DEL", "orders"]);
-        next.join().unwrap();
-    });
-    let ways = ["acquired woken", "acquired polled"].map(|way| notes.count(way));
-    assert_eq!(ways, [0, 1]);
 }

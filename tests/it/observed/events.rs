@@ -169,34 +169,6 @@ fn a_long_wait_and_a_long_hold_are_told_at_each_doubling() {
 }
 
 #[test]
-fn nothing_is_told_that_is_not_to_be() {
-    let server = RedisServer::start();
-    let notes = Arc::new(Notes::default());
-    let client = Client::builder()
-        .watchdog_timeout(ms(1500))
-        .warn_after(Duration::MAX, Duration::MAX)
-        .observer(Arc::clone(&notes))
-        .open(&server.url())
-        .unwrap();
-    client
-        .lock("orders:1")
-        .run(|_| thread::sleep(ms(1200)))
-        .unwrap();
-    assert!(notes.count("renew ok") > 0);
-    assert_eq!(notes.count("long"), 0);
-    let refused = Client::builder()
-        .warn_after(ms(1), Duration::ZERO)
-        .in_memory();
-    assert!(refused.unwrap_err().to_string().contains("warn_after"));
-    let nodes = [(); 3].map(|()| Client::in_memory());
-    let refused = Redlock::builder()
-        .nodes(nodes)
-        .warn_after(Duration::ZERO, ms(1))
-        .build();
-    assert!(refused.unwrap_err().to_string().contains("warn_after"));
-}
-
-#[test]
 fn a_quorum_has_an_observer_of_its_own() {
     let notes = Arc::new(Notes::default());
     let nodes = [(); 3].map(|()| Client::in_memory());

@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use redlatch::Client;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, with_default};
@@ -224,21 +223,6 @@ fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
     let (_, wait) = spans.one("wait", ("outcome", "acquired"));
     assert_eq!(wait.text("holder"), Some(first.visitor().as_str()));
     assert!(first.unlock().is_err());
-}
-
-#[test]
-fn a_wait_at_a_latch_tells_its_first_refusal_alone() {
-    let client = Client::in_memory();
-    let spans = Spans::default();
-    let latch = client.latch("import");
-    assert!(latch.try_set(1).unwrap());
-    // The latch is looked at besides when the wait is in line, after a second, and at the end.
-    with_default(spans.clone(), || {
-        assert!(!latch.wait_for(ms(1200)).unwrap());
-    });
-    let seen = spans.0.lock().unwrap();
-    let told = seen.events.iter().filter(|it| it.contains("contended"));
-    assert_eq!(told.count(), 1, "{:?}", seen.events);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Waits whose time is over while other threads of their client use all of its connections.
 
-use redlatch::{MultiLock, Redlock, Result};
+use redlatch::{Redlock, Result};
 
 use super::*;
 
@@ -73,18 +73,6 @@ fn locks_that_are_held_are_refused_with_a_busy_pool() {
         }
         all_are_refused(kind, || make(&client).try_lock_for(WAIT));
     }
-}
-
-#[test]
-fn a_lock_of_several_parts_is_refused_with_a_busy_pool() {
-    let server = RedisServer::start();
-    // Each part has a share of the time.
-    let (_proxy, client) = slow_with(&server, ms(10), 1);
-    let other = Client::open(&server.url()).unwrap();
-    other.lock("held").lock().unwrap();
-    let parts = ["held", "part"].map(|name| client.lock(name));
-    let multi = MultiLock::of(&parts).unwrap();
-    all_are_refused("multi", || multi.try_lock_for(WAIT));
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod hand_off;
 mod head_start;
 mod order;
 mod pollers;
-mod rejoined;
 mod unreplicated;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,12 +12,9 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{slice, thread};
 
-use redlatch::{Client, Error, Interrupt, Lock, LossCause};
+use redlatch::{Client, Error, Lock, LossCause};
 
-use crate::invariants::{TRANSFER, sha, somebody_waits, teach_one};
 use crate::laws::until_queued;
-#[cfg(target_os = "linux")]
-use crate::support::ClockShim;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
 const SLACK: Duration = ms(2500);
