@@ -94,24 +94,6 @@ fn a_changed_password_ends_no_hold_and_no_wait() {
 }
 
 #[test]
-fn a_refused_password_is_asked_for_once_more() {
-    let server = RedisServer::start();
-    server.set_password("app", "new");
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&calls);
-    let client = quick().credentials_with(move || {
-        Ok::<_, String>(match counted.fetch_add(1, Ordering::Relaxed) {
-            0 => ("app", "old"),
-            _ => ("app", "new"),
-        })
-    });
-    let lock = client.open(&server.url()).unwrap().lock("orders");
-    assert!(lock.try_lock().unwrap());
-    assert!(calls.load(Ordering::Relaxed) >= 2);
-    lock.unlock().unwrap();
-}
-
-#[test]
 fn a_wrong_password_that_may_change_is_an_outage() {
     let server = RedisServer::start();
     server.set_password("app", "right");

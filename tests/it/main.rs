@@ -11,7 +11,6 @@ mod backends;
 
 mod acl;
 mod api;
-mod borrowed_servers;
 mod chaos;
 mod child_roles;
 mod condition;

@@ -1,12 +1,11 @@
 //! The controls that tests of other programs use: the clock of a world, and what goes wrong in it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::testing::{self, Controls};
-use redlatch::{Client, Error, Guard, LossCause, MultiLock, NoLoss};
+use redlatch::{Client, Error, Guard, LossCause, NoLoss};
 
 use crate::invariants::SLACK;
 use crate::support::{eventually, ms};
@@ -123,114 +122,6 @@ fn renewals_fall_due_by_the_clock_of_their_world() {
 }
 
 #[test]
-fn steps_that_follow_one_another_leave_renewals_their_time() {
-    let seconds = Duration::from_secs;
-    let client = Client::in_memory();
-    let elsewhere = client.another().unwrap();
-    // One whose threads never ran has no part in it.
-    let _idle = client.another().unwrap();
-    let both = MultiLock::of([&client.lock("from"), &client.lock("to")]).unwrap();
-    let guards = [
-        client.lock("orders").guard().unwrap(),
-        elsewhere.lock("invoices").guard().unwrap(),
-        both.guard().unwrap(),
-    ];
-    let began = Instant::now();
-    // Of a lease of 30 s.
-    for (steps, by) in [(100, seconds(9)), (50, seconds(19)), (20, seconds(28))] {
-        for step in 0..steps {
-            Controls::of(&client).advance(by);
-            for guard in &guards {
-                let left = guard.remaining_validity();
-                assert!(
-                    left > seconds(19),
-                    "{left:?} after step {step} of {by:?}: {guard:?}"
-                );
-            }
-        }
-    }
-    for guard in guards {
-        guard.unlock().unwrap();
-    }
-    // Where nobody renews any more, nobody waits for it.
-    let kept = client.lock("orders").guard().unwrap();
-    Controls::of(&client).kill_watchdog();
-    Controls::of(&client).advance(seconds(9));
-    elsewhere.shutdown();
-    Controls::of(&client).advance(seconds(9));
-    let loss = kept.lost().recv_timeout(SLACK).unwrap();
-    assert_eq!(loss.cause, LossCause::WatchdogDied);
-    assert!(kept.unlock().is_err());
-    assert!(began.elapsed() < seconds(30));
-}
-
-#[test]
-fn locks_of_one_world_that_are_one_go_by_its_clock() {
-    let client = Client::in_memory();
-    let (from, to) = (client.lock("from"), client.lock("to"));
-    let both = MultiLock::of([&from, &to]).unwrap().with_lease_time(HOUR);
-    let guard = both.guard().unwrap();
-    Controls::of(&client).advance(HOUR);
-    assert_eq!(
-        guard.lost().try_recv().unwrap().cause,
-        LossCause::LeaseEnded
-    );
-    assert!(!from.is_locked().unwrap() && !to.is_locked().unwrap());
-}
-
-#[test]
-fn nobody_believes_in_a_lease_that_a_moving_clock_has_ended() {
-    let client = Client::in_memory();
-    let inside = AtomicU32::new(0);
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..3)
-            .map(|worker| {
-                let client = client.another().unwrap();
-                let inside = &inside;
-                scope.spawn(move || {
-                    let lock = client.lock("orders");
-                    let lock = if worker == 0 {
-                        lock
-                    } else {
-                        lock.with_lease_time(Duration::from_secs(40))
-                    };
-                    for _ in 0..200 {
-                        let guard = lock.guard().unwrap();
-                        inside.fetch_add(1, Ordering::SeqCst);
-                        // Another one may be inside only if this one can know that it is not any more.
-                        let others = inside.load(Ordering::SeqCst) - 1;
-                        assert!(others == 0 || has_it_alone(&guard, inside));
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        if worker > 0 && guard.is_valid() {
-                            let left = lock.remaining_lease().unwrap().unwrap_or_default();
-                            let valid = guard.remaining_validity();
-                            assert!(valid <= left, "{valid:?} of {left:?}");
-                        }
-                        // It may have ended by the clock.
-                        let _ = guard.unlock();
-                    }
-                })
-            })
-            .collect();
-        while workers.iter().any(|worker| !worker.is_finished()) {
-            Controls::of(&client).advance(Duration::from_secs(fastrand::u64(1..20)));
-            thread::sleep(ms(1));
-        }
-        for worker in workers {
-            worker.join().unwrap();
-        }
-    });
-}
-
-/// Waits until the others that are inside have gone, who were lost and know it, or this one is lost and knows it.
-fn has_it_alone(guard: &Guard, inside: &AtomicU32) -> bool {
-    eventually(SLACK, "one of two that are inside leaves", || {
-        inside.load(Ordering::SeqCst) == 1 || !guard.is_valid()
-    });
-    true
-}
-
-#[test]
 fn names_are_those_of_the_client() {
     let client = Client::builder().key_prefix("app:").in_memory().unwrap();
     let lock = client.lock("orders");
@@ -305,26 +196,6 @@ fn a_lost_answer_is_an_unknown_outcome() {
     is_unknown(lock.force_unlock().map(drop));
     assert!(!lock.is_locked().unwrap());
     assert!(lock.unlock().unwrap_err().is_lost());
-}
-
-#[test]
-fn another_client_of_the_world_has_the_same_hook() {
-    let told = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&told);
-    let client = Client::builder()
-        .on_lost(move |_| {
-            count.fetch_add(1, Ordering::SeqCst);
-        })
-        .in_memory()
-        .unwrap();
-    let another = client.another().unwrap().another().unwrap();
-    let lock = another.lock("orders");
-    let guard = lock.guard().unwrap();
-    assert!(Controls::of(&client).expire("orders"));
-    assert!(guard.unlock().unwrap_err().is_lost());
-    eventually(SLACK, "the hook is called", || {
-        told.load(Ordering::SeqCst) == 1
-    });
 }
 
 #[test]

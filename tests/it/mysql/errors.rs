@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
-use redlatch::mysql::{Changes, Check, DatabaseError, RowTarget};
+use redlatch::mysql::DatabaseError;
 use redlatch::{Client, Error};
 
 use super::{client, database, make_tables};
@@ -174,64 +173,6 @@ fn a_missing_or_wrong_table_is_told() {
 }
 
 #[test]
-fn a_missing_or_wrong_table_of_the_named_rows_is_told() {
-    let database = MariaDb::shared().database();
-    let named = RowTarget::named();
-    let told = |word: &str| {
-        let client = client(&database);
-        let refused = client.row_lock(&named, "nightly").try_lock();
-        for error in [refused.map(|_| ()), client.check_schema()].map(Result::unwrap_err) {
-            assert!(
-                matches!(error, Error::Database(DatabaseError::Schema { .. })),
-                "{word}: {error}"
-            );
-            let text = error.to_string();
-            assert!(
-                text.contains(word) && text.contains("create_tables()"),
-                "{text}"
-            );
-        }
-    };
-    told("does not exist");
-    for (change, word) in [
-        ("ENGINE=MyISAM", "InnoDB"),
-        ("DROP PRIMARY KEY", "primary key"),
-        (
-            "DROP PRIMARY KEY, ADD PRIMARY KEY (resource(20))",
-            "primary key",
-        ),
-        // Names would be told apart without case, or not at all behind 20 bytes.
-        ("MODIFY resource VARCHAR(255) NOT NULL", "VARBINARY(255)"),
-        ("MODIFY resource VARBINARY(20) NOT NULL", "VARBINARY(255)"),
-    ] {
-        make_tables(&database);
-        database.run(&format!("ALTER TABLE redlatch_rows {change}"));
-        told(word);
-        database.run("DROP TABLE redlatch_rows");
-    }
-}
-
-#[test]
-fn a_table_that_was_mended_is_used_by_the_same_client() {
-    let database = database();
-    database.run(
-        "CREATE TABLE stock (id INT NOT NULL, qty INT NOT NULL);\nINSERT INTO stock VALUES (1, 5)",
-    );
-    let client = client(&database);
-    let stock = RowTarget::table("stock", "id").unwrap();
-    let check = Check::Version("version".into());
-    let versioned = client.versioned("stock", "id", &["qty"], check).unwrap();
-    assert!(client.row_lock(&stock, 1).try_lock().is_err());
-    database.run("ALTER TABLE stock ADD PRIMARY KEY (id)");
-    assert!(client.row_lock(&stock, 1).try_lock().unwrap().is_some());
-    assert!(versioned.get(1).is_err());
-    database.run("ALTER TABLE stock ADD COLUMN version INT NOT NULL DEFAULT 0");
-    let row = versioned.get(1).unwrap().unwrap();
-    let changes = Changes::new().set("qty", 4);
-    assert!(versioned.try_update(&row, &changes).unwrap());
-}
-
-#[test]
 fn a_read_only_server_and_too_many_connections_are_told() {
     let server = MariaDb::with(&["--max-connections=10"]);
     let database = server.database();
@@ -290,65 +231,4 @@ fn a_server_that_is_not_there_is_told() {
     ] {
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
-}
-
-#[test]
-fn a_session_in_another_mode_changes_nothing() {
-    let server = MariaDb::with(&[
-        "--sql-mode=ORACLE,EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT",
-        "--default-time-zone=+08:00",
-        "--transaction-isolation=SERIALIZABLE",
-        "--autocommit=0",
-    ]);
-    let database = server.database();
-    make_tables(&database);
-    let client = client(&database);
-    let lock = client.lock("orders");
-    let guard = lock.guard().unwrap();
-    lock.lock().unwrap();
-    assert_eq!(lock.hold_count().unwrap(), 2);
-    let left = lock.remaining_lease().unwrap().unwrap();
-    assert!(
-        left > Duration::from_secs(25) && left <= Duration::from_secs(30),
-        "{left:?}"
-    );
-    lock.unlock().unwrap();
-    guard.transaction(|_| Ok::<_, Error>(())).unwrap();
-    guard.unlock().unwrap();
-    let count: u64 = database
-        .conn()
-        .query_first("SELECT COUNT(*) FROM redlatch WHERE owner IS NULL")
-        .unwrap()
-        .unwrap();
-    assert_eq!(count, 1);
-}
-
-#[test]
-fn a_session_that_the_server_sets_up_in_its_own_way_changes_no_name() {
-    let server = MariaDb::with(&[
-        "--init-connect=SET NAMES latin7, sql_mode = '', time_zone = '-05:00', timestamp = 1000000000",
-    ]);
-    let database = server.database();
-    let (name, password) = ("plain", "canary-plain");
-    make_tables(&database);
-    database.run(&format!(
-        "CREATE USER {name}@'%' IDENTIFIED BY '{password}';\n\
-         GRANT SELECT, INSERT, UPDATE ON {}.* TO {name}@'%'",
-        database.name
-    ));
-    // The one user has it set up so, the other one has not: those with SUPER are spared.
-    let plain = Client::open(&database.url_of(name, password)).unwrap();
-    let privileged = Client::open(&database.admin_url()).unwrap();
-    for (one, other) in [(&plain, &privileged), (&privileged, &plain)] {
-        let guard = one.lock("größe:日").guard().unwrap();
-        assert!(!other.lock("größe:日").try_lock().unwrap());
-        let another = other.lock("größe:月").try_guard().unwrap();
-        assert!(another.is_some(), "another name");
-        guard.unlock().unwrap();
-    }
-    let rows: Vec<String> = database
-        .conn()
-        .query("SELECT CONVERT(resource USING utf8mb4) FROM redlatch ORDER BY resource")
-        .unwrap();
-    assert_eq!(rows, ["größe:日", "größe:月"]);
 }

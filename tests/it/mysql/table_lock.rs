@@ -6,11 +6,10 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use redlatch::{Builder, Client, Error, LossCause};
 
 use super::{client, client_with, database, make_tables};
-use crate::support::{Database, MariaDb, Proxy, eventually, ms};
+use crate::support::{Database, MariaDb, Proxy, ms};
 
 /// Deadlocks that the server has counted since its start.
 fn deadlocks(database: &Database<'_>) -> u64 {
@@ -257,41 +256,6 @@ fn names_are_bytes() {
     assert!(prefixed.lock(&"x".repeat(254)).try_lock().is_err());
 }
 
-#[test]
-fn one_thread_of_a_process_asks_for_all_that_wait() {
-    // A server of its own, as the count of statements is the server's.
-    let server = MariaDb::start();
-    let database = server.database();
-    let client = client(&database);
-    make_tables(&database);
-    let lock = client.lock("orders");
-    let executed = || -> u64 {
-        let (_, count): (String, u64) =
-            database.first("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'");
-        count
-    };
-    let guard = lock.guard().unwrap();
-    let before = executed();
-    let got = thread::scope(|scope| {
-        let waiters: Vec<_> = (0..16)
-            .map(|_| scope.spawn(|| lock.guard().unwrap().unlock().unwrap()))
-            .collect();
-        thread::sleep(ms(2000));
-        let waited = executed() - before;
-        guard.unlock().unwrap();
-        let start = Instant::now();
-        for waiter in waiters {
-            waiter.join().unwrap();
-        }
-        assert!(start.elapsed() < ms(2000), "{:?}", start.elapsed());
-        (waited, executed() - before)
-    });
-    // One question each, then those of the first. Sixteen that ask on their own come to 400 and more.
-    assert!(got.0 < 16 + 60, "{got:?}");
-    assert!(got.1 < got.0 + 16 * 5, "{got:?}");
-    assert!(!lock.is_locked().unwrap());
-}
-
 /// A client whose connections can be cut, and the proxy that cuts them.
 pub(super) fn behind_a_proxy(
     database: &Database<'_>,
@@ -381,63 +345,4 @@ fn a_release_that_runs_behind_a_cut_connection_is_no_loss() {
         lock.unlock().unwrap();
     });
     assert!(!lock.is_locked().unwrap());
-}
-
-#[test]
-fn a_re_entry_without_an_answer_is_no_level() {
-    let database = database();
-    let client = client_with(&database, Client::builder().command_timeout(ms(600)));
-    let lock = client.lock("orders");
-    let guard = lock.guard().unwrap();
-    let mut other = database.conn();
-    other.query_drop("BEGIN").unwrap();
-    let select = "SELECT 1 FROM redlatch FOR UPDATE";
-    other.query_drop(select).unwrap();
-    let error = lock.try_lock().unwrap_err();
-    assert!(matches!(error, Error::Unknown { .. }), "{error}");
-    // The server goes on with the statement, whose client is gone.
-    other.query_drop("ROLLBACK").unwrap();
-    eventually(ms(5000), "it runs", || {
-        database.first::<u32>("SELECT holds FROM redlatch") == 2
-    });
-    assert_eq!(lock.hold_count().unwrap(), 1);
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
-    assert!(!lock.is_locked().unwrap());
-}
-
-/// A row of the lock table that another transaction has, and what becomes of the other holds of the client.
-fn lock_some_rows(database: &Database<'_>, lease: Duration) {
-    const HOLDS: usize = 20;
-    const LOCKED: [usize; 3] = [0, 7, 19];
-    let client = client_with(database, Client::builder().watchdog_timeout(lease));
-    let name = |number| format!("row-{}-{number}", lease.as_millis());
-    let hold = |number| client.lock(&name(number)).guard().unwrap();
-    let guards: Vec<_> = (0..HOLDS).map(hold).collect();
-    let mut other = database.conn();
-    other.query_drop("BEGIN").unwrap();
-    for number in LOCKED {
-        let name = name(number);
-        let select = format!("SELECT 1 FROM redlatch WHERE resource = '{name}' FOR UPDATE");
-        other.query_drop(select).unwrap();
-    }
-    thread::sleep(lease * 5 / 2);
-    let is_lost = |number: &usize| !guards[*number].is_valid();
-    let lost: Vec<_> = (0..HOLDS).filter(is_lost).collect();
-    assert_eq!(lost, LOCKED, "lost of {HOLDS} with a lease of {lease:?}");
-    for number in LOCKED {
-        let loss = guards[number].lost().try_recv().unwrap();
-        let text = loss.to_string();
-        assert!(text.contains("locked by a transaction"), "{text}");
-    }
-    other.query_drop("ROLLBACK").unwrap();
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn a_locked_row_costs_the_other_holds_nothing() {
-    let database = database();
-    for lease in [ms(1000), ms(9000)] {
-        lock_some_rows(&database, lease);
-    }
 }

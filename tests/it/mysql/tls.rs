@@ -219,26 +219,6 @@ fn a_database_that_is_not_trusted_is_refused() {
 }
 
 #[test]
-fn settings_of_tls_belong_to_a_url_with_tls() {
-    let refused = |url: &str| {
-        let error = fails(trusting().open(url), Class::Config).to_string();
-        assert!(!error.contains("canary"), "{error}");
-        error
-    };
-    let plain = refused("mysql://u:canary@127.0.0.1/db");
-    assert!(
-        plain.contains("ca_certificate") && plain.contains("mysqls://"),
-        "{plain}"
-    );
-    let socket = refused("mysqls://u:canary@localhost/db?socket=/run/db.sock");
-    assert!(socket.contains("Unix socket"), "{socket}");
-    let host = refused("mysqls://u:canary@a_b..c/db");
-    assert!(host.contains("name"), "{host}");
-    let option = refused("mysqls://u:canary@h/db?ssl-mode=canary");
-    assert!(option.contains("mysqls:// with TLS"), "{option}");
-}
-
-#[test]
 fn a_silent_or_a_slow_database_ends_a_call_in_its_time() {
     let database = shared().database();
     let builder = || {
@@ -300,16 +280,4 @@ fn a_silent_or_a_slow_database_ends_a_call_in_its_time() {
     eventually(ms(5000), "the carriers end with the client", || {
         database.connections().is_empty()
     });
-}
-
-#[test]
-fn a_database_that_is_restarted_is_connected_to_again() {
-    let server = server(&certificates().server(), &[]);
-    let database = server.database();
-    make_tables(&database);
-    let client = trusting().open(&encrypted(&database.url())).unwrap();
-    let guard = client.lock("orders").guard().unwrap();
-    server.restart();
-    guard.unlock().unwrap();
-    assert!(client.lock("orders").try_lock().unwrap());
 }

@@ -3,13 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::mysql::Check;
 use redlatch::mysql::DatabaseError;
 use redlatch::{Client, Error, LossCause};
 
-use super::table_lock::behind_a_proxy;
 use super::{client, client_with, database};
-use crate::support::{Database, MariaDb, ms};
+use crate::support::{Database, ms};
 
 fn with_stock() -> Database<'static> {
     let database = database();
@@ -116,56 +114,6 @@ fn a_rollback_after_the_lease_loses_the_lock_and_writes_nothing() {
     assert_eq!(qty(&database), 100);
     let loss = guard.lost().recv_timeout(ms(2000)).unwrap();
     assert_eq!(loss.cause, LossCause::LeaseEnded);
-}
-
-#[test]
-fn a_loss_names_the_transaction_that_kept_the_lock_from_being_renewed() {
-    let database = with_stock();
-    let client = client_with(&database, Client::builder().watchdog_timeout(ms(1500)));
-    let guard = client.lock("stock:1").guard().unwrap();
-    let result = guard.transaction(|tx| {
-        tx.exec("UPDATE stock SET qty = 0", ())?;
-        thread::sleep(ms(2200));
-        tx.exec("ROLLBACK", ())
-    });
-    result.unwrap_err();
-    let loss = guard.lost().recv_timeout(ms(2000)).unwrap();
-    assert!(loss.to_string().contains("transaction"), "{loss}");
-    let error = guard.unlock().unwrap_err();
-    assert!(error.is_lost(), "{error}");
-    assert!(error.to_string().contains("transaction"), "{error}");
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn statements_without_limit_leave_one_to_the_end_of_the_transaction() {
-    let database = with_stock();
-    let builder = Client::builder().command_timeout(ms(1000));
-    let (client, proxy) = behind_a_proxy(&database, MariaDb::shared(), builder);
-    for commits in [true, false] {
-        let guard = client.lock("stock:1").guard().unwrap();
-        thread::scope(|scope| {
-            let mut ending = Instant::now();
-            let result = guard.transaction(|tx| {
-                tx.exec("UPDATE stock SET qty = 0", ())?;
-                tx.statement_timeout(Duration::MAX);
-                proxy.black_hole();
-                scope.spawn(|| {
-                    thread::sleep(ms(5000));
-                    proxy.heal();
-                });
-                ending = Instant::now();
-                if commits {
-                    Ok(())
-                } else {
-                    Err(Box::<dyn std::error::Error>::from("undo it"))
-                }
-            });
-            result.unwrap_err();
-            assert!(ending.elapsed() < ms(3500), "{:?}", ending.elapsed());
-        });
-    }
-    assert_eq!(qty(&database), 100);
 }
 
 #[test]
@@ -291,85 +239,6 @@ fn what_would_end_it_is_refused() {
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
-/// Runs a call that is refused at once because the lock's own transaction is open.
-#[track_caller]
-fn is_refused<T: std::fmt::Debug>(call: impl FnOnce() -> Result<T, Error>) {
-    let start = Instant::now();
-    let error = call().unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert_eq!(error.lock_name(), Some("stock:1"), "{error}");
-    assert!(error.to_string().contains("Guard::transaction"), "{error}");
-    assert!(start.elapsed() < ms(500), "{:?}: {error}", start.elapsed());
-}
-
-#[test]
-fn what_concerns_its_own_lock_is_refused_at_once_and_changes_nothing() {
-    let database = with_stock();
-    let client = client(&database);
-    // Other clients of this thread would wait for it as long.
-    let other = self::client(&database).lock("stock:1");
-    let lock = client.lock("stock:1");
-    let guard = lock.guard().unwrap();
-    let visitor = guard.visitor().clone();
-    let lost = guard.lost();
-    guard
-        .transaction(|tx| {
-            tx.exec("UPDATE stock SET qty = 5", ())?;
-            for _ in 0..2 {
-                is_refused(|| lock.unlock());
-                for lock in [&lock, &lock.with_lease_time(ms(300)), &other] {
-                    is_refused(|| lock.lock());
-                    is_refused(|| lock.try_lock());
-                    is_refused(|| lock.try_lock_for(ms(2000)));
-                    is_refused(|| lock.guard());
-                    is_refused(|| lock.force_unlock());
-                    is_refused(|| lock.run(|_| panic!("it ran")).map_err(Error::from));
-                }
-                assert_eq!(lock.hold_count()?, 1);
-                assert!(guard.is_valid() && lock.is_valid());
-            }
-            // Other locks are no concern of it.
-            client.lock("stock:2").run(|_| ()).unwrap();
-            Ok::<_, Error>(())
-        })
-        .unwrap();
-    assert_eq!(qty(&database), 5);
-    assert_eq!((lock.hold_count().unwrap(), guard.visitor()), (1, &visitor));
-    assert!(guard.is_valid());
-    assert_eq!(lost.try_recv(), Err(redlatch::NoLoss::NotYet));
-    assert!(!other.try_lock().unwrap());
-    lock.lock().unwrap();
-    lock.unlock().unwrap();
-    guard.unlock().unwrap();
-    assert!(other.try_lock().unwrap());
-    other.unlock().unwrap();
-}
-
-#[test]
-fn levels_of_guards_that_go_in_it_are_given_back_behind_it() {
-    let database = with_stock();
-    let client = client(&database);
-    let lock = client.lock("stock:1");
-    for is_committed in [true, false] {
-        let guard = lock.guard().unwrap();
-        let (dropped, unlocked) = (lock.guard().unwrap(), lock.guard().unwrap());
-        let result = guard.transaction(|_| {
-            drop(dropped);
-            is_refused(|| unlocked.unlock());
-            assert!(guard.is_valid());
-            match is_committed {
-                true => Ok(()),
-                false => Err(Box::<dyn std::error::Error>::from("undo it")),
-            }
-        });
-        assert_eq!(result.is_ok(), is_committed);
-        assert!(guard.is_valid());
-        assert_eq!(lock.hold_count().unwrap(), 1);
-        guard.unlock().unwrap();
-        assert!(!lock.is_locked().unwrap());
-    }
-}
-
 #[test]
 fn a_hold_that_was_given_back_has_no_transaction() {
     let database = with_stock();
@@ -407,32 +276,6 @@ fn the_transactions_of_many_holders_lose_nothing() {
         }
     });
     assert_eq!(qty(&database), 20);
-}
-
-#[test]
-fn a_mistake_in_a_statement_brings_no_advice_about_other_tables() {
-    let database = with_stock();
-    let client = client(&database);
-    let guard = client.lock("stock:1").guard().unwrap();
-    for statement in ["SELECT nosuch FROM stock", "SELECT 1 FROM nosuch"] {
-        let error = guard
-            .transaction(|tx| tx.query::<i64>(statement, ()))
-            .unwrap_err();
-        assert!(
-            matches!(error, Error::Database(DatabaseError::Schema { .. })),
-            "{error}"
-        );
-        assert!(!error.to_string().contains("create_tables"), "{error}");
-        assert!(error.to_string().contains("nosuch"), "{error}");
-    }
-    let check = Check::Version("qty".into());
-    let stock = client.versioned("stock", "id", &["nosuch"], check).unwrap();
-    let error = stock.get(1).unwrap_err();
-    assert!(
-        matches!(error, Error::Database(DatabaseError::Schema { .. })),
-        "{error}"
-    );
-    assert!(!error.to_string().contains("create_tables"), "{error}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use redlatch::mysql::{Changes, Check, Step, Versioned};
 use redlatch::{Client, Error};
 
 use super::{client, client_with, database};
-use crate::support::{Database, MariaDb, ms};
+use crate::support::{Database, ms};
 
 const WRITERS: u64 = 8;
 const ROUNDS: u64 = 25;
@@ -248,54 +248,6 @@ fn a_wait_ends_when_it_should_while_a_transaction_has_the_row() {
 }
 
 #[test]
-fn a_wait_ends_when_it_should_while_another_session_has_the_table() {
-    let database = with_stock();
-    let stock = versioned(&database, Check::Version("version".into()));
-    stock
-        .update_with(1, |_| Ok::<_, Error>(Step::Set(Changes::new(), ())))
-        .unwrap();
-    let mut holder = database.conn();
-    // The table is locked between the read and the write.
-    for wait in [100, 1500] {
-        let start = Instant::now();
-        let late = stock.with_wait(ms(wait)).update_with(1, |_| {
-            holder.query_drop("LOCK TABLES stock WRITE").unwrap();
-            Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
-        });
-        let took = start.elapsed();
-        holder.query_drop("UNLOCK TABLES").unwrap();
-        assert!(
-            matches!(late, Err(Error::Database(DatabaseError::Conflict { .. }))),
-            "{late:?}"
-        );
-        assert!(took >= ms(wait) && took < ms(wait + 250), "{took:?}");
-    }
-    // The table is locked before the read, which the server keeps waiting in whole seconds.
-    holder.query_drop("LOCK TABLES stock WRITE").unwrap();
-    let start = Instant::now();
-    let late = stock.with_wait(ms(100)).update_with(1, |_| {
-        Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
-    });
-    let took = start.elapsed();
-    assert!(
-        matches!(late, Err(Error::Database(DatabaseError::Conflict { .. }))),
-        "{late:?}"
-    );
-    assert!(took < ms(1400), "{took:?}");
-    let freed = thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(ms(1300));
-            holder.query_drop("UNLOCK TABLES").unwrap();
-        });
-        stock.update_with(1, |_| {
-            Ok::<_, Error>(Step::Set(Changes::new().set("qty", 7), ()))
-        })
-    });
-    assert_eq!(freed.unwrap().attempts, 2);
-    assert_eq!(qty(&database), 7);
-}
-
-#[test]
 fn a_time_rises_by_its_own_precision() {
     let database = with_stock();
     for (column, unit) in [("at0", 1_000_000), ("at3", 1000), ("at6", 1)] {
@@ -313,50 +265,6 @@ fn a_time_rises_by_its_own_precision() {
         // The test's session is in the server's zone, which is UTC or not; the fraction tells it.
         assert_eq!(ahead.rem_euclid(60_000_000), unit, "{column}");
     }
-}
-
-#[test]
-fn a_version_that_is_full_is_told_and_loses_no_update() {
-    let server = MariaDb::with(&["--sql-mode="]);
-    let database = server.database();
-    database.run(
-        "CREATE TABLE stock (id INT PRIMARY KEY, qty INT NOT NULL, note VARCHAR(20) NULL, \
-         small TINYINT NOT NULL, large BIGINT UNSIGNED NOT NULL, at6 TIMESTAMP(6) NULL);\n\
-         INSERT INTO stock VALUES (1, 0, NULL, 126, 18446744073709551614, '2038-01-19 03:14:07.999998')",
-    );
-    for check in [
-        Check::Version("small".into()),
-        Check::Version("large".into()),
-        Check::UpdatedAt("at6".into()),
-    ] {
-        database.run("UPDATE stock SET qty = 0");
-        let stock = versioned(&database, check.clone());
-        let seen = stock.get(1).unwrap().unwrap();
-        assert!(
-            stock
-                .try_update(&seen, &Changes::new().set("qty", 1))
-                .unwrap()
-        );
-        let seen = stock.get(1).unwrap().unwrap();
-        let error = stock.try_update(&seen, &Changes::new().set("qty", 2));
-        let error = error.unwrap_err();
-        assert!(
-            matches!(error, Error::Database(DatabaseError::Sql { .. })),
-            "{check:?}: {error}"
-        );
-        assert_eq!(qty(&database), 1, "{check:?}");
-    }
-    // Nor is a value cut to what fits.
-    let stock = versioned(&database, Check::Version("id".into()));
-    let seen = stock.get(1).unwrap().unwrap();
-    let cut = stock.try_update(&seen, &Changes::new().set("note", "x".repeat(21)));
-    assert!(
-        matches!(
-            cut,
-            Err(Error::Database(DatabaseError::Sql { code: 1406, .. }))
-        ),
-        "{cut:?}"
-    );
 }
 
 #[test]
@@ -391,77 +299,4 @@ fn a_check_that_cannot_work_is_refused() {
         let error = client.versioned("stock", "id", columns, Check::Version("version".into()));
         assert!(matches!(error, Err(Error::InvalidConfig { .. })));
     }
-}
-
-#[test]
-fn no_update_is_lost_when_the_column_of_the_check_is_altered() {
-    let database = with_stock();
-    let stock = versioned(&database, Check::UpdatedAt("at6".into()));
-    let raise = || {
-        stock.update_with(1, |row| {
-            let qty: i64 = row.get("qty")?;
-            Ok::<_, Error>(Step::Set(Changes::new().set("qty", qty + 1), ()))
-        })
-    };
-    raise().unwrap();
-    // As it was seen before the column was made coarser: a step of a microsecond would be none.
-    database.run("UPDATE stock SET at6 = '2037-01-01 00:00:00'");
-    let seen = stock.get(1).unwrap().unwrap();
-    database.run("ALTER TABLE stock MODIFY at6 TIMESTAMP NULL");
-    let wrote = [7, 8].map(|qty| {
-        let changes = Changes::new().set("qty", qty);
-        stock.try_update(&seen, &changes).unwrap()
-    });
-    assert!(wrote != [true, true]);
-    database.run("UPDATE stock SET at6 = NULL, qty = 0");
-    thread::scope(|scope| {
-        for _ in 0..WRITERS {
-            scope.spawn(|| {
-                for _ in 0..5 {
-                    assert!(raise().unwrap().written);
-                }
-            });
-        }
-    });
-    assert_eq!(qty(&database), WRITERS * 5);
-    // A version that may be NULL by now would stay NULL.
-    let stock = versioned(&database, Check::Version("version".into()));
-    let seen = stock.get(1).unwrap().unwrap();
-    assert!(stock.try_update(&seen, &Changes::new()).unwrap());
-    database.run("ALTER TABLE stock MODIFY version INT NULL;\nUPDATE stock SET version = NULL");
-    let seen = stock.get(1).unwrap().unwrap();
-    let wrote = [1, 2].map(|qty| {
-        let changes = Changes::new().set("qty", qty);
-        stock.try_update(&seen, &changes).is_ok_and(|wrote| wrote)
-    });
-    assert!(wrote != [true, true]);
-}
-
-#[test]
-fn a_versioned_row_reads_no_number_from_bytes() {
-    let database = database();
-    database.run(
-        "CREATE TABLE bits (id INT PRIMARY KEY, v INT NOT NULL, a BIT(8), b BINARY(2), c VARBINARY(9), d BLOB, \
-         e VARCHAR(9), f DECIMAL(9, 2));\n\
-         INSERT INTO bits VALUES (1, 0, 49, '49', '49', '49', '49', 4.5)",
-    );
-    let columns = ["a", "b", "c", "d", "e", "f"];
-    let check = Check::Version("v".into());
-    let bits = client(&database).versioned("bits", "id", &columns, check);
-    let bits = bits.unwrap();
-    let row = bits.get(1).unwrap().unwrap();
-    for column in ["a", "b", "c", "d"] {
-        assert!(row.get::<i64>(column).is_err(), "{column}");
-        assert!(row.get::<Option<u8>>(column).is_err(), "{column}");
-        assert!(row.get::<f64>(column).is_err(), "{column}");
-        let digits = if column == "a" { "1" } else { "49" };
-        assert_eq!(row.get::<String>(column).unwrap(), digits);
-    }
-    assert_eq!(row.get::<i64>("E").unwrap(), 49);
-    assert_eq!(row.get::<f64>("f").unwrap(), 4.5);
-    assert!(row.get::<i64>("v").is_err() && row.get::<i64>("absent").is_err());
-    // What was read can be written as it is.
-    let changes = Changes::new().set("a", row.get::<Vec<u8>>("a").unwrap());
-    assert!(bits.try_update(&row, &changes).unwrap());
-    assert_eq!(database.first::<u8>("SELECT a + 0 FROM bits"), 49);
 }

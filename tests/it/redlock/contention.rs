@@ -93,11 +93,6 @@ fn split_votes(clients: usize, rounds: usize) {
 }
 
 #[test]
-fn split_votes_of_8_clients_end() {
-    split_votes(8, 20);
-}
-
-#[test]
 fn split_votes_of_32_clients_end() {
     split_votes(32, 5);
 }

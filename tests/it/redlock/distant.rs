@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock, Redlock, RedlockBuilder};
+use redlatch::{Redlock, RedlockBuilder};
 
-use super::{SLACK, all_free, builder_at, elsewhere, kept, no_quorum, proxies, servers};
-use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
+use super::{SLACK, all_free, builder_at, no_quorum, proxies, servers};
+use crate::support::{Fault, Proxy, RedisServer, ms};
 
 /// What one reply takes. A new connection costs at least six of them, for who it is and who we are.
 const WAY: Duration = ms(60);
@@ -91,68 +91,6 @@ fn a_hold_survives_the_end_of_all_connections() {
     all_free(&nodes.servers, "a");
 }
 
-#[test]
-fn an_unlock_waits_for_the_connections_that_it_needs() {
-    let nodes = Distant::start();
-    let redlock = nodes.redlock(SLACK * 20);
-    let lock = redlock.lock("a");
-    lock.lock().unwrap();
-    lock.lock().unwrap();
-    nodes.cut();
-    lock.unlock().unwrap();
-    assert!(lock.is_valid());
-    nodes.cut();
-    lock.unlock().unwrap();
-    all_free(&nodes.servers, "a");
-    nodes.cut();
-    assert!(!lock.is_locked().unwrap());
-    nodes.cut();
-    assert!(!lock.force_unlock().unwrap());
-}
-
-#[test]
-fn a_call_waits_for_no_silent_node_once_a_majority_is_connected() {
-    let servers = servers(3);
-    let (distant, silent) = (Proxy::to(servers[1].addr()), Proxy::to(servers[2].addr()));
-    let patient = |url: String| {
-        let builder = Client::builder().command_timeout(SLACK * 2);
-        builder.connect_timeout(SLACK * 2).open(&url).unwrap()
-    };
-    let nodes = [servers[0].url(), distant.url(), silent.url()].map(patient);
-    let redlock = Redlock::builder()
-        .nodes(nodes)
-        .trust_new_nodes()
-        .build()
-        .unwrap();
-    let lock = redlock.lock("a");
-    type Call = fn(&Lock) -> Result<(), Error>;
-    let calls: [(&str, Call); 2] = [
-        ("lock", |lock| lock.lock()),
-        ("unlock", |lock| lock.unlock()),
-    ];
-    for (name, call) in calls {
-        // Both have to be connected anew, and one of them can be.
-        let rule = distant.next(usize::MAX, None, Fault::DelayReply(ms(30)));
-        silent.black_hole();
-        distant.cut();
-        silent.cut();
-        let start = Instant::now();
-        call(&lock).unwrap();
-        let took = start.elapsed();
-        assert!(took < SLACK, "{name} took {took:?}");
-        rule.lift();
-        silent.heal();
-        eventually(SLACK * 2, "all are there again", || {
-            let other = redlock.lock("other");
-            other.try_lock().unwrap();
-            let has = elsewhere(|| kept(&servers, "other"));
-            other.unlock().unwrap();
-            has == 3
-        });
-    }
-    all_free(&servers, "a");
-}
-
 /// Threads of this process that connect.
 fn connecting() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -187,31 +125,4 @@ fn a_dead_majority_costs_no_call_more_than_its_time() {
     }
     assert!(lock.try_lock_for(SLACK * 2).unwrap());
     lock.unlock().unwrap();
-}
-
-#[test]
-fn a_dead_minority_slows_no_call_but_the_first() {
-    let nodes = Distant::start();
-    let redlock = nodes.redlock(SLACK * 4);
-    nodes.proxies[0].black_hole();
-    nodes.proxies[0].cut();
-    let lock = redlock.lock("a");
-    lock.lock().unwrap();
-    lock.unlock().unwrap();
-    let start = Instant::now();
-    let mut slow = 0;
-    while start.elapsed() < ms(5000) {
-        let round = Instant::now();
-        lock.lock().unwrap();
-        lock.unlock().unwrap();
-        slow += u32::from(round.elapsed() > NODE_TIMEOUT);
-    }
-    assert!(slow <= 1, "{slow} were slow");
-    nodes.proxies[0].heal();
-    eventually(SLACK * 2, "all are asked again", || {
-        lock.lock().unwrap();
-        let has = elsewhere(|| kept(&nodes.servers[..1], "a"));
-        lock.unlock().unwrap();
-        has == 1
-    });
 }

@@ -34,9 +34,6 @@ const LONG: Duration = Duration::from_secs(60);
 /// How long a node may take, on a busy machine.
 const NODE_TIMEOUT: Duration = ms(400);
 
-/// By which requests for the lock `a` can be told from others, such as those that look at the server.
-const KEY: &[u8] = b"$1\r\na\r\n";
-
 fn servers(count: usize) -> Vec<RedisServer> {
     (0..count).map(|_| RedisServer::start()).collect()
 }

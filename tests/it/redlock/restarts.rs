@@ -3,13 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Error, Guard, Lock, Redlock, RedlockBuilder};
+use redlatch::{Error, Guard, Redlock, RedlockBuilder};
 
-use super::{
-    LONG, SLACK, all_free, all_have, builder, builder_at, elsewhere, kept, no_quorum, proxies,
-    redlock, servers,
-};
-use crate::support::{Proxy, RedisServer, eventually, ms};
+use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
+use crate::support::{RedisServer, eventually, ms};
 
 pub(super) const MAX_LEASE: Duration = ms(2000);
 
@@ -137,44 +134,6 @@ fn a_node_that_remembers_votes_at_once() {
     all_free(&servers, "a");
 }
 
-fn begin_to_remember(server: &RedisServer) {
-    for setting in [["appendfsync", "always"], ["appendonly", "yes"]] {
-        server.cmd(&["CONFIG", "SET", setting[0], setting[1]]);
-    }
-    // Until its first file is written it says that it does not remember yet.
-    let done = |field| server.info(field).as_deref() == Some("0");
-    eventually(SLACK, "its file is written", || {
-        done("aof_rewrite_in_progress") && done("aof_rewrite_scheduled")
-    });
-}
-
-#[test]
-fn a_node_that_only_begins_to_remember_grants_nothing_to_whom_sees_it_first() {
-    let servers = servers(3);
-    wait_until_old_enough(&servers);
-    until_somebody_tried(|| {
-        let guard = held_by_two(&servers);
-        servers[1].restart();
-        begin_to_remember(&servers[1]);
-        let other = wary(&servers).build().unwrap();
-        granted_only_after(&guard, &other)
-    });
-}
-
-#[test]
-fn a_node_that_only_begins_to_remember_has_forgotten() {
-    let servers = servers(3);
-    let other = short(&servers).build().unwrap();
-    other.lock("b").lock().unwrap();
-    other.lock("b").unlock().unwrap();
-    until_somebody_tried(|| {
-        let guard = held_by_two(&servers);
-        servers[1].restart();
-        begin_to_remember(&servers[1]);
-        granted_only_after(&guard, &other)
-    });
-}
-
 #[test]
 fn a_node_that_restarted_gets_the_key_back_after_its_quarantine() {
     let servers = servers(3);
@@ -226,56 +185,4 @@ fn a_lease_longer_than_all_have_agreed_on_is_refused() {
     assert_eq!(kept(&servers, "a"), 0);
     lock.with_lease_time(LONG).lock().unwrap();
     lock.unlock().unwrap();
-}
-
-/// A minority of three or five nodes cannot be reached while a lock is taken, and has it not; then one of the others
-/// restarts, and has no vote. Returns the lock, with the way to the nodes, and one of another client that has seen all nodes
-/// before.
-fn held_where_one_has_no_vote(servers: &[RedisServer]) -> ((Lock, Vec<Proxy>), Lock) {
-    let proxies = proxies(servers);
-    let mine = builder_at(proxies.iter().map(Proxy::url)).build().unwrap();
-    let theirs = redlock(servers);
-    for redlock in [&mine, &theirs] {
-        redlock.lock("warm up").lock().unwrap();
-        redlock.lock("warm up").unlock().unwrap();
-    }
-    let majority = servers.len() / 2 + 1;
-    for proxy in &proxies[majority..] {
-        proxy.refuse();
-        proxy.cut();
-    }
-    let lock = mine.lock("a");
-    lock.lock().unwrap();
-    assert_eq!(kept(servers, "a"), majority);
-    proxies.iter().for_each(Proxy::heal);
-    servers[1].restart();
-    // Longer than any node is left alone.
-    thread::sleep(ms(1500));
-    assert_eq!(kept(servers, "a"), servers.len() / 2);
-    let other = theirs.lock("a");
-    let granted = elsewhere(|| other.try_lock());
-    assert!(lock.is_valid());
-    assert!(!granted.unwrap_or(false), "another one has taken it");
-    ((lock, proxies), other)
-}
-
-#[test]
-fn the_unlock_of_a_hold_that_nobody_else_could_take_says_that_it_is_done() {
-    for count in [3, 5] {
-        let servers = servers(count);
-        let ((lock, _proxies), _) = held_where_one_has_no_vote(&servers);
-        lock.unlock().unwrap();
-        all_free(&servers, "a");
-    }
-}
-
-#[test]
-fn a_node_without_a_vote_is_not_believed_that_a_lock_is_free() {
-    let servers = servers(3);
-    let ((lock, _proxies), other) = held_where_one_has_no_vote(&servers);
-    assert!(other.is_locked().unwrap());
-    assert!(lock.is_valid());
-    assert!(other.force_unlock().unwrap(), "it was held");
-    assert_eq!(kept(&servers, "a"), 0);
-    assert!(!other.is_locked().unwrap_or(false));
 }

@@ -207,40 +207,6 @@ fn a_cluster_is_no_node() {
 }
 
 #[test]
-fn where_another_server_may_take_over_the_first_one_seen_waits() {
-    let servers = [server(), server(), server()];
-    let redlock = |trusts| {
-        let nodes = servers.iter().map(|server| {
-            let client = Client::builder().master_replicas([server.url()]);
-            client.unwrap()
-        });
-        let builder = Redlock::builder()
-            .nodes(nodes)
-            .max_lease(MAX_LEASE)
-            .node_timeout(NODE_TIMEOUT);
-        let builder = if trusts {
-            builder.trust_new_nodes()
-        } else {
-            builder
-        };
-        builder.build().unwrap()
-    };
-    let trusting = redlock(true).lock("a");
-    trusting.lock().unwrap();
-    trusting.unlock().unwrap();
-    let wary = redlock(false);
-    let error = wary.lock("a").try_lock().unwrap_err();
-    let (counts, said) = no_quorum(&error);
-    assert_eq!(counts, [0, 0, 3], "{error}");
-    assert!(
-        said.iter()
-            .all(|(_, said)| said.contains("trust_new_nodes"))
-    );
-    assert!(wary.lock("a").try_lock_for(MAX_LEASE + SLACK).unwrap());
-    wary.lock("a").unlock().unwrap();
-}
-
-#[test]
 fn new_servers_are_told_by_the_error_and_by_the_check() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
     let nodes = servers
@@ -257,63 +223,4 @@ fn new_servers_are_told_by_the_error_and_by_the_check() {
         });
         assert!(told, "{warnings:?}");
     }
-}
-
-#[test]
-fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
-    let bounded = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
-    let server = |args: &[&str]| RedisServer::with(args);
-    let servers = [server(&[]), server(&bounded), server(&[])];
-    let client = |(index, server): (usize, &RedisServer)| match index {
-        0 => Client::builder().master_replicas([server.url()]).unwrap(),
-        _ => Client::open(&server.url()).unwrap(),
-    };
-    let redlock = Redlock::builder()
-        .nodes(servers.iter().enumerate().map(client))
-        .trust_new_nodes()
-        .build()
-        .unwrap();
-    let warnings = redlock.check().unwrap();
-    for (what, node) in [("maxmemory-policy", 1), ("take over", 0)] {
-        let told: Vec<bool> = servers
-            .iter()
-            .map(|server| {
-                let name = server.addr().to_string();
-                warnings
-                    .iter()
-                    .any(|it| *it.node == *name && it.message.contains(what))
-            })
-            .collect();
-        let expected: Vec<bool> = (0..3).map(|index| index == node).collect();
-        assert_eq!(told, expected, "{what}: {warnings:?}");
-    }
-    assert_eq!(servers[1].int(&["DBSIZE"]), 0);
-    servers[1].cmd(&["SET", "kept", "1"]);
-    redlock.check().unwrap();
-    assert_eq!(servers[1].int(&["DBSIZE"]), 1);
-}
-
-#[test]
-fn a_node_whose_replicas_are_away_for_long_has_no_vote_and_says_so() {
-    let servers = super::servers(3);
-    let redlock = super::redlock(&servers);
-    let master = &servers[1];
-    let replica = server();
-    replica.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
-    eventually(SLACK * 4, "it follows", || {
-        replica.info("master_link_status").as_deref() == Some("up")
-    });
-    master.cmd(&["CONFIG", "SET", "repl-backlog-ttl", "1"]);
-    redlock.lock("a").lock().unwrap();
-    redlock.lock("a").unlock().unwrap();
-    replica.kill();
-    servers[0].kill();
-    eventually(SLACK * 4, "it has no vote", || {
-        let lock = redlock.lock("a");
-        let told = match lock.try_lock() {
-            Ok(_) => lock.unlock().err(),
-            Err(error) => Some(error),
-        };
-        told.is_some_and(|error| error.to_string().contains("another replication id"))
-    });
 }

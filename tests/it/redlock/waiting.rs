@@ -4,10 +4,10 @@ use std::slice::from_ref;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Error, Interrupt, Lock, Redlock};
+use redlatch::{Error, Interrupt, Lock};
 
-use super::{LONG, NODE_TIMEOUT, SLACK, all_free, clients, elsewhere, redlock, servers};
-use crate::support::{RedisServer, ms};
+use super::{SLACK, all_free, elsewhere, redlock, servers};
+use crate::support::ms;
 
 /// Whoever was not woken looks again after a second.
 const POLL: Duration = ms(1000);
@@ -61,26 +61,6 @@ fn an_unlock_wakes_a_waiter_even_if_a_minority_is_down() {
         assert!(middle < POLL / 2, "{what}: {waits:?}");
     }
     servers[1].thaw();
-}
-
-/// Two quorums of one process that use the same clients of the nodes.
-#[test]
-fn waiters_that_share_the_nodes_clients_are_woken_too() {
-    let servers = servers(5);
-    let nodes = clients(servers.iter().map(RedisServer::url));
-    let shared = || {
-        let builder = Redlock::builder().nodes(nodes.clone()).max_lease(LONG);
-        let builder = builder.node_timeout(NODE_TIMEOUT).trust_new_nodes();
-        builder.build().unwrap().lock("a")
-    };
-    let waiters: Vec<Lock> = (0..4).map(|_| shared()).collect();
-    let holder = redlock(&servers).lock("a");
-    let mut all = Vec::new();
-    for _ in 0..6 {
-        // The one that waits longest comes after three others.
-        all.push(*waits(&holder, &waiters).iter().max().unwrap());
-    }
-    assert!(median(all.clone()) < POLL / 2, "{all:?}");
 }
 
 #[test]

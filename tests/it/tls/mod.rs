@@ -17,7 +17,7 @@ use redlatch::{Builder, Client, Error, Lock};
 
 use crate::invariants::{
     Class, TIMEOUT, connections, ends_within, fails, is_empty, leaves_nothing, quick,
-    somebody_waits, subscriptions,
+    somebody_waits,
 };
 use crate::support::topology_fixtures::certificates::{Certificates, Pair};
 use crate::support::{RedisServer, eventually, ms};
@@ -205,49 +205,4 @@ fn many_records_both_ways_work() {
     for guard in guards {
         assert!(guard.unlock().unwrap_err().is_lost());
     }
-}
-
-#[test]
-fn threads_that_wait_and_wake_share_one_subscriber() {
-    let server = Server::start();
-    let client = trusting().open(&server.url()).unwrap();
-    let plain = plain(&server.plain);
-    let subscribers = std::sync::Mutex::new(std::collections::BTreeSet::new());
-    // The look at the server's settings, which listens for a moment, too, is to be over.
-    for first in [&client, &plain] {
-        first.lock("first").run(|_| ()).unwrap();
-    }
-    thread::sleep(Duration::from_secs(1));
-    // SUBSCRIBEs are written by waiters while the subscriber's thread reads messages.
-    thread::scope(|scope| {
-        for thread in 0..8 {
-            let (client, plain, server, subscribers) = (&client, &plain, &server, &subscribers);
-            scope.spawn(move || {
-                for round in 0..25 {
-                    let name = format!("{thread}:{round}");
-                    let (ours, theirs) = (client.lock(&name), plain.lock(&name));
-                    theirs.lock().unwrap();
-                    thread::scope(|scope| {
-                        let waiting = scope.spawn(|| {
-                            assert!(ours.try_lock_for(Duration::from_secs(30)).unwrap());
-                            ours.unlock().unwrap();
-                        });
-                        eventually(ms(2500), "a waiter subscribes at once", || {
-                            subscriptions(&server.plain, &name) > 0
-                        });
-                        let listening = connections(&server.plain).into_iter();
-                        let listening = listening.filter(|line| !line.contains(" sub=0 "));
-                        let ids =
-                            listening.filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
-                        subscribers.lock().unwrap().extend(ids);
-                        theirs.unlock().unwrap();
-                        waiting.join().unwrap();
-                    });
-                }
-            });
-        }
-    });
-    is_empty(&server.plain);
-    let subscribers = subscribers.into_inner().unwrap();
-    assert_eq!(subscribers.len(), 1, "none was replaced: {subscribers:?}");
 }

@@ -245,100 +245,6 @@ pub(super) fn names_make_their_own_rows(server: &'static MariaDb) {
     });
 }
 
-pub(super) fn a_key_of_another_kind_is_refused_and_locks_nothing(server: &'static MariaDb) {
-    let (database, accounts) = with_accounts(server);
-    database.run(
-        "CREATE TABLE days (id DATE PRIMARY KEY);\n\
-         INSERT INTO days VALUES ('2026-01-01'), ('2026-01-02');\n\
-         CREATE TABLE prices (id DECIMAL(9, 2) PRIMARY KEY);\n\
-         INSERT INTO prices VALUES (0), (7.50);\n\
-         INSERT INTO accounts VALUES (0, 'z', 0), (7, 'y', 0);\n\
-         INSERT INTO texts VALUES ('2026-01-01'), ('20260101')",
-    );
-    let client = client(&database);
-    let of = |table, key| RowTarget::table(table, key).unwrap();
-    let (texts, days, prices) = (of("texts", "name"), of("days", "id"), of("prices", "id"));
-    let day = Value::Date(2026, 1, 1, 0, 0, 0, 0);
-    let span = Value::from(ms(7000));
-    // More days than a message can count in hours.
-    let longest = Value::Time(false, u32::MAX, 0, 0, 0, 0);
-    let refused = [
-        (&accounts, longest),
-        (&accounts, Value::from("abc")),
-        (&accounts, Value::from("7x")),
-        (&accounts, Value::from("7")),
-        (&accounts, Value::from("")),
-        (&accounts, day.clone()),
-        (&accounts, span.clone()),
-        (&prices, Value::from("7.50x")),
-        (&texts, day.clone()),
-        (&texts, span.clone()),
-        (&days, Value::from("x")),
-        (&days, Value::from("")),
-        (&days, span),
-    ];
-    for (target, key) in refused {
-        for error in [
-            client.row_lock(target, key.clone()).try_lock().unwrap_err(),
-            client
-                .lock_many(target, [&key, &key], Wait::Never)
-                .unwrap_err(),
-        ] {
-            assert!(
-                matches!(error, Error::Unsupported { .. }),
-                "{key:?}: {error}"
-            );
-        }
-    }
-    let stock = client
-        .versioned(
-            "accounts",
-            "id",
-            &["code"],
-            Check::Version("balance".into()),
-        )
-        .unwrap();
-    for key in ["abc", "7x", ""] {
-        let error = stock.get(key).unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }), "{key}: {error}");
-    }
-    for (target, key) in [
-        (&accounts, Value::from(7)),
-        (&prices, Value::from("7.50")),
-        (&prices, Value::from(0)),
-        (&texts, Value::from("2026-01-01")),
-        (&days, day.clone()),
-        (&days, Value::from("2026-01-01")),
-    ] {
-        let guard = client.row_lock(target, key.clone()).try_lock();
-        assert!(guard.unwrap().is_some(), "{key:?}");
-    }
-}
-
-pub(super) fn a_statement_without_limit_is_no_panic(server: &'static MariaDb) {
-    let (database, accounts) = with_accounts(server);
-    let client = client(&database);
-    for ending in 0..3 {
-        let mut guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
-        let mut tx = guard.tx();
-        for limit in [Duration::from_secs(u64::MAX / 4), Duration::MAX] {
-            tx.statement_timeout(limit);
-            assert_eq!(tx.query::<i64>("SELECT 1", ()).unwrap(), [1]);
-        }
-        match ending {
-            0 => guard.commit().unwrap(),
-            1 => guard.rollback().unwrap(),
-            _ => drop(guard),
-        }
-    }
-    let guard = client.lock("without limit").guard().unwrap();
-    let done = guard.transaction(|tx| {
-        tx.statement_timeout(Duration::MAX);
-        tx.exec("UPDATE accounts SET balance = 5 WHERE id = 1", ())
-    });
-    assert_eq!(done.unwrap(), 1);
-}
-
 pub(super) fn no_rows_are_no_lock(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let client = client(&database);
@@ -349,17 +255,4 @@ pub(super) fn no_rows_are_no_lock(server: &'static MariaDb) {
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         assert!(error.to_string().contains("no key"), "{error}");
     }
-}
-
-#[test]
-fn a_limit_of_the_server_hides_no_column_of_a_key() {
-    let server = MariaDb::with(&["--init-connect=SET sql_select_limit = 1"]);
-    let database = database_on(&server);
-    database.run("CREATE TABLE seats (hall INT, seat INT, PRIMARY KEY (hall, seat))");
-    let halls = RowTarget::table("seats", "hall").unwrap();
-    let refusal = client(&database).row_lock(&halls, 1).lock(Wait::For(ms(0)));
-    assert!(
-        matches!(refusal, Err(Error::Database(DatabaseError::Schema { .. }))),
-        "{refusal:?}"
-    );
 }

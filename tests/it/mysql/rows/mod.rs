@@ -9,9 +9,8 @@ use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use redlatch::mysql::DatabaseError;
-use redlatch::mysql::{Check, Isolation, RowGuard, RowTarget, Value, Wait};
+use redlatch::mysql::{Isolation, RowGuard, RowTarget, Wait};
 use redlatch::{Client, Error, Interrupt};
 
 use locking::*;
@@ -19,7 +18,7 @@ use sessions::*;
 use waiting::*;
 
 use super::{client, client_with, database_on, make_tables};
-use crate::support::{Database, MariaDb, eventually, ms};
+use crate::support::{Database, MariaDb, ms};
 
 macro_rules! on_both_servers {
     ($($law:ident)*) => {
@@ -56,18 +55,8 @@ on_both_servers! {
     what_ends_a_transaction_is_refused_and_the_level_can_be_chosen
     a_killed_holder_frees_the_row_at_once
     an_interrupt_and_a_shutdown_end_a_wait
-    a_refused_wait_leaves_no_statement_outside_of_a_transaction
-    a_savepoint_tells_whether_its_transaction_still_stands
     a_wait_for_a_connection_ends_as_any_other
-    a_key_of_another_kind_is_refused_and_locks_nothing
-    a_statement_without_limit_is_no_panic
     no_rows_are_no_lock
-    what_a_transaction_leaves_in_its_session_ends_with_it
-}
-
-#[test]
-fn where_the_server_rolls_back_a_refused_wait_leaves_no_statement_outside_of_a_transaction() {
-    a_refused_wait_leaves_no_statement_outside_of_a_transaction(rolling_back());
 }
 
 /// A server that rolls back the whole transaction when a wait for a row is over.

@@ -84,58 +84,6 @@ pub(super) fn an_interrupt_and_a_shutdown_end_a_wait(server: &'static MariaDb) {
     all.unwrap().commit().unwrap();
 }
 
-pub(super) fn a_refused_wait_leaves_no_statement_outside_of_a_transaction(
-    server: &'static MariaDb,
-) {
-    let (database, accounts) = with_accounts(server);
-    let client = client(&database);
-    let other = super::client(&database);
-    let balances = || -> (i64, i64) {
-        let of = |id| database.first(&format!("SELECT balance FROM accounts WHERE id = {id}"));
-        (of(1), of(2))
-    };
-    // Locked after one or more refusals, in fractions of a second and in whole ones.
-    for (held_for, wait) in [
-        (ms(100), ms(900)),
-        (ms(1300), ms(1900)),
-        (ms(1300), ms(30_000)),
-    ] {
-        for keys in [&[2][..], &[1, 2]] {
-            let held = other.row_lock(&accounts, 2).lock(Wait::Never).unwrap();
-            let mut guard = thread::scope(|scope| {
-                let keys = keys.iter().copied();
-                let waiter = scope.spawn(|| client.lock_many(&accounts, keys, Wait::For(wait)));
-                thread::sleep(held_for);
-                drop(held);
-                waiter.join().unwrap().unwrap()
-            });
-            for key in keys {
-                let found = other.row_lock(&accounts, *key).try_lock().unwrap();
-                assert!(found.is_none(), "{key} is locked");
-            }
-            guard
-                .tx()
-                .exec("UPDATE accounts SET balance = 0", ())
-                .unwrap();
-            guard.rollback().unwrap();
-            assert_eq!(balances(), (100, 100), "it was rolled back");
-        }
-    }
-    // A statement of the user's own that is refused: nothing of the transaction is written, and nothing behind it.
-    let held = other.row_lock(&accounts, 2).lock(Wait::Never).unwrap();
-    let mut guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
-    let mut tx = guard.tx();
-    tx.exec("UPDATE accounts SET balance = 1 WHERE id = 1", ())
-        .unwrap();
-    let refused = tx.exec("UPDATE accounts SET balance = 1 WHERE id = 2", ());
-    assert!(is_timeout(&refused), "{refused:?}");
-    let behind = tx.exec("UPDATE accounts SET balance = 2 WHERE id = 1", ());
-    assert!(is_timeout(&behind), "{behind:?}");
-    assert!(is_timeout(&guard.commit()));
-    drop(held);
-    assert_eq!(balances(), (100, 100));
-}
-
 pub(super) fn a_wait_for_a_connection_ends_as_any_other(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let few = Client::builder()
