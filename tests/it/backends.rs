@@ -306,6 +306,16 @@ macro_rules! laws {
         #[cfg(feature = "mysql")]
         laws! { @fenced_in_a_database $($law)* }
     };
+    (kind { $($law:ident)* }) => {
+        laws! { @memory $($law)* }
+        laws! { @redis $($law)* }
+    };
+    (conditions { $($law:ident)* }) => {
+        laws! { kind { $($law)* } }
+        laws! { @fenced_in_memory $($law)* }
+        laws! { @write_in_memory $($law)* }
+        laws! { @fair_in_memory $($law)* }
+    };
     (@for_test_all $backend:ident $($law:ident)*) => {
         mod $backend {
             $(

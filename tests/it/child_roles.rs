@@ -8,7 +8,6 @@ fn entry() {
     let Some(role) = child::role() else { return };
     match &*role {
         SELLER => return crate::chaos::sell(),
-        crate::many_processes::ROLE => return crate::many_processes::take_it(),
         crate::fair::ROLE => return crate::fair::wait(),
         crate::redlock::ROLE => return crate::redlock::take_it(),
         _ => {}

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use redlatch::{Client, Error, Lock, MultiLock};
 
-use crate::invariants::{Class, FENCED_ACQUIRE, FENCED_TRANSFER, fails, quick, sha, teach};
+use crate::invariants::{Class, fails, quick};
 use crate::laws::until_queued;
-use crate::support::{ClockShim, End, Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{ClockShim, RedisServer, eventually, ms};
 
 const COUNTER: &str = "redisson_lock_token:{orders}";
 const LEASE: Duration = ms(900);
@@ -140,35 +140,6 @@ fn numbers_rise_for_a_client_with_the_clock_back() {
 }
 
 #[test]
-fn a_full_server_grants_nothing_and_leaves_nothing() {
-    let server = RedisServer::start();
-    teach(&server);
-    let client = open(&server.url());
-    let lock = client.fenced_lock("orders");
-    lock.lock().unwrap();
-    let token = lock.fencing_token().unwrap().unwrap();
-    server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
-    let error = fails(client.fenced_lock("other").try_lock(), Class::Unavailable);
-    assert!(error.to_string().contains("OOM"), "{error}");
-    assert_eq!(server.int(&["DBSIZE"]), 2, "the hold and its token");
-    assert!(lock.try_lock().unwrap(), "it has its place already");
-    lock.unlock().unwrap();
-    thread::sleep(LEASE + ms(300));
-    assert!(lock.is_valid(), "it is renewed");
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| lock.try_lock_for(ms(600)));
-        until_queued(&lock, 1);
-        // The hand-over is refused, so the hold is given back as if nobody waited.
-        lock.unlock().unwrap();
-        fails(waits.join().unwrap(), Class::Unavailable);
-    });
-    assert_eq!(server.int(&["EXISTS", "orders"]), 0);
-    assert_eq!(counter(&server), token);
-    server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert!(token_of(&lock) > token);
-}
-
-#[test]
 fn a_token_that_cannot_rise_is_told_and_left_alone() {
     let server = RedisServer::start();
     let lock = open(&server.url()).fenced_lock("orders");
@@ -205,34 +176,6 @@ fn a_token_that_cannot_rise_is_told_and_left_alone() {
         fails(waits.join().unwrap(), Class::WrongType);
     });
     assert_eq!(server.int(&["EXISTS", "orders"]), 0);
-}
-
-#[test]
-fn a_lost_reply_costs_a_token_and_never_gives_one_twice() {
-    let server = RedisServer::start();
-    teach(&server);
-    server.cmd(&["SET", COUNTER, &FAR.to_string()]);
-    let proxy = Proxy::to(server.addr());
-    let lock = open(&proxy.url()).fenced_lock("orders");
-    assert_eq!(token_of(&lock), FAR + 1);
-    // An acquisition is not sent twice: what it took is given back, and the next one has its own.
-    let needle = sha(FENCED_ACQUIRE);
-    let fault = Fault::SwallowReply(End::Reset);
-    let lost = proxy.next(1, Some(needle.as_bytes()), fault);
-    assert!(lock.try_lock_for(Duration::from_secs(5)).unwrap());
-    assert_eq!(lost.hits(), 1);
-    assert_eq!(lock.fencing_token().unwrap(), Some(FAR + 3));
-    // A hand-over is, and the second copy draws once more.
-    let needle = sha(FENCED_TRANSFER);
-    let lost = proxy.next(1, Some(needle.as_bytes()), fault);
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| token_of(&lock));
-        until_queued(&lock, 1);
-        lock.unlock().unwrap();
-        assert_eq!(waits.join().unwrap(), FAR + 5);
-    });
-    assert_eq!(lost.hits(), 1);
-    assert_eq!(counter(&server), FAR + 5);
 }
 
 /// Sends on to a server, with other bytes of the same length in the place of some in the requests.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Loss, Losses};
 
-use crate::support::{Monitor, RedisServer, eventually, ms, scripts};
+use crate::support::{End, Fault, Monitor, RedisServer, eventually, ms, scripts};
 
 /// What a busy machine may add to any time.
 pub(crate) const SLACK: Duration = ms(2500);
@@ -19,6 +19,14 @@ pub(crate) const TIMEOUT: Duration = ms(500);
 
 /// The password that must never be seen.
 pub(crate) const CANARY: &str = "canary-7f3a";
+
+/// The ways in which one request or its reply goes astray.
+pub(crate) const LOST: [Fault; 4] = [
+    Fault::SwallowReply(End::Reset),
+    Fault::SwallowReply(End::Silent),
+    Fault::SwallowRequest(End::Reset),
+    Fault::DuplicateRequest,
+];
 
 macro_rules! scripts {
     ($($name:ident $path:literal)*) => {
@@ -31,22 +39,17 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE "reentrant/acquire.lua"
-    FORCE_RELEASE "reentrant/force_release.lua"
     GUARDED "guarded.lua"
     INSPECT "reentrant/inspect.lua"
     RELEASE "reentrant/release.lua"
     RELEASE_LEVEL "reentrant/release_level.lua"
     RENEW "reentrant/renew.lua"
     RIGHTS "rights.lua"
-    TRANSFER "reentrant/transfer.lua"
     WITHDRAW "reentrant/withdraw.lua"
     CONDITION_LOOK "condition/look.lua"
-    CONDITION_SIGNAL "condition/signal.lua"
     FAIR_ACQUIRE "fair/acquire.lua"
     FAIR_RELEASE "fair/release.lua"
-    FAIR_WITHDRAW "fair/withdraw.lua"
     FENCED_ACQUIRE "fenced/acquire.lua"
-    FENCED_TRANSFER "fenced/transfer.lua"
     LATCH_COUNT "latch/count.lua"
     PERMIT_IDS_ACQUIRE "permit_ids/acquire.lua"
     PERMIT_IDS_COUNT "permit_ids/count.lua"
@@ -56,7 +59,8 @@ scripts! {
     PERMITS_RELEASE "permits/release.lua"
     RW_ACQUIRE "read_write/acquire.lua"
     RW_RELEASE "read_write/release.lua"
-    RW_WITHDRAW "read_write/withdraw.lua"
+    TOKEN_ACQUIRE "token/acquire.lua"
+    TOKEN_RELEASE "token/release.lua"
 }
 
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are

@@ -27,7 +27,6 @@ mod invariants;
 mod kinds;
 mod latch;
 mod laws;
-mod many_processes;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;

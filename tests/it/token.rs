@@ -6,13 +6,10 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, LossCause};
 
-use crate::support::{End, Fault, Proxy, RedisServer, elsewhere, eventually, ms};
+use crate::support::{RedisServer, elsewhere, ms};
 
 const LEASE: Duration = ms(900);
 const SLACK: Duration = ms(2500);
-
-/// By which requests for the lock can be told from others, such as those that look at the server.
-const KEY: &[u8] = b"$1\r\na\r\n";
 
 /// What programs in other languages release their locks with.
 const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
@@ -96,18 +93,6 @@ fn it_and_locks_of_others_exclude_each_other() {
 }
 
 #[test]
-fn a_waiter_looks_often_enough_and_not_too_often() {
-    let server = RedisServer::start();
-    let lock = lock_at(&server);
-    assert!(taken_by(&server, "theirs"));
-    let before = server.eval_count();
-    assert!(!lock.try_lock_for(ms(2000)).unwrap());
-    let asked = server.eval_count() - before;
-    // Every 100 ms in the end, and by chance half as much more or less; a busy machine asks less often.
-    assert!((5..60).contains(&asked), "{asked}");
-}
-
-#[test]
 fn it_is_not_entered_twice() {
     let server = RedisServer::start();
     let lock = lock_at(&server);
@@ -178,57 +163,4 @@ fn a_key_that_was_deleted_is_not_renewed_into_being() {
     let loss = guard.lost().recv_timeout(LEASE + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::Gone);
     assert_eq!(server.int(&["EXISTS", "a"]), 0);
-}
-
-#[test]
-fn an_acquisition_that_comes_twice_is_one() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.addr());
-    let lock = client_at(&proxy.url()).token_lock("a");
-    lock.lock().unwrap();
-    lock.unlock().unwrap();
-    let rule = proxy.next(1, Some(KEY), Fault::DuplicateRequest);
-    assert!(lock.try_lock().unwrap());
-    assert_eq!(rule.hits(), 1);
-    lock.unlock().unwrap();
-    assert_eq!(server.int(&["EXISTS", "a"]), 0);
-}
-
-#[test]
-fn an_acquisition_without_an_answer_leaves_nothing() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.addr());
-    let lock = client_at(&proxy.url()).token_lock("a");
-    let lock = lock.with_lease_time(Duration::from_secs(60));
-    lock.lock().unwrap();
-    lock.unlock().unwrap();
-    let _rule = proxy.next(1, Some(KEY), Fault::SwallowReply(End::Silent));
-    let error = lock.try_lock().unwrap_err();
-    assert!(error.is_ambiguous(), "{error}");
-    assert!(!lock.is_valid());
-    eventually(SLACK, "it is freed", || server.int(&["EXISTS", "a"]) == 0);
-
-    // It comes when its time is over.
-    let rule = proxy.next(1, Some(KEY), Fault::Hold);
-    assert!(lock.try_lock().unwrap_err().is_ambiguous());
-    thread::sleep(ms(100));
-    rule.release();
-    thread::sleep(ms(200));
-    assert_eq!(server.int(&["EXISTS", "a"]), 0);
-}
-
-#[test]
-fn an_unlock_whose_answer_was_lost_is_done_and_harms_nobody() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.addr());
-    let lock = client_at(&proxy.url()).token_lock("a");
-    lock.lock().unwrap();
-    lock.unlock().unwrap();
-    lock.lock().unwrap();
-    let rule = proxy.next(1, Some(KEY), Fault::SwallowReply(End::Reset));
-    lock.unlock().unwrap();
-    assert_eq!(rule.hits(), 1);
-    assert!(taken_by(&server, "theirs"));
-    thread::sleep(ms(200));
-    assert_eq!(server.text(&["GET", "a"]).as_deref(), Some("theirs"));
 }

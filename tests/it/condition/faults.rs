@@ -8,8 +8,7 @@ use redlatch::{Client, Condition, Lock};
 
 use super::{LONG, Pair, is_woken, next, start};
 use crate::invariants::{
-    CONDITION_LOOK, CONDITION_SIGNAL, Class, RELEASE, SLACK, TIMEOUT, class_of, fails, quick, sha,
-    teach,
+    CONDITION_LOOK, Class, LOST, RELEASE, SLACK, TIMEOUT, fails, quick, sha, teach,
 };
 use crate::support::child::{arg, listen, say};
 use crate::support::proxy::Rule;
@@ -104,13 +103,6 @@ fn signal((lock, condition): &(Lock, Condition)) -> bool {
     was_one.unwrap()
 }
 
-const LOST: [Fault; 4] = [
-    Fault::SwallowReply(End::Reset),
-    Fault::SwallowReply(End::Silent),
-    Fault::SwallowRequest(End::Reset),
-    Fault::DuplicateRequest,
-];
-
 #[test]
 fn requests_that_are_lost_or_doubled_lose_no_place_and_no_signal() {
     let scene = Scene::new();
@@ -139,47 +131,6 @@ fn requests_that_are_lost_or_doubled_lose_no_place_and_no_signal() {
             scene.server.int(&["DBSIZE"]) == 0
         });
     }
-}
-
-#[test]
-fn a_signal_whose_answer_is_lost_is_given_and_says_no_more_than_it_knows() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    let (lock, condition) = &scene.pair;
-    thread::scope(|scope| {
-        for (number, fault) in LOST.into_iter().enumerate() {
-            let number = u32::try_from(number).unwrap();
-            start(scope, &scene.other, 1, &sender, number, is_woken);
-            // Given back by a panic, too: the waiter needs it to end.
-            let held = lock.guard().unwrap();
-            let rule = scene.next(1, CONDITION_SIGNAL, fault);
-            let signalled = condition.signal();
-            assert_eq!(rule.hits(), 1, "{fault:?}");
-            match fault {
-                // Its second copy finds that nobody is left.
-                Fault::SwallowReply(_) => {
-                    let error = signalled.unwrap_err();
-                    assert_eq!(class_of(&error), Class::Unknown, "{error}");
-                    assert!(error.to_string().contains("is done"), "{error}");
-                }
-                _ => assert!(signalled.unwrap(), "{fault:?}"),
-            }
-            assert!(held.is_valid());
-            held.unlock().unwrap();
-            assert_eq!(next(&woken), number);
-        }
-        // Nobody answers at all.
-        lock.lock().unwrap();
-        let rule = scene.next(
-            usize::MAX,
-            CONDITION_SIGNAL,
-            Fault::SwallowReply(End::Silent),
-        );
-        fails(condition.signal(), Class::Unknown);
-        rule.lift();
-        assert!(lock.is_valid());
-        lock.unlock().unwrap();
-    });
 }
 
 #[test]
@@ -214,103 +165,6 @@ fn a_wait_that_cannot_begin_leaves_the_lock_held_and_no_place() {
 }
 
 #[test]
-fn a_full_server_wakes_and_signals_all_the_same() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        start(scope, &scene.pair, 1, &sender, 1, is_woken);
-        let (lock, condition) = &scene.other;
-        lock.lock().unwrap();
-        scene.server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
-        thread::sleep(ms(1500));
-        assert!(condition.signal().unwrap());
-        lock.unlock().unwrap();
-        thread::sleep(ms(100));
-        scene.server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
-        assert_eq!(next(&woken), 1);
-    });
-}
-
-/// K14: the connection of the subscriber is cut again and again.
-#[test]
-fn without_messages_a_waiter_looks_by_itself() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        let (ended, end) = mpsc::channel::<()>();
-        let server = &scene.server;
-        scope.spawn(move || {
-            while end
-                .recv_timeout(ms(100))
-                .is_err_and(|it| it == mpsc::RecvTimeoutError::Timeout)
-            {
-                server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-            }
-        });
-        for number in 0..3 {
-            start(scope, &scene.pair, 1, &sender, number, is_woken);
-            assert!(scene.signal());
-            let (took, first) = timed(|| next(&woken));
-            assert_eq!(first, number);
-            // A look for the signal, and one for the lock.
-            assert!(took < ms(2200) + SLACK, "{took:?}");
-        }
-        drop(ended);
-    });
-}
-
-#[test]
-fn data_that_is_lost_wakes_those_who_wait() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        for number in 0..3 {
-            let pair = if number == 1 {
-                &scene.pair
-            } else {
-                &scene.other
-            };
-            start(scope, pair, 1, &sender, number, is_woken);
-        }
-        scene.server.cmd(&["FLUSHALL"]);
-        let (took, mut all) = timed(|| [(); 3].map(|()| next(&woken)));
-        all.sort_unstable();
-        assert_eq!(all, [0, 1, 2]);
-        assert!(took < ms(2200) + SLACK, "{took:?}");
-    });
-}
-
-/// The server is away for longer than an outage may last: the wait ends without the lock, and its signal goes to another.
-#[test]
-fn a_signal_for_one_that_cannot_come_back_is_passed_on() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    let (waits, holds) = mpsc::channel();
-    thread::scope(|scope| {
-        let (lock, condition) = &scene.pair;
-        let lost = scope.spawn(move || {
-            lock.lock().unwrap();
-            waits.send(()).unwrap();
-            (condition.wait(), lock.is_valid())
-        });
-        holds.recv_timeout(LONG).unwrap();
-        start(scope, &scene.other, 1, &sender, 1, is_woken);
-        // It hears of its signal, and then of nothing any more.
-        let acquire = scene.next(
-            usize::MAX,
-            crate::invariants::ACQUIRE,
-            Fault::SwallowRequest(End::Reset),
-        );
-        assert!(scene.signal());
-        let (ended, is_valid) = lost.join().unwrap();
-        let error = ended.unwrap_err();
-        assert!(!is_valid, "{error}");
-        acquire.lift();
-        assert_eq!(next(&woken), 1, "the other one gets it");
-    });
-}
-
-#[test]
 #[ignore = "takes long: make test-all"]
 fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
     let scene = Scene::new();
@@ -339,64 +193,6 @@ fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
         assert!(took < LIFE + ms(1200) + SLACK, "{took:?}");
     });
     assert_eq!(scene.waiting(), 0);
-}
-
-/// One has died with a signal, and others before it was passed on.
-#[test]
-fn a_signal_that_is_passed_over_the_dead_wakes_one() {
-    let scene = Scene::new();
-    let (sender, woken) = mpsc::channel();
-    thread::scope(|scope| {
-        for number in 1..=3 {
-            start(scope, &scene.pair, 1, &sender, number, |it| {
-                it.wait().unwrap()
-            });
-        }
-        let past = "1000";
-        let dead = ["c:1:1", "c:1:2", "c:1:3"];
-        let places = [past, dead[1], past, dead[2]];
-        let due = [past, dead[0], past, dead[1], past, dead[2]];
-        // In one step, as one without an end would be taken for dead at once.
-        let add = "redis.call('ZADD', KEYS[1], unpack(ARGV, 1, 4)) redis.call('ZADD', KEYS[2], unpack(ARGV, 5))";
-        let words = ["EVAL", add, "2", WAITING, DUE];
-        scene.server.cmd(&[&words[..], &places, &due].concat());
-        assert_eq!(next(&woken), 1, "the one that has waited for longest");
-        eventually(LIFE, "the dead are gone", || scene.waiting() == 2);
-        let more = woken.recv_timeout(ms(2500));
-        assert!(more.is_err(), "another one was woken: {more:?}");
-        for number in [2, 3] {
-            assert!(scene.signal());
-            assert_eq!(next(&woken), number);
-        }
-    });
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn waiters_that_were_stopped_for_long_wake_and_no_signal_is_lost() {
-    let scene = Scene::new();
-    let mut stopped = [scene.child(), scene.child()];
-    let (sender, woken) = mpsc::channel();
-    for child in &stopped {
-        child.freeze();
-    }
-    thread::sleep(LIFE + ms(1500));
-    assert!(!scene.signal(), "nobody alive waits");
-    thread::scope(|scope| {
-        start(scope, &scene.other, 1, &sender, 1, is_woken);
-        assert!(scene.signal());
-        assert_eq!(next(&woken), 1);
-    });
-    for child in &mut stopped {
-        child.thaw();
-        // Woken for nothing: so it is to test in a loop.
-        child.expect_line("woken", LONG);
-        child.tell("unlock");
-        child.expect_line("unlocked", LONG);
-    }
-    eventually(LONG, "nothing is left", || {
-        scene.server.int(&["EXISTS", WAITING, DUE, "basket"]) == 0
-    });
 }
 
 #[test]

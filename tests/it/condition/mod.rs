@@ -3,7 +3,6 @@
 
 mod faults;
 mod refusals;
-mod rights;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -391,31 +390,17 @@ fn a_name_that_cannot_be_used_is_refused_and_changes_nothing(backend: &Backend) 
     lock.unlock().unwrap();
 }
 
-/// Runs every law on every store, for each kind of lock that has conditions.
-macro_rules! condition_laws {
-    ($($law:ident)*) => {
-        condition_laws! { @memory $($law)* }
-        condition_laws! { @redis $($law)* }
-        condition_laws! { @fenced_in_memory $($law)* }
-        condition_laws! { @write_in_memory $($law)* }
-        condition_laws! { @fair_in_memory $($law)* }
-    };
-    (@$backend:ident $($law:ident)*) => {
-        mod $backend {
-            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
-        }
-    };
-}
-
-condition_laws! {
-    signal_wakes_the_longest_waiting
-    signal_all_wakes_all
-    a_signal_for_nobody_is_not_kept
-    the_lock_is_held_again_in_every_outcome_with_its_count
-    an_interrupt_behind_the_signal_counts_as_the_signal
-    needs_the_lock
-    a_guard_waits_and_is_replaced
-    a_shutdown_ends_the_wait_and_passes_the_signal_on
-    producers_and_consumers_over_processes
-    a_name_that_cannot_be_used_is_refused_and_changes_nothing
+laws! {
+    conditions {
+        signal_wakes_the_longest_waiting
+        signal_all_wakes_all
+        a_signal_for_nobody_is_not_kept
+        the_lock_is_held_again_in_every_outcome_with_its_count
+        an_interrupt_behind_the_signal_counts_as_the_signal
+        needs_the_lock
+        a_guard_waits_and_is_replaced
+        a_shutdown_ends_the_wait_and_passes_the_signal_on
+        producers_and_consumers_over_processes
+        a_name_that_cannot_be_used_is_refused_and_changes_nothing
+    }
 }

@@ -48,15 +48,6 @@ fn a_lock_without_conditions_says_why() {
     is_refused(&redlock.lock("c"), "a Redlock has no conditions");
 }
 
-#[cfg(feature = "mysql")]
-#[test]
-fn a_database_has_none() {
-    let database = crate::support::MariaDb::shared().database();
-    let client = Client::open(&database.url()).unwrap();
-    crate::mysql::make_tables(&database);
-    is_refused(&client.lock("basket"), "in a database");
-}
-
 #[test]
 fn a_thread_that_reads_cannot_wait_and_may_signal() {
     let server = RedisServer::start();
@@ -74,18 +65,6 @@ fn a_thread_that_reads_cannot_wait_and_may_signal() {
         assert!(!condition.wait_for(ms(1)).unwrap());
         write.unlock().unwrap();
     }
-}
-
-#[test]
-fn the_guard_of_another_lock_is_refused() {
-    let client = Client::in_memory();
-    let (one, two) = (client.lock("one"), client.lock("two"));
-    let error = one
-        .condition("filled")
-        .wait_with(two.guard().unwrap())
-        .unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(!two.is_locked().unwrap(), "the guard is gone");
 }
 
 #[test]

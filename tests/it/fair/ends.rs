@@ -5,8 +5,8 @@ use std::thread;
 use redlatch::{Client, Error, Interrupt, Lock};
 
 use super::queue::Scene;
-use crate::invariants::{FAIR_WITHDRAW, SLACK, TIMEOUT, sha};
-use crate::support::{Fault, Proxy, eventually, ms, timed};
+use crate::invariants::{SLACK, TIMEOUT};
+use crate::support::{eventually, ms, timed};
 
 const WAITERS: usize = 20;
 
@@ -53,34 +53,6 @@ fn a_client_that_ends_leaves_no_place_of_those_who_waited() {
     }
     held.unlock().unwrap();
     scene.all_goes();
-}
-
-#[test]
-fn the_end_of_a_client_waits_for_the_places_that_were_just_given_up() {
-    for is_shut_down in [false, true] {
-        let scene = Scene::new();
-        let (_holder, held) = scene.process();
-        held.lock().unwrap();
-        let proxy = Proxy::to(scene.server.addr());
-        let (client, lock) = patient(&proxy.url());
-        let slow = Fault::DelayReply(ms(1000));
-        let rule = proxy.next(1, Some(sha(FAIR_WITHDRAW).as_bytes()), slow);
-        let interrupt = Interrupt::new();
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| lock.lock_interruptibly(&interrupt));
-            eventually(SLACK, "it waits", || scene.waiting().len() == 1);
-            assert!(!lock.try_lock_for(ms(200)).unwrap());
-            eventually(SLACK, "one leaves", || rule.hits() == 1);
-            interrupt.raise();
-            waits.join().unwrap().unwrap_err();
-        });
-        // Both have given up, and the server is told of the second behind an answer that is late.
-        if is_shut_down {
-            client.shutdown();
-        }
-        drop((lock, client));
-        assert_eq!(scene.waiting(), [""; 0], "shut down: {is_shut_down}");
-    }
 }
 
 #[test]

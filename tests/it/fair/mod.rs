@@ -3,10 +3,8 @@
 //! Among them is the meaning of Redisson's tests of `RFairLock`; the list stands at the end of this file.
 
 mod ends;
-mod faults;
 mod processes;
 mod queue;
-mod rights;
 
 pub(crate) use processes::{ROLE, wait};
 
@@ -14,7 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock, MultiLock};
+use redlatch::{Client, Error, Lock};
 
 use crate::backends::{Backend, LEASE, Source};
 use crate::invariants::SLACK;
@@ -295,69 +293,19 @@ fn those_who_wait_are_counted(backend: &Backend) {
     are(0);
 }
 
-fn a_fair_lock_is_a_part_of_a_multi_lock(backend: &Backend) {
-    let [one, two] = locks(backend);
-    let client = client(backend);
-    let (fair, stock) = (client.fair_lock("tickets"), client.lock("stock"));
-    let both = MultiLock::of([&fair, &stock]).unwrap();
-    both.lock().unwrap();
-    assert!(!is_free(&one) && !is_free(&stock));
-    both.lock().unwrap();
-    both.unlock().unwrap();
-    both.unlock().unwrap();
-    // It waits without a place, so it comes behind those who have one.
-    one.lock().unwrap();
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| both.run(|_| ()).unwrap());
-        until_queued(&both, 1);
-        let too = scope.spawn(|| two.run(|_| ()).unwrap());
-        until_queued(&two, 1);
-        let (took, ()) = timed(|| {
-            one.unlock().unwrap();
-            too.join().unwrap();
-        });
-        assert!(took < WAKE_UP, "{took:?}");
-        waits.join().unwrap();
-    });
-    eventually(SLACK, "nothing is left", || {
-        is_free(&fair) && is_free(&stock)
-    });
-}
-
-/// Runs every law on every store that has fair locks.
-macro_rules! fair_laws {
-    ($($law:ident)*) => {
-        fair_laws! { @memory $($law)* }
-        fair_laws! { @redis $($law)* }
-    };
-    (@$backend:ident $($law:ident)*) => {
-        mod $backend {
-            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
-        }
-    };
-}
-
-fair_laws! {
-    grants_in_order_of_arrival_over_processes
-    those_who_come_again_stand_behind_those_who_wait
-    a_try_overtakes_nobody
-    a_re_entry_passes_the_queue
-    one_that_leaves_passes_its_turn_on
-    an_expired_holder_wakes_the_first
-    a_forced_unlock_wakes_the_first
-    a_plain_lock_of_the_name_is_excluded
-    another_kind_under_the_name_is_left_alone
-    a_fair_lock_is_a_part_of_a_multi_lock
-    those_who_wait_are_counted
-}
-
-#[cfg(feature = "mysql")]
-#[test]
-fn a_database_has_none() {
-    let client = Client::open("mysql://user@127.0.0.1:1/db").unwrap();
-    let error = client.fair_lock("tickets").try_lock().unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(error.to_string().contains("a key in Redis"), "{error}");
+laws! {
+    kind {
+        grants_in_order_of_arrival_over_processes
+        those_who_come_again_stand_behind_those_who_wait
+        a_try_overtakes_nobody
+        a_re_entry_passes_the_queue
+        one_that_leaves_passes_its_turn_on
+        an_expired_holder_wakes_the_first
+        a_forced_unlock_wakes_the_first
+        a_plain_lock_of_the_name_is_excluded
+        another_kind_under_the_name_is_left_alone
+        those_who_wait_are_counted
+    }
 }
 
 #[test]
@@ -375,48 +323,6 @@ fn the_time_to_wait_has_a_range() {
             "{error}"
         );
     }
-}
-
-#[cfg(feature = "test-util")]
-#[test]
-fn what_a_lost_answer_may_have_taken_is_freed() {
-    use redlatch::testing::Controls;
-
-    let client = Client::in_memory();
-    let lock = client.fair_lock("tickets");
-    let controls = Controls::of(&client);
-    controls.lose_answers(1);
-    assert!(lock.try_lock().unwrap_err().is_ambiguous());
-    eventually(SLACK, "it is free", || is_free(&lock));
-    // A waiter whose place is in doubt takes another one.
-    lock.lock().unwrap();
-    thread::scope(|scope| {
-        controls.lose_answers(1);
-        let waits = scope.spawn(|| lock.run(|_| ()).unwrap());
-        until_queued(&lock, 1);
-        thread::sleep(ms(200));
-        let (took, ()) = timed(|| {
-            lock.unlock().unwrap();
-            waits.join().unwrap();
-        });
-        assert!(took < WAKE_UP + SLACK, "{took:?}");
-    });
-    lock.lock().unwrap();
-    controls.lose_answers(1);
-    assert!(lock.unlock().unwrap_err().is_ambiguous());
-    eventually(SLACK, "it is free", || is_free(&lock));
-    // A message that is lost costs a second.
-    lock.lock().unwrap();
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| lock.run(|_| ()).unwrap());
-        until_queued(&lock, 1);
-        controls.lose_messages(1);
-        let (took, ()) = timed(|| {
-            lock.unlock().unwrap();
-            waits.join().unwrap();
-        });
-        assert!(took < ms(1100) + SLACK, "{took:?}");
-    });
 }
 
 #[test]
@@ -448,7 +354,7 @@ fn a_client_that_shuts_down_while_it_waits_leaves_its_place_to_the_next() {
 // Redisson's tests of RFairLock, and where their meaning stands here:
 //
 // testLeaseTimeout                                 an_expired_holder_wakes_the_first
-// testMultipleLocks                                many_processes: a_crowd_at_a_fair_lock_…
+// testMultipleLocks                                laws: many_threads_on_a_few_names_all_get_through
 // test…TimeoutDrift(_Descrete)                     queue: scores_stay_within_the_patience_of_each_place
 // testFirstThreadDeathTimeoutDrift                 queue: a_dead_head_costs_1_5_s
 // testAbandonedTimeoutDrift_Descrete               queue: scores_stay_within_the_patience_of_each_place
@@ -458,5 +364,5 @@ fn a_client_that_shuts_down_while_it_waits_leaves_its_place_to_the_next() {
 // testIsLocked…, testUnlockFail, testReentrancy    the laws of every lock
 // testConcurrency_…                                the laws of every lock
 // testConcurrency_MultiInstance_Ordering           grants_in_order_of_arrival_over_processes
-// testNameMapper                                   rights: they all have a key prefix
-// testAcquireFailedNotCalledOnRedisTimeout         faults: a_wait_that_ends_beside_a_silent_server_leaves_no_entry
+// testNameMapper                                   acl: all kinds have a key prefix
+// testAcquireFailedNotCalledOnRedisTimeout         ends: a_silent_server_keeps_no_client_from_its_end

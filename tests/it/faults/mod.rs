@@ -1,11 +1,10 @@
 //! Faults, by the side that fails. `README.md` in this folder has the table of all of them, which the numbers refer to.
 
+mod kinds;
 mod process;
 mod server;
 mod transport;
 mod waiting;
-
-pub(crate) use process::{allow_threads, forbid_threads};
 
 /// Plays `role` in a child process; false if it is not one of these files.
 pub(crate) fn play(role: &str) -> bool {

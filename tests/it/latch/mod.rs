@@ -3,7 +3,6 @@
 //! Among them is the meaning of Redisson's tests of `RCountDownLatch`; the list stands at the end of this file.
 
 mod faults;
-mod rights;
 
 use std::sync::mpsc;
 use std::thread;
@@ -194,38 +193,18 @@ fn a_lock_of_the_same_name_is_no_latch(backend: &Backend) {
     assert_eq!(latch.count().unwrap(), 1);
 }
 
-/// Runs every law on every store that has latches.
-macro_rules! latch_laws {
-    ($($law:ident)*) => {
-        latch_laws! { @memory $($law)* }
-        latch_laws! { @redis $($law)* }
-    };
-    (@$backend:ident $($law:ident)*) => {
-        mod $backend {
-            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
-        }
-    };
-}
-
-latch_laws! {
-    opens_for_all_at_once
-    an_unopened_latch_lets_nobody_through
-    below_zero_is_harmless
-    delete_opens
-    set_only_if_missing
-    one_that_nobody_has_set_is_open
-    an_interrupt_and_a_shutdown_end_the_wait
-    bad_input_is_refused_and_changes_nothing
-    a_lock_of_the_same_name_is_no_latch
-}
-
-#[cfg(feature = "mysql")]
-#[test]
-fn a_database_has_none() {
-    let client = redlatch::Client::open("mysql://user@127.0.0.1:1/db").unwrap();
-    let error = client.latch("import").count().unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(error.to_string().contains("a key in Redis"), "{error}");
+laws! {
+    kind {
+        opens_for_all_at_once
+        an_unopened_latch_lets_nobody_through
+        below_zero_is_harmless
+        delete_opens
+        set_only_if_missing
+        one_that_nobody_has_set_is_open
+        an_interrupt_and_a_shutdown_end_the_wait
+        bad_input_is_refused_and_changes_nothing
+        a_lock_of_the_same_name_is_no_latch
+    }
 }
 
 #[cfg(feature = "test-util")]

@@ -95,34 +95,6 @@ fn losing_the_write_side_keeps_the_read_side(backend: &Backend) {
     assert!(is_free(&two.write()));
 }
 
-fn losing_the_read_side_keeps_the_write_side(backend: &Backend) {
-    let [one, two] = locks(backend);
-    let writing = for_long(&one.write()).guard().unwrap();
-    let reading = one.read().with_lease_time(ms(300)).guard().unwrap();
-    thread::sleep(ms(500));
-    assert!(!reading.is_valid() && writing.is_valid());
-    assert!(reading.unlock().unwrap_err().is_lost());
-    assert!(!is_free(&two.read()));
-    eventually(SLACK, "nobody reads", || !one.read().is_locked().unwrap());
-    writing.unlock().unwrap();
-    assert!(is_free(&two.write()));
-}
-
-fn a_part_given_back_shortens_no_other_hold(backend: &Backend) {
-    let [one, two] = locks(backend);
-    let writing = for_long(&one.write()).guard().unwrap();
-    let reading = one.read().with_lease_time(ms(400)).guard().unwrap();
-    let more = for_long(&one.read()).guard().unwrap();
-    more.unlock().unwrap();
-    thread::sleep(ms(700));
-    assert!(!reading.is_valid() && writing.is_valid());
-    assert!(one.write().hold_count().unwrap() == 1 && !is_free(&two.read()));
-    drop(reading);
-    assert!(writing.is_valid() && !is_free(&two.read()));
-    writing.unlock().unwrap();
-    assert!(is_free(&two.write()));
-}
-
 /// One thread and the holds of either side that it has.
 struct Actor {
     sides: [Lock; 2],
@@ -192,14 +164,14 @@ fn validity_never_outlives_the_lock(backend: &Backend) {
     }
 }
 
-crate::read_write::side_laws! {
-    each_read_hold_ends_by_itself
-    a_dead_reader_ends_with_its_lease
-    both_sides_are_renewed
-    losing_the_write_side_keeps_the_read_side
-    losing_the_read_side_keeps_the_write_side
-    a_part_given_back_shortens_no_other_hold
-    validity_never_outlives_the_lock
+laws! {
+    kind {
+        each_read_hold_ends_by_itself
+        a_dead_reader_ends_with_its_lease
+        both_sides_are_renewed
+        losing_the_write_side_keeps_the_read_side
+        validity_never_outlives_the_lock
+    }
 }
 
 /// The server and a client of it whose watchdog lease is [`LEASE`].
@@ -247,30 +219,4 @@ fn a_reader_without_its_time_key_is_told_and_leaves_nothing() {
         eventually(SLACK, "nothing is left", || server.int(&["DBSIZE"]) == 0);
         assert!(reading.unlock().unwrap_err().is_lost());
     }
-}
-
-#[test]
-fn nothing_is_left_when_both_holds_are_over() {
-    let (server, lock) = on_a_server();
-    for order in [["read", "write"], ["write", "read"]] {
-        let writing = for_long(&lock.write()).guard().unwrap();
-        let reading = for_long(&lock.read()).guard().unwrap();
-        let mut guards = vec![("read", reading), ("write", writing)];
-        for side in order {
-            let at = guards.iter().position(|(name, _)| *name == side).unwrap();
-            guards.swap_remove(at).1.unlock().unwrap();
-        }
-        assert_eq!(server.int(&["DBSIZE"]), 0, "{order:?}");
-    }
-}
-
-#[test]
-fn the_last_live_reader_looks_at_the_dead() {
-    let (server, lock) = on_a_server();
-    left_alone(&lock.read().with_lease_time(ms(200)));
-    let reading = for_long(&lock.read()).guard().unwrap();
-    thread::sleep(ms(300));
-    assert_eq!(server.int(&["HLEN", "prices"]), 3, "one is over");
-    reading.unlock().unwrap();
-    assert_eq!(server.int(&["DBSIZE"]), 0);
 }

@@ -2,10 +2,8 @@
 //!
 //! Among them is the meaning of Redisson's tests of `RReadWriteLock`; the list stands at the end of this file.
 
-mod faults;
 mod lifetimes;
 mod notes;
-mod rights;
 mod turns;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,11 +11,11 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock, LossCause, MultiLock, ReadWriteLock};
+use redlatch::{Client, Error, Lock, LossCause, ReadWriteLock};
 
 use crate::backends::{Backend, LEASE, Source};
 use crate::invariants::SLACK;
-use crate::support::{elsewhere, eventually, ms, timed};
+use crate::support::{elsewhere, ms, timed};
 
 /// A message wakes a waiter in less; it looks by itself after a second.
 const WAKE_UP: Duration = ms(700);
@@ -357,108 +355,22 @@ fn another_kind_under_the_name_is_left_alone(backend: &Backend) {
         .unwrap();
 }
 
-fn sides_are_parts_of_a_multi_lock(backend: &Backend) {
-    let client = client(backend);
-    let (prices, stock) = (client.read_write_lock("prices"), client.lock("stock"));
-    let reads = MultiLock::of([&prices.read(), &stock]).unwrap();
-    let writes = MultiLock::of([&prices.write(), &client.lock("other")]).unwrap();
-    reads.lock().unwrap();
-    assert!(is_free(&prices.read()) && !is_free(&prices.write()) && !is_free(&stock));
-    assert!(!is_free(&writes));
-    // It would wait for itself.
-    for lock in [&writes, &prices.write()] {
-        let error = lock.try_lock().unwrap_err();
-        assert!(matches!(error, Error::Overlap { .. }), "{error}");
+laws! {
+    kind {
+        readers_share_and_a_writer_is_alone
+        writers_never_overlap_with_anybody
+        each_side_is_entered_again
+        a_writer_may_read
+        a_downgrade_wakes_readers
+        twenty_readers_enter_at_once
+        the_last_reader_wakes_a_writer_at_once
+        an_upgrade_is_an_error
+        a_reader_that_was_lost_may_write
+        each_side_is_freed_by_force_alone
+        the_end_of_a_reader_is_told
+        a_write_under_a_lost_side_names_the_holder
+        another_kind_under_the_name_is_left_alone
     }
-    reads.lock().unwrap();
-    reads.unlock().unwrap();
-    reads.unlock().unwrap();
-    writes.lock().unwrap();
-    assert!(!is_free(&prices.read()) && !is_free(&reads));
-    let error = prices.read().try_lock().unwrap_err();
-    assert!(matches!(error, Error::Overlap { .. }), "{error}");
-    writes.unlock().unwrap();
-    prices.write().lock().unwrap();
-    let error = reads.try_lock().unwrap_err();
-    assert!(matches!(error, Error::Overlap { .. }), "{error}");
-    prices.write().unlock().unwrap();
-    assert!(MultiLock::of([&prices.read(), &prices.write()]).is_err());
-    eventually(SLACK, "nothing is left", || {
-        is_free(&prices.write()) && is_free(&stock)
-    });
-}
-
-/// Runs every law on every store that has read-write locks.
-macro_rules! side_laws {
-    ($($law:ident)*) => {
-        crate::read_write::side_laws! { @memory $($law)* }
-        crate::read_write::side_laws! { @redis $($law)* }
-    };
-    (@$backend:ident $($law:ident)*) => {
-        mod $backend {
-            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
-        }
-    };
-}
-use side_laws;
-
-side_laws! {
-    readers_share_and_a_writer_is_alone
-    writers_never_overlap_with_anybody
-    each_side_is_entered_again
-    a_writer_may_read
-    a_downgrade_wakes_readers
-    twenty_readers_enter_at_once
-    the_last_reader_wakes_a_writer_at_once
-    an_upgrade_is_an_error
-    a_reader_that_was_lost_may_write
-    each_side_is_freed_by_force_alone
-    the_end_of_a_reader_is_told
-    a_write_under_a_lost_side_names_the_holder
-    another_kind_under_the_name_is_left_alone
-    sides_are_parts_of_a_multi_lock
-}
-
-#[cfg(feature = "mysql")]
-#[test]
-fn a_database_has_none() {
-    let client = Client::open("mysql://user@127.0.0.1:1/db").unwrap();
-    let sides = client.read_write_lock("prices");
-    for side in [sides.read(), sides.write()] {
-        let error = side.try_lock().unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("a key in Redis"), "{error}");
-    }
-}
-
-#[cfg(feature = "test-util")]
-#[test]
-fn what_a_lost_answer_may_have_taken_is_freed() {
-    use redlatch::testing::Controls;
-
-    let client = Client::in_memory();
-    let sides = client.read_write_lock("prices");
-    let controls = Controls::of(&client);
-    for side in [sides.read(), sides.write()] {
-        controls.lose_answers(1);
-        let error = side.try_lock().unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
-        eventually(SLACK, "it is free", || is_free(&sides.write()));
-        side.lock().unwrap();
-        controls.lose_answers(1);
-        assert!(side.unlock().unwrap_err().is_ambiguous());
-        eventually(SLACK, "it is free", || is_free(&sides.write()));
-    }
-    // The clock of the world ends fixed leases.
-    let hour = Duration::from_secs(3600);
-    let read = sides.read().with_lease_time(hour);
-    read.lock().unwrap();
-    controls.advance(hour);
-    assert_eq!(
-        read.lost().unwrap().try_recv().unwrap().cause,
-        LossCause::LeaseEnded
-    );
-    assert!(is_free(&sides.write()));
 }
 
 // Redisson's tests of RReadWriteLock, and where their meaning stands here:

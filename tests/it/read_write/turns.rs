@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlatch::ReadWriteLock;
 
@@ -55,16 +55,6 @@ fn a_writer_is_not_starved(backend: &Backend) {
         // Its thread is over; so is its hold.
         lock.write().force_unlock().unwrap();
     }
-}
-
-/// Its client listens already, so that it stands in line before it asks.
-fn a_writer_that_comes_again_is_not_starved(backend: &Backend) {
-    const TIMES: u32 = 20;
-    let both = locks(backend);
-    let (took, ()) = beside(&both, [6, 0], ms(5), || {
-        timed(|| (0..TIMES).for_each(|_| both[0].write().run(|_| thread::sleep(ms(1))).unwrap()))
-    });
-    assert!(took < ms(200) * TIMES, "{took:?}");
 }
 
 fn a_reader_is_not_starved(backend: &Backend) {
@@ -151,84 +141,12 @@ fn writers_come_by_arrival_over_processes(backend: &Backend) {
     assert_eq!(order.into_inner().unwrap(), [0, 1, 2, 3, 4]);
 }
 
-fn one_that_only_tries_overtakes_nobody(backend: &Backend) {
-    let both = locks(backend);
-    let reading = both[0].read().guard().unwrap();
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| {
-            let began = Instant::now();
-            both[1].write().run(|_| thread::sleep(ms(100))).unwrap();
-            began.elapsed()
-        });
-        thread::sleep(ms(300));
-        reading.unlock().unwrap();
-        // It polls, and yet comes behind the writer that waits.
-        let polls = || {
-            let taken = both[0].write().try_lock().unwrap();
-            taken.then(|| both[0].write().unlock().unwrap()).is_some()
-        };
-        let began = Instant::now();
-        assert!(!elsewhere(polls), "the turn of the other");
-        while !elsewhere(polls) {}
-        assert!(began.elapsed() >= ms(100), "before the other");
-        assert!(waits.join().unwrap() < ms(400) + WAKE_UP);
-    });
-}
-
-/// Writers wait for no more than those who were turned away.
-#[test]
-fn a_writer_comes_as_soon_as_those_who_were_turned_away_have_been_in() {
-    let [one, other] = &locks(&Backend::memory());
-    let mut took = [(); 21].map(|()| {
-        thread::scope(|scope| {
-            let writing = one.write().guard().unwrap();
-            let reads = scope.spawn(|| {
-                other.read().run(|_| ()).unwrap();
-                Instant::now()
-            });
-            thread::sleep(ms(20));
-            let writes = scope.spawn(|| one.write().run(|_| Instant::now()).unwrap());
-            thread::sleep(ms(20));
-            writing.unlock().unwrap();
-            let [left, came] = [reads.join().unwrap(), writes.join().unwrap()];
-            came.saturating_duration_since(left)
-        })
-    });
-    took.sort();
-    assert!(took[took.len() / 2] < ms(10), "{took:?}");
-}
-
-/// Threads that ask at once stand in one line, and none of them takes a place in the store before it is first there.
-fn those_of_one_client_are_not_in_each_others_way(backend: &Backend) {
-    let both = locks(backend);
-    for _ in 0..4 {
-        let (reading, barrier) = (both[0].read().guard().unwrap(), Barrier::new(7));
-        thread::scope(|scope| {
-            let waits = [0, 0, 0, 1, 1, 1].map(|process| {
-                let (lock, barrier) = (&both[process], &barrier);
-                scope.spawn(move || {
-                    barrier.wait();
-                    lock.write().run(|_| ()).unwrap();
-                })
-            });
-            barrier.wait();
-            thread::sleep(ms(300));
-            let (took, ()) = timed(|| {
-                reading.unlock().unwrap();
-                waits.into_iter().for_each(|wait| wait.join().unwrap());
-            });
-            assert!(took < ms(1500), "{took:?}");
-        });
+laws! {
+    kind {
+        writers_come_by_arrival_over_processes
+        a_writer_is_not_starved
+        a_reader_is_not_starved
+        a_reader_leaves_the_lock_to_a_writer_that_waits
+        those_who_were_turned_away_come_behind_one_writer
     }
-}
-
-crate::read_write::side_laws! {
-    those_of_one_client_are_not_in_each_others_way
-    writers_come_by_arrival_over_processes
-    one_that_only_tries_overtakes_nobody
-    a_writer_is_not_starved
-    a_writer_that_comes_again_is_not_starved
-    a_reader_is_not_starved
-    a_reader_leaves_the_lock_to_a_writer_that_waits
-    those_who_were_turned_away_come_behind_one_writer
 }

@@ -3,14 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use redlatch::{Client, LossCause, PermitSemaphore, Semaphore};
+use redlatch::{Client, LossCause};
 
 use super::permitting::Permitting;
-use crate::invariants::{Class, SLACK, fails, quick, sha, teach};
+use crate::invariants::{Class, LOST, SLACK, fails, quick, sha, teach};
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// A semaphore of 4 behind a proxy, and the server itself.
 struct Scene<S> {
@@ -51,13 +49,6 @@ impl<S: Permitting> Scene<S> {
         assert_eq!(self.server.int(&["EXISTS", &S::owners("mail")]), 0);
     }
 }
-
-const LOST: [Fault; 4] = [
-    Fault::SwallowReply(End::Reset),
-    Fault::SwallowReply(End::Silent),
-    Fault::SwallowRequest(End::Reset),
-    Fault::DuplicateRequest,
-];
 
 fn nothing_is_lost_and_nothing_made_by_copies<S: Permitting>() {
     let scene = Scene::<S>::new();
@@ -197,36 +188,6 @@ fn one_that_goes_under_its_holder_is_a_loss<S: Permitting>() {
     assert_eq!(loss.cause, LossCause::Gone);
 }
 
-fn another_thing_under_the_name_is_the_cause_of_the_loss<S: Permitting>() {
-    let scene = Scene::<S>::new();
-    let short = quick().watchdog_timeout(ms(900));
-    let client = short.open(&scene.server.url()).unwrap();
-    let semaphore = S::of(&client, "mail");
-    let other = client.lock("mail");
-    let lost = |taken: &redlatch::Permits| {
-        let loss = taken.lost().recv_timeout(ms(900) + SLACK).unwrap();
-        let another = LossCause::HeldBy("a key of another type".to_owned());
-        assert_eq!(loss.cause, another);
-        assert!(!taken.is_valid());
-    };
-    // Redisson deletes the count alone, and somebody takes the name for a lock.
-    let taken = semaphore.acquire(1).unwrap();
-    scene.server.in_one_step(&[
-        &["DEL", "mail"],
-        &["HSET", "mail", "somebody:1", "1"],
-        &["PEXPIRE", "mail", "60000"],
-    ]);
-    lost(&taken);
-    assert!(taken.release().unwrap_err().is_lost());
-    assert!(other.force_unlock().unwrap());
-    assert!(semaphore.try_set(4).unwrap());
-    let taken = semaphore.acquire(1).unwrap();
-    let next = semaphore.acquire(1).unwrap();
-    scene.server.cmd(&["SET", "mail", "text"]);
-    assert!(next.release().unwrap_err().is_lost());
-    lost(&taken);
-}
-
 fn what_is_no_semaphore_is_left_alone<S: Permitting>() {
     let scene = Scene::<S>::new();
     let taken = scene.semaphore.acquire(1).unwrap();
@@ -254,82 +215,5 @@ of_both! {
     a_lost_message_costs_a_waiter_a_second
     a_full_server_keeps_what_is_held_and_takes_it_back
     one_that_goes_under_its_holder_is_a_loss
-    another_thing_under_the_name_is_the_cause_of_the_loss
     what_is_no_semaphore_is_left_alone
-}
-
-#[test]
-fn permits_are_forgotten_once() {
-    let scene = Scene::<Semaphore>::new();
-    for fault in LOST {
-        let rule = scene.next(1, Semaphore::COUNT, fault);
-        let taken = scene.semaphore.acquire(2).unwrap();
-        taken.forget().unwrap();
-        assert_eq!((rule.hits(), scene.free()), (1, 2), "{fault:?}");
-        scene.semaphore.add_permits(2).unwrap();
-        scene.all_come_back();
-    }
-}
-
-#[test]
-fn an_id_is_given_back_once_and_told_so() {
-    let scene = Scene::<PermitSemaphore>::new();
-    for fault in LOST {
-        let id = scene.semaphore.acquire_id(None).unwrap();
-        for is_given_back in [true, false] {
-            let rule = scene.next(1, PermitSemaphore::COUNT, fault);
-            let told = scene.semaphore.release_id(&id).unwrap();
-            assert_eq!(told, is_given_back, "{fault:?}");
-            assert_eq!((rule.hits(), scene.free()), (1, 4), "{fault:?}");
-        }
-        let rule = scene.next(1, PermitSemaphore::COUNT, fault);
-        scene.semaphore.set(6).unwrap();
-        assert_eq!((rule.hits(), scene.free()), (1, 6), "{fault:?}");
-        scene.semaphore.set(4).unwrap();
-        scene.all_come_back();
-    }
-}
-
-/// What Redisson's `trySetPermits` does where nothing is.
-const SET_ANEW: &str =
-    "if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('SET', KEYS[1], ARGV[1]) end";
-
-#[test]
-fn permits_of_a_semaphore_that_has_ended_do_not_come_back_to_the_next() {
-    let server = RedisServer::start();
-    let client = quick().open(&server.url()).unwrap();
-    let (mail, post) = (client.semaphore("mail"), client.permit_semaphore("post"));
-    assert!(mail.try_set_for(10, ms(600)).unwrap());
-    assert!(post.try_set_for(10, ms(600)).unwrap());
-    // Their holder dies, and their leases end before the semaphore, or behind it.
-    for lease in [ms(300), ms(60_000)] {
-        std::mem::forget(mail.with_lease_time(lease).acquire(4).unwrap());
-        std::mem::forget(post.with_lease_time(lease).acquire(4).unwrap());
-    }
-    let keys = ["mail", "redlatch_sc:{mail}", "post", "{post}:timeout"];
-    let left = || server.int(&[&["EXISTS"][..], &keys].concat());
-    assert_eq!(left(), 4);
-    eventually(SLACK, "nothing is left", || left() == 0);
-    for name in ["mail", "post"] {
-        server.cmd(&["EVAL", SET_ANEW, "1", name, "10"]);
-    }
-    assert_eq!(mail.available().unwrap(), 10);
-    assert_eq!(post.available().unwrap(), 10);
-    assert!(mail.try_acquire(11).unwrap().is_none());
-    assert!(post.try_acquire(11).unwrap().is_none());
-}
-
-#[test]
-fn a_lease_that_is_set_outlives_the_end_that_a_semaphore_had() {
-    let server = RedisServer::start();
-    let client = quick().open(&server.url()).unwrap();
-    let semaphore = client.permit_semaphore("post");
-    assert!(semaphore.try_set_for(2, ms(1500)).unwrap());
-    let id = semaphore.acquire_id(Some(ms(1000))).unwrap();
-    server.cmd(&["PERSIST", "post"]);
-    assert!(semaphore.set_lease(&id, Some(LONG)).unwrap());
-    thread::sleep(ms(1600));
-    assert!(semaphore.lease_of(&id).unwrap() > Some(LONG / 2));
-    assert!(semaphore.release_id(&id).unwrap());
-    assert_eq!(semaphore.available().unwrap(), 2);
 }

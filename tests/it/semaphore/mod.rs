@@ -4,11 +4,9 @@
 //! end of this file.
 
 mod counts;
-mod ends;
 mod faults;
 mod ids;
 mod permitting;
-mod rights;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
@@ -21,7 +19,7 @@ use crate::backends::{Backend, LEASE, Source};
 use crate::invariants::SLACK;
 use crate::support::{elsewhere, eventually, ms, timed};
 
-use permitting::Permitting;
+pub(crate) use permitting::Permitting;
 
 /// A message wakes a waiter in less; it looks by itself after a second.
 const WAKE_UP: Duration = ms(700);
@@ -461,18 +459,6 @@ laws_of_both! {
     permits_end_with_their_semaphore
     an_interrupt_and_a_shutdown_end_the_wait
     bad_input_is_refused_and_changes_nothing
-}
-
-#[cfg(feature = "mysql")]
-#[test]
-fn a_database_has_none() {
-    let client = Client::open("mysql://user@127.0.0.1:1/db").unwrap();
-    for error in [
-        client.semaphore("mail").acquire(1).unwrap_err(),
-        client.permit_semaphore("mail").acquire(1).unwrap_err(),
-    ] {
-        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    }
 }
 
 #[cfg(feature = "test-util")]

@@ -9,7 +9,7 @@ use crate::invariants::{
     PERMITS_RELEASE,
 };
 
-pub(super) trait Permitting: Sized + Send + Sync + 'static {
+pub(crate) trait Permitting: Sized + Send + Sync + 'static {
     const ACQUIRE: &'static str;
     const RELEASE: &'static str;
     const COUNT: &'static str;
@@ -19,8 +19,6 @@ pub(super) trait Permitting: Sized + Send + Sync + 'static {
     fn owners(name: &str) -> String;
     /// A member of that key that has ended.
     const DEAD: &'static str;
-    /// What a user needs for this kind alone.
-    fn rights() -> std::collections::BTreeSet<String>;
 
     fn name(&self) -> &str;
     fn with_lease_time(&self, lease: Duration) -> Self;
@@ -36,7 +34,7 @@ pub(super) trait Permitting: Sized + Send + Sync + 'static {
 }
 
 macro_rules! permitting {
-    ($($kind:ident, $of:ident, [$acquire:ident, $release:ident, $count:ident], $owners:literal, $dead:literal, $rights:ident;)*) => {$(
+    ($($kind:ident, $of:ident, [$acquire:ident, $release:ident, $count:ident], $owners:literal, $dead:literal;)*) => {$(
         impl Permitting for $kind {
             const ACQUIRE: &'static str = $acquire;
             const RELEASE: &'static str = $release;
@@ -49,10 +47,6 @@ macro_rules! permitting {
 
             fn owners(name: &str) -> String {
                 format!($owners, name)
-            }
-
-            fn rights() -> std::collections::BTreeSet<String> {
-                crate::acl::$rights()
             }
 
             fn name(&self) -> &str {
@@ -104,7 +98,7 @@ macro_rules! permitting {
 
 permitting! {
     Semaphore, semaphore, [PERMITS_ACQUIRE, PERMITS_RELEASE, PERMITS_COUNT],
-        "redlatch_sc:{{{}}}", "1*dead:1:1", for_semaphores;
+        "redlatch_sc:{{{}}}", "1*dead:1:1";
     PermitSemaphore, permit_semaphore, [PERMIT_IDS_ACQUIRE, PERMIT_IDS_RELEASE, PERMIT_IDS_COUNT],
-        "{{{}}}:timeout", "a dead one", for_permit_semaphores;
+        "{{{}}}:timeout", "a dead one";
 }

@@ -1,12 +1,9 @@
 //! The look of an operator at locks on a Redis server: which kinds it tells apart, and what it asks of the server.
 
-mod rights;
-
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redlatch::{Client, Error, Lock, LockInfo, LockKind, MultiLock, Redlock};
+use redlatch::{Client, Error, LockInfo, LockKind, MultiLock};
 
 use crate::laws::until_queued;
 use crate::support::{Monitor, RedisServer, eventually, ms};
@@ -125,58 +122,6 @@ fn a_holder_is_told_with_its_process() {
 }
 
 #[test]
-fn a_connection_name_of_ones_own_tells_less() {
-    let server = RedisServer::start();
-    let client = Client::builder()
-        .connection_name("redlatch")
-        .open(&server.url());
-    let lock = client.unwrap().lock("orders");
-    lock.lock().unwrap();
-    let info = lock.describe().unwrap();
-    assert_eq!((&info.holders[0].host, info.holders[0].pid), (&None, None));
-    for name in ["", "a b", "a\n", &"x".repeat(257)] {
-        let error = Client::builder().connection_name(name).open(&server.url());
-        assert!(
-            matches!(error, Err(Error::InvalidConfig { .. })),
-            "{name:?}"
-        );
-    }
-}
-
-#[test]
-fn both_sides_of_a_read_write_lock_tell_of_all_who_read() {
-    let server = RedisServer::start();
-    let clients = [open(&server), open(&server)];
-    for client in &clients {
-        client.read_write_lock("prices").read().lock().unwrap();
-    }
-    let sides = clients[0].read_write_lock("prices");
-    for side in [sides.read(), sides.write()] {
-        let info = side.describe().unwrap();
-        assert_eq!((info.kind, info.holders.len()), (LockKind::Read, 2));
-    }
-    let reader = sides.read().describe().unwrap().holders[0].visitor.clone();
-    assert!(sides.read().force_unlock_of(&reader).unwrap());
-    let left = sides.read().describe().unwrap().holders;
-    assert!(left.len() == 1 && left[0].visitor != reader, "{left:?}");
-}
-
-#[test]
-fn a_fair_lock_is_known_by_those_who_wait() {
-    let server = RedisServer::start();
-    let lock = open(&server).fair_lock("tickets");
-    lock.lock().unwrap();
-    let other = open(&server).fair_lock("tickets");
-    thread::scope(|scope| {
-        scope.spawn(|| assert!(!other.try_lock_for(ms(1500)).unwrap()));
-        until_queued(&other, 1);
-        eventually(ms(5000), "it stands in the queue", || {
-            lock.describe().unwrap().kind == LockKind::Fair
-        });
-    });
-}
-
-#[test]
 fn what_is_no_lock_of_the_kind_is_not_described() {
     let server = RedisServer::start();
     let client = open(&server);
@@ -275,57 +220,6 @@ fn a_crowd_of_foreign_keys_is_passed_over_page_by_page() {
     }
 }
 
-/// How long at most 99 of 100 answers take until it is over, and there are enough of them.
-fn slowest_answer(server: &RedisServer, is_over: &AtomicBool) -> Duration {
-    let mut times = Vec::new();
-    while !is_over.load(Ordering::SeqCst) || times.len() < 100 {
-        let begun = Instant::now();
-        server.cmd(&["GET", "foreign:7"]);
-        times.push(begun.elapsed());
-        thread::sleep(ms(1));
-    }
-    times.sort_unstable();
-    times[times.len() * 99 / 100]
-}
-
-#[test]
-#[ignore = "a million keys: make nightly"]
-fn others_wait_no_longer_while_a_million_keys_are_looked_through() {
-    let server = RedisServer::start();
-    let client = open(&server);
-    for number in 0..100 {
-        client.lock(&format!("lock:{number}")).lock().unwrap();
-    }
-    server.cmd(&["DEBUG", "POPULATE", "1000000", "foreign"]);
-    let is_over = AtomicBool::new(true);
-    let alone = slowest_answer(&server, &is_over);
-    is_over.store(false, Ordering::SeqCst);
-    let beside = thread::scope(|scope| {
-        let asks = scope.spawn(|| slowest_answer(&server, &is_over));
-        for _ in 0..3 {
-            assert_eq!(listed(client.locks("")).len(), 100);
-        }
-        is_over.store(true, Ordering::SeqCst);
-        asks.join().unwrap()
-    });
-    println!("{alone:?} alone, {beside:?} beside it");
-    // Twice as long, by what a quiet machine tells; this one may have two cores for three.
-    assert!(beside < alone * 10 + ms(5), "{alone:?}, {beside:?}");
-}
-
-#[test]
-fn of_very_many_readers_64_are_told() {
-    let server = RedisServer::start();
-    server.cmd(&["HSET", "prices", "mode", "read"]);
-    for reader in 0..300 {
-        let field = format!("9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:{reader}");
-        server.cmd(&["HSET", "prices", &field, "1"]);
-    }
-    server.cmd(&["PEXPIRE", "prices", "60000"]);
-    let info = open(&server).locks("").next().unwrap().unwrap();
-    assert_eq!((info.kind, info.holders.len()), (LockKind::Read, 64));
-}
-
 #[test]
 fn a_server_that_is_gone_ends_the_list_with_an_error() {
     let server = RedisServer::start();
@@ -336,44 +230,4 @@ fn a_server_that_is_gone_ends_the_list_with_an_error() {
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(error.kind(), "unreachable");
     assert!(locks.next().is_none());
-}
-
-#[test]
-fn a_token_that_begins_like_the_one_shown_survives() {
-    let servers = [(); 3].map(|()| RedisServer::start());
-    let nodes = [0, 1, 2].map(|at: usize| Client::open(&servers[at].url()).unwrap());
-    let one = nodes[0].token_lock("job");
-    let redlock = Redlock::builder().nodes(nodes).canonical();
-    let quorum = redlock.trust_new_nodes().build().unwrap().lock("job");
-    let set = |token: &str| {
-        for server in &servers {
-            server.cmd(&["SET", "job", token, "PX", "600000"]);
-        }
-    };
-    let shown = |lock: &Lock| lock.describe().unwrap().holders[0].visitor.clone();
-    for lock in [one, quorum] {
-        set("web1:812:aaaa");
-        let first = shown(&lock);
-        assert!(
-            first.starts_with("web1…") && !first.contains("812"),
-            "{first}"
-        );
-        set("web1:977:bbbb");
-        assert!(!lock.force_unlock_of(&first).unwrap());
-        assert!(!lock.force_unlock_of("web1…").unwrap());
-        let second = shown(&lock);
-        assert_ne!(first, second);
-        assert!(lock.force_unlock_of(&second).unwrap());
-        assert!(!lock.is_locked().unwrap());
-        // A token may look like what is shown of another one.
-        set("web1…");
-        assert!(lock.force_unlock_of("web1…").unwrap());
-    }
-    let lock = Client::in_memory().token_lock("job");
-    let guard = lock.guard().unwrap();
-    let first = shown(&lock);
-    guard.unlock().unwrap();
-    let _later = lock.guard().unwrap();
-    assert!(!lock.force_unlock_of(&first).unwrap());
-    assert!(lock.force_unlock_of(&shown(&lock)).unwrap());
 }

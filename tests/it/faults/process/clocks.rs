@@ -117,59 +117,6 @@ fn a_server_clock_that_steps_forward_ends_holds_which_is_told() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_clock_that_steps_back_is_corrected_by_renewals_and_no_waiter_sleeps_for_it() {
-    let clock = ClockShim::build();
-    let server = RedisServer::with_clock(&clock);
-    let lease = ms(1500);
-    let client = || {
-        Client::builder()
-            .watchdog_timeout(lease)
-            .open(&server.url())
-            .unwrap()
-    };
-    let (lock, other) = (client().lock("orders"), client().lock("orders"));
-    lock.lock().unwrap();
-    lock.lock().unwrap();
-    assert!(!other.try_lock().unwrap());
-    server.cmd(&["HSET", "abandoned", "somebody:1", "1"]);
-    server.cmd(&["PEXPIRE", "abandoned", "5000"]);
-
-    clock.set(-100_000);
-    let ttl = server.int(&["PTTL", "abandoned"]);
-    assert!(ttl > 90_000, "the step has its effect: {ttl}");
-    let waited = thread::scope(|scope| {
-        let waiter = client().lock("abandoned");
-        let waiting = scope.spawn(move || {
-            waiter.lock().unwrap();
-            let now = Instant::now();
-            waiter.unlock().unwrap();
-            now
-        });
-        // A renewal sets the time to live again, and the hold goes on.
-        eventually(lease + SLACK, "the renewal", || {
-            let ttl = server.int(&["PTTL", "orders"]);
-            (1..=1500).contains(&ttl)
-        });
-        assert!(lock.is_valid());
-        // Nobody tells the waiter, and the end of the lease that it was told lies minutes away.
-        let freed = Instant::now();
-        server.cmd(&["DEL", "abandoned"]);
-        waiting.join().unwrap() - freed
-    });
-    assert!(waited < ms(1100) + SLACK, "{waited:?}");
-    lock.unlock().unwrap();
-    assert_eq!(lock.hold_count().unwrap(), 1);
-    thread::sleep(lease + ms(200));
-    assert!(lock.is_valid());
-    assert!(!other.try_lock().unwrap());
-    lock.unlock().unwrap();
-    assert!(other.try_lock().unwrap());
-    other.unlock().unwrap();
-    assert_eq!(server.int(&["DBSIZE"]), 0);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
 fn a_client_wall_clock_that_steps_has_no_effect() {
     let clock = ClockShim::build();
     let server = RedisServer::start();

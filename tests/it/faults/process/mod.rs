@@ -14,15 +14,14 @@ mod threads;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use fork::Fork;
 #[cfg(feature = "test-util")]
 use redlatch::testing;
-use redlatch::{Client, Error, Guard, Interrupt, Lock, LossCause, Losses, current_thread_id};
+use redlatch::{Client, Error, Guard, Lock, LossCause, Losses, current_thread_id};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::child::{arg, listen, say};
@@ -68,15 +67,10 @@ pub(crate) fn play(role: &str) -> bool {
         #[cfg(feature = "test-util")]
         "holder in suspend" => clocks::holder_in_suspend(),
         "forking holder" => forks::forking_holder(),
-        "forking crowd" => forks::forking_crowd(),
-        "forgetful holder" => threads::forgetful_holder(),
         "holder without threads" => renewal_thread::holder_without_threads(),
-        "client without threads" => renewal_thread::client_without_threads(),
-        "holder that listens" => renewal_thread::holder_that_listens(),
         "dying holder" => ends::dying_holder(),
         "holder of thousands" => renewal_thread::holder_of_thousands(),
         "holder without files" => ends::holder_without_files(),
-        "client that is shut down" => ends::client_that_is_shut_down(),
         _ => return false,
     }
     true

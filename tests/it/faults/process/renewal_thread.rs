@@ -83,41 +83,6 @@ fn a_renewal_thread_that_cannot_start_fails_the_call_before_anything_is_sent() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn who_listens_again_and_again_costs_nothing_until_the_hold_ends() {
-    let mut child = Child::spawn("holder that listens", &[]);
-    let end = child.wait(CHILD);
-    assert!(end.success(), "{:?}", child.said());
-}
-
-#[cfg(target_os = "linux")]
-pub(super) fn holder_that_listens() {
-    let guard = Client::in_memory().lock("orders").guard().unwrap();
-    let kept = guard.lost();
-    let listen = |times| {
-        for _ in 0..times {
-            let losses = guard.lost();
-            let again = losses.clone();
-            assert!(again.as_receiver().is_empty() && losses.as_receiver().is_empty());
-            assert!(kept.as_receiver().is_empty());
-        }
-    };
-    let resident = || {
-        let pages = fs::read_to_string("/proc/self/statm").unwrap();
-        let pages = pages.split(' ').nth(1).unwrap().parse::<i64>().unwrap();
-        pages * 4096
-    };
-    listen(1000);
-    let before = resident();
-    listen(50_000);
-    let grown = resident() - before;
-    say(&format!("grown by {grown}"));
-    assert!(grown < 2 << 20);
-    guard.unlock().unwrap();
-    assert!(kept.try_recv() == Err(redlatch::NoLoss::Ended) && kept.as_receiver().recv().is_err());
-}
-
-#[cfg(target_os = "linux")]
 pub(super) fn holder_without_threads() {
     let client = Client::open(&arg("URL")).unwrap();
     let lock = client.lock("orders");
@@ -140,28 +105,6 @@ pub(super) fn holder_without_threads() {
         lock.is_valid(),
         outcome(lock.unlock())
     ));
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_client_is_made_where_no_thread_can_be_started() {
-    let server = RedisServer::start();
-    let mut child = Child::spawn("client without threads", &[("URL", &server.url())]);
-    let end = child.wait(CHILD);
-    let said = child.said();
-    assert!(end.success(), "{end}, {said:?}");
-    assert_eq!(said, ["made ()", "lock true ()"]);
-}
-
-#[cfg(target_os = "linux")]
-pub(super) fn client_without_threads() {
-    forbid_threads();
-    let made = Client::open(&arg("URL"));
-    allow_threads();
-    say(&format!("made {}", outcome(made.map(drop))));
-    let lock = Client::open(&arg("URL")).unwrap().lock("orders");
-    let got = lock.try_lock().unwrap();
-    say(&format!("lock {got} {}", outcome(lock.unlock())));
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -141,17 +141,3 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
         assert_eq!(server.int(&["DBSIZE"]), 0);
     }
 }
-
-#[test]
-fn only_what_is_announced_is_mapped() {
-    let map = || quick().map_address(home);
-    let server = RedisServer::start();
-    let refused = [
-        map().open(&server.url()),
-        map().master_replicas([server.url()]),
-    ];
-    for client in refused {
-        let error = fails(client.map(drop), Class::Config);
-        assert!(error.to_string().contains("map_address"), "{error}");
-    }
-}

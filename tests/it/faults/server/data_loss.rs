@@ -3,38 +3,6 @@
 use super::*;
 
 #[test]
-fn a_server_that_pauses_longer_than_the_lease_ends_the_hold() {
-    let server = RedisServer::start();
-    let client = losing(&server);
-    for mode in ["WRITE", "ALL"] {
-        let guard = client.lock("orders").guard().unwrap();
-        let renewed = client.lock("invoices").guard().unwrap();
-        let lost = guard.lost();
-        let start = Instant::now();
-        server.cmd(&["CLIENT", "PAUSE", "1400", mode]);
-        ends_within(TIMEOUT, || fails(renewed.unlock(), Class::Unknown));
-        while guard.is_valid() {
-            assert!(start.elapsed() < SHORT, "nothing was confirmed since");
-            thread::sleep(ms(1));
-        }
-        let loss = told(&lost, ms(100));
-        assert!(
-            matches!(loss.cause, LossCause::Unreachable { .. }),
-            "{loss}"
-        );
-        fails(guard.unlock(), Class::Lost);
-        let lock = client.lock("orders");
-        let got = ends_within(ms(1400), || {
-            lock.try_lock_for(Duration::from_secs(20)).unwrap()
-        });
-        assert!(got);
-        assert!(lock.is_valid());
-        lock.unlock().unwrap();
-        leaves_nothing(&server);
-    }
-}
-
-#[test]
 fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_late() {
     let server = RedisServer::start();
     teach(&server);
@@ -171,4 +139,36 @@ fn a_restart_loses_what_was_not_saved_and_nothing_else() {
     assert_eq!(counts(&server, "orders"), ["1"]);
     guard.unlock().unwrap();
     is_empty(&server);
+}
+
+#[test]
+fn a_server_that_pauses_longer_than_the_lease_ends_the_hold() {
+    let server = RedisServer::start();
+    let client = losing(&server);
+    for mode in ["WRITE", "ALL"] {
+        let guard = client.lock("orders").guard().unwrap();
+        let renewed = client.lock("invoices").guard().unwrap();
+        let lost = guard.lost();
+        let start = Instant::now();
+        server.cmd(&["CLIENT", "PAUSE", "1400", mode]);
+        ends_within(TIMEOUT, || fails(renewed.unlock(), Class::Unknown));
+        while guard.is_valid() {
+            assert!(start.elapsed() < SHORT, "nothing was confirmed since");
+            thread::sleep(ms(1));
+        }
+        let loss = told(&lost, ms(100));
+        assert!(
+            matches!(loss.cause, LossCause::Unreachable { .. }),
+            "{loss}"
+        );
+        fails(guard.unlock(), Class::Lost);
+        let lock = client.lock("orders");
+        let got = ends_within(ms(1400), || {
+            lock.try_lock_for(Duration::from_secs(20)).unwrap()
+        });
+        assert!(got);
+        assert!(lock.is_valid());
+        lock.unlock().unwrap();
+        leaves_nothing(&server);
+    }
 }

@@ -125,28 +125,6 @@ fn a_lock_that_something_else_was_written_over_is_a_loss_to_all_that_its_holder_
 }
 
 #[test]
-fn a_long_field_is_freed_by_force_only_if_it_looks_like_a_visitor() {
-    let server = RedisServer::start();
-    let lock = losing(&server).lock("orders");
-    let long = "customer".repeat(40);
-    server.cmd(&["HSET", "orders", &long, "17"]);
-    server.cmd(&["PEXPIRE", "orders", "60000"]);
-    assert!(!lock.try_lock().unwrap());
-    fails(lock.force_unlock(), Class::WrongType);
-    assert_eq!(server.int(&["HLEN", "orders"]), 1);
-    for visitor in [
-        format!("{long}:7"),
-        format!("{long}:7:8"),
-        format!("a:7:{long}"),
-    ] {
-        server.cmd(&["DEL", "orders"]);
-        server.cmd(&["HSET", "orders", &visitor, "17"]);
-        assert!(lock.force_unlock().unwrap(), "{visitor}");
-    }
-    is_empty(&server);
-}
-
-#[test]
 fn a_count_that_is_no_number_is_an_error_without_a_loop() {
     let server = RedisServer::start();
     let client = client(&server);

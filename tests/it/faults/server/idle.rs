@@ -40,26 +40,6 @@ fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_renewal_behind_a_balancer_that_forgets_idle_connections_succeeds() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.addr());
-    let client = quick()
-        .watchdog_timeout(ms(6000))
-        .check_idle_after(ms(300))
-        .open(&proxy.url())
-        .unwrap();
-    let guard = client.lock("orders").guard().unwrap();
-    for _ in 0..4 {
-        thread::sleep(ms(3000));
-        proxy.mute();
-    }
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
-    is_empty(&server);
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
 fn a_client_at_rest_gives_its_connections_back() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());

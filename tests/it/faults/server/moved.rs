@@ -96,18 +96,6 @@ fn each_request_finds_the_server_that_its_name_leads_to_now() {
 }
 
 #[test]
-fn a_script_that_only_says_readonly_runs_once() {
-    let server = RedisServer::start();
-    let client = client(&server);
-    let lock = client.lock("orders");
-    let guard = lock.guard().unwrap();
-    let script = "redis.call('INCR', KEYS[1]) return redis.error_reply('READONLY not today')";
-    let error = guard.eval(script, &["data"], &[]).unwrap_err();
-    assert!(matches!(error, Error::CommandFailed { .. }), "{error}");
-    assert_eq!(server.int(&["GET", "data"]), 1);
-}
-
-#[test]
 fn waiters_and_renewals_move_with_the_name() {
     let pair = Pair::start();
     let client = keeping_at(pair.name.addr());

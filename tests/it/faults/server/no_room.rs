@@ -6,8 +6,6 @@ use redis::Connection;
 use redlatch::Redlock;
 
 use super::*;
-#[cfg(feature = "tls")]
-use crate::tls;
 
 /// Lets the server take no further connection; what is there stays.
 pub(super) fn fill(server: &RedisServer) -> Connection {
@@ -90,23 +88,6 @@ fn threads_of_a_quorum_share_the_connections_that_are_there() {
     work(24, ms(1500), |name| redlock.lock(name));
     let _full = servers.each_ref().map(fill);
     work(24, ms(2500), |name| redlock.lock(name));
-    assert!(guard.is_valid());
-    guard.unlock().unwrap();
-}
-
-#[cfg(feature = "tls")]
-#[test]
-fn a_server_that_hangs_up_before_the_handshake_of_tls_has_no_room() {
-    let server = tls::Server::start();
-    let client = quick()
-        .command_timeout(ms(4000))
-        .ca_certificate(tls::authority());
-    let client = client.open(&server.url()).unwrap();
-    let guard = client.lock("held").guard().unwrap();
-    work(2, ms(300), |name| client.lock(name));
-    let _full = fill(&server.plain);
-    let passes = |error: &Error| assert!(error.is_retryable(), "{error}");
-    work_but(passes, 12, ms(1500), |name| client.lock(name));
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }

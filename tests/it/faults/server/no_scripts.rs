@@ -1,6 +1,5 @@
 //! A server that runs no scripts: token locks go by commands, where it has them.
 
-use super::routed::{route, unknown};
 use super::*;
 use crate::support::End;
 
@@ -117,38 +116,6 @@ fn token_locks_go_by_commands() {
     let server = without_scripts();
     if has_commands(&server) {
         token_locks_work(&server, &server.url());
-    }
-}
-
-#[test]
-fn a_user_without_the_right_to_scripts_goes_by_commands() {
-    let server = RedisServer::start();
-    if has_commands(&server) {
-        let url = user(&server, "app", &["-eval", "-evalsha"]);
-        let client = open(&url);
-        let error = fails(client.lock("orders").lock(), Class::Permission);
-        assert!(error.to_string().contains("+eval"), "{error}");
-        token_locks_work(&server, &url);
-    }
-}
-
-/// Has `DELIFEQ` be `DELEX … IFEQ`, as on Redis 8.4.
-fn as_redis(words: &[String]) -> Result<Vec<String>, String> {
-    match words {
-        [name, key, word, token] if name == "DELEX" && word == "IFEQ" => {
-            Ok(vec!["DELIFEQ".to_owned(), key.clone(), token.clone()])
-        }
-        [name, ..] if name == "DELIFEQ" => Err(unknown(name)),
-        words => Ok(words.to_vec()),
-    }
-}
-
-#[test]
-fn token_locks_go_by_the_commands_of_redis() {
-    let server = without_scripts();
-    if has_commands(&server) {
-        let addr = route([server.addr(), server.addr()], as_redis);
-        token_locks_work(&server, &format!("redis://{addr}"));
     }
 }
 

@@ -1,88 +1,6 @@
 //! Rights and passwords: F25 and F26.
 
 use super::*;
-use crate::support::scripts;
-
-/// The commands that scripts call, but for those that are only the last resort of one, or for another kind of lock.
-fn needed() -> Vec<String> {
-    let all = scripts::all();
-    let of_locks = all
-        .iter()
-        .filter(|(path, _)| path.starts_with("reentrant/"));
-    let called = |(_, text): &(String, String)| -> Vec<String> {
-        let text = scripts::spliced(text);
-        let calls = text.split("call('").skip(1);
-        let calls = calls.filter_map(|rest| rest.split_once('\''));
-        calls.map(|(command, _)| command.to_lowercase()).collect()
-    };
-    let mut commands: Vec<_> = of_locks
-        .flat_map(called)
-        // Of these the first undoes, the second is for the nodes of a quorum, and a hand-off does without the third.
-        .filter(|command| !["del", "info", "pubsub"].contains(&&**command))
-        .collect();
-    commands.sort();
-    commands.dedup();
-    assert!(commands.len() >= 9, "{commands:?}");
-    commands
-}
-
-#[test]
-fn each_right_that_lacks_is_named_and_nothing_stays() {
-    let server = RedisServer::start();
-    for command in needed() {
-        let url = user(&server, "app", &[&format!("-{command}")]);
-        let client = quick().watchdog_timeout(LEASE).open(&url).unwrap();
-        let lock = client.lock("orders");
-        let stranger = self::client(&server).lock("orders");
-        let mut errors = Vec::new();
-        let mut note = |error: Option<Error>| {
-            every_key_expires(&server);
-            errors.extend(error);
-        };
-        note(lock.is_locked().err());
-        note(lock.try_lock().err());
-        note(lock.try_lock().err());
-        note(lock.unlock().err());
-        note(lock.unlock().err());
-        server.cmd(&["DEL", "orders"]);
-        stranger.lock().unwrap();
-        note(ends_within(ms(200), || lock.try_lock_for(ms(100))).err());
-        note(lock.force_unlock().err());
-        let _ = stranger.unlock();
-        server.cmd(&["DEL", "orders"]);
-        // A re-entry, and an unlock, of what was taken away.
-        note(lock.try_lock().err());
-        server.cmd(&["DEL", "orders"]);
-        note(lock.try_lock().err());
-        server.cmd(&["DEL", "orders"]);
-        note(lock.unlock().err());
-        note(lock.unlock().err());
-        let mut named = 0;
-        for error in errors {
-            no_secret(&error);
-            no_secret(&error.to_string());
-            match error {
-                Error::Permission { missing, .. } => {
-                    assert_eq!(missing, [format!("+{command}")]);
-                    named += 1;
-                }
-                // What follows from it.
-                Error::NotHeld { .. } | Error::Lost { .. } => {}
-                error => panic!("without {command}: {error}"),
-            }
-        }
-        // Waiters look for themselves, so it is a loss of speed only. Renewals and hand-overs alone need HEXISTS.
-        let is_spared = matches!(&*command, "publish" | "hexists" | "hlen");
-        assert!(named > 0 || is_spared, "{command}");
-        let said = match client.check() {
-            Ok(warnings) => format!("{warnings:?}"),
-            // Without TIME there is no connection.
-            Err(error) => error.to_string(),
-        };
-        assert!(said.contains(&format!("+{command}")), "{command}: {said}");
-    }
-    server.cmd(&["DEL", "orders"]);
-}
 
 #[test]
 fn two_rights_that_lack_leave_no_key_without_an_end() {
@@ -144,15 +62,6 @@ fn a_user_of_other_keys_is_told_which_one_it_lacks() {
         assert!(error.to_string().contains("~orders"), "{error}");
     }
     is_empty(&server);
-}
-
-#[test]
-fn a_user_without_a_name_for_its_connection_can_lock_all_the_same() {
-    let server = RedisServer::start();
-    let url = user(&server, "app", &["-client", "-info"]);
-    let client = quick().open(&url).unwrap();
-    all_works(&client.lock("orders"), &|| {});
-    client.check().unwrap();
 }
 
 #[test]

@@ -26,18 +26,6 @@ fn a_server_that_has_forgotten_the_scripts_is_told_them_again() {
     is_empty(&server);
 }
 
-#[test]
-fn a_server_without_evalsha_is_no_worse() {
-    let server = RedisServer::with(&["--rename-command", "EVALSHA", ""]);
-    let client = keeping(&server);
-    all_works(&client.lock("orders"), &|| {});
-    let guard = client.lock("orders").guard().unwrap();
-    thread::sleep(LEASE + ms(300));
-    assert!(guard.is_valid(), "renewals go by the text, too");
-    guard.unlock().unwrap();
-    is_empty(&server);
-}
-
 /// Runs a script that does not end by itself, until [`Busy::end`].
 struct Busy<'a> {
     server: &'a RedisServer,
@@ -332,25 +320,4 @@ fn a_server_that_takes_no_more_clients_is_waited_for() {
     is_empty(&server);
     drop((old, new, held, lock));
     no_connection_is_left(&server);
-}
-
-#[test]
-fn a_thread_alone_needs_no_more_than_two_connections_or_three() {
-    let server = RedisServer::start();
-    for _ in 0..20 {
-        let client = client(&server);
-        let lock = client.lock("orders");
-        for _ in 0..20 {
-            assert!(!lock.is_locked().unwrap());
-        }
-        lock.lock().unwrap();
-        lock.unlock().unwrap();
-        // The second one is for renewals, and the third for the look at the server's settings, which may happen at the
-        // same time, and closes one that has listened.
-        eventually(ms(5000), "it has three connections at most", || {
-            connections(&server).len() <= 3
-        });
-        drop((client, lock));
-        no_connection_is_left(&server);
-    }
 }

@@ -45,21 +45,6 @@ fn a_reply_too_many_is_not_taken_for_the_next_one() {
 }
 
 #[test]
-fn a_renewal_answered_twice_renews_once() {
-    let scene = Scene::with(quick().watchdog_timeout(LEASE));
-    let lock = scene.warm();
-    lock.lock().unwrap();
-    let lost = lock.lost().unwrap();
-    let rule = scene.next(FOR_EVER, RENEW, Fault::RepeatReply(ms(5)));
-    eventually(LEASE * 4, "some renewals", || rule.hits() >= 3);
-    assert!(lock.is_valid());
-    scene.server.cmd(&["DEL", "orders"]);
-    // The answer to an earlier renewal would say that it is still there.
-    assert_eq!(told(&lost, LEASE).cause, LossCause::Gone);
-    fails(lock.unlock(), Class::Lost);
-}
-
-#[test]
 fn a_reply_that_breaks_off_is_no_reply() {
     let scene = Scene::new();
     for bytes in [0, 1, 6] {

@@ -61,37 +61,6 @@ fn a_request_that_arrives_after_its_caller_has_left_grants_nothing() {
 }
 
 #[test]
-fn late_requests_do_not_change_a_hold_that_goes_on() {
-    let scene = Scene::with(quick().watchdog_timeout(LEASE));
-    let lock = scene.warm();
-    let arrived = |monitor: &Monitor, script: &str| {
-        eventually(ms(5000), "the late request", || {
-            !monitor.lines_containing(&sha(script)).is_empty()
-        });
-    };
-    lock.lock().unwrap();
-    let rule = scene.next(1, ACQUIRE, Fault::Hold);
-    fails(lock.try_lock(), Class::Unknown);
-    thread::sleep(ms(100));
-    let monitor = Monitor::start(&scene.server);
-    rule.release();
-    arrived(&monitor, ACQUIRE);
-    assert_eq!(counts(&scene.server, "orders"), ["1"], "a late re-entry");
-
-    lock.lock().unwrap();
-    let rule = scene.next(1, RELEASE_LEVEL, Fault::Hold);
-    fails(lock.unlock(), Class::Unknown);
-    thread::sleep(ms(100));
-    monitor.clear();
-    rule.release();
-    arrived(&monitor, RELEASE_LEVEL);
-    assert_eq!(counts(&scene.server, "orders"), ["2"], "a late release");
-    assert!(lock.is_valid());
-    lock.unlock().unwrap();
-    is_empty(&scene.server);
-}
-
-#[test]
 fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
     let scene = Scene::with(quick().watchdog_timeout(LEASE));
     let lock = scene.warm();
@@ -121,32 +90,6 @@ fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
     assert!(guard.is_valid());
     guard.unlock().unwrap();
     is_empty(&scene.server);
-}
-
-#[test]
-fn a_late_forced_release_does_not_free_the_next_holder() {
-    let scene = Scene::new();
-    let lock = scene.warm();
-    let monitor = Monitor::start(&scene.server);
-    lock.lock().unwrap();
-    let rule = scene.next(1, FORCE_RELEASE, Fault::Hold);
-    ends_within(TIMEOUT, || fails(lock.force_unlock(), Class::Unknown));
-    thread::sleep(ms(100));
-    assert!(lock.is_valid());
-    monitor.clear();
-    rule.release();
-    eventually(ms(5000), "the late request", || {
-        !monitor.lines_containing(&sha(FORCE_RELEASE)).is_empty()
-    });
-    one_hold_and_then_none(&scene, &lock);
-    // What was freed, though nobody said so, is not said to be left as it was.
-    for end in ENDS {
-        lock.lock().unwrap();
-        scene.next(1, FORCE_RELEASE, Fault::SwallowReply(end));
-        ends_within(TIMEOUT, || fails(lock.force_unlock(), Class::Unknown));
-        is_empty(&scene.server);
-        fails(lock.unlock(), Class::Lost);
-    }
 }
 
 #[test]

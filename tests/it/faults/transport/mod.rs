@@ -9,17 +9,15 @@ mod lost_replies;
 mod names;
 mod subscriber;
 
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Lock, LossCause};
 
 use crate::invariants::{
-    ACQUIRE, Class, FORCE_RELEASE, INSPECT, RELEASE, RELEASE_LEVEL, RENEW, SLACK, TIMEOUT,
-    WITHDRAW, connections, counts, ends_within, every_key_expires, fails, is_empty, leaves_nothing,
-    no_connection_is_left, not_heard_of, quick, sha, somebody_waits, subscriptions, teach, told,
-    written,
+    ACQUIRE, Class, INSPECT, RELEASE, RELEASE_LEVEL, RENEW, SLACK, TIMEOUT, WITHDRAW, counts,
+    ends_within, every_key_expires, fails, is_empty, leaves_nothing, no_connection_is_left,
+    not_heard_of, quick, sha, somebody_waits, teach, told, written,
 };
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};

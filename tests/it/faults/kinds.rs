@@ -1,0 +1,204 @@
+//! Each kind of lock on one server under the same faults: F1, F2, F5, F23, F62, F68 and F69. Semaphores have theirs in
+//! `semaphore::faults`, latches in `latch::faults` and conditions in `condition::faults`.
+
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, Lock};
+
+use crate::invariants::{
+    ACQUIRE, Class, FAIR_ACQUIRE, FAIR_RELEASE, FENCED_ACQUIRE, LOST, RELEASE, RW_ACQUIRE,
+    RW_RELEASE, SLACK, TOKEN_ACQUIRE, TOKEN_RELEASE, fails, quick, sha, teach,
+};
+use crate::support::{End, Fault, Proxy, RedisServer, elsewhere, eventually, ms, timed};
+
+struct Row {
+    name: &'static str,
+    of: fn(&Client) -> Lock,
+    acquire: &'static str,
+    release: &'static str,
+}
+
+const ROWS: [Row; 6] = [
+    row("plain", |it| it.lock("a"), ACQUIRE, RELEASE),
+    row(
+        "token",
+        |it| it.token_lock("a"),
+        TOKEN_ACQUIRE,
+        TOKEN_RELEASE,
+    ),
+    row("fenced", |it| it.fenced_lock("a"), FENCED_ACQUIRE, RELEASE),
+    row("fair", |it| it.fair_lock("a"), FAIR_ACQUIRE, FAIR_RELEASE),
+    row(
+        "read",
+        |it| it.read_write_lock("a").read(),
+        RW_ACQUIRE,
+        RW_RELEASE,
+    ),
+    row(
+        "write",
+        |it| it.read_write_lock("a").write(),
+        RW_ACQUIRE,
+        RW_RELEASE,
+    ),
+];
+
+const fn row(
+    name: &'static str,
+    of: fn(&Client) -> Lock,
+    acquire: &'static str,
+    release: &'static str,
+) -> Row {
+    Row {
+        name,
+        of,
+        acquire,
+        release,
+    }
+}
+
+/// A lock behind a proxy, the lock that keeps it out as another process has it, and the server.
+struct Scene {
+    lock: Lock,
+    other: Lock,
+    proxy: Proxy,
+    server: RedisServer,
+    _clients: [Client; 2],
+}
+
+impl Scene {
+    fn new(row: &Row) -> Scene {
+        let server = RedisServer::start();
+        teach(&server);
+        let proxy = Proxy::to(server.addr());
+        let clients = [proxy.url(), server.url()].map(|url| quick().open(&url).unwrap());
+        let other = match row.name {
+            "read" => clients[1].read_write_lock("a").write(),
+            _ => (row.of)(&clients[1]),
+        };
+        Scene {
+            lock: (row.of)(&clients[0]),
+            other,
+            proxy,
+            server,
+            _clients: clients,
+        }
+    }
+
+    fn next(&self, times: usize, script: &str, fault: Fault) -> crate::support::proxy::Rule {
+        self.proxy.next(times, Some(sha(script).as_bytes()), fault)
+    }
+
+    /// The lock is free and nobody waits, long before a lease of half a minute ends. What stays is a fencing token, and a note
+    /// on a writer that waited.
+    #[track_caller]
+    fn all_goes(&self, what: &str) {
+        eventually(ms(9000), what, || {
+            let keys = crate::invariants::keys(&self.server);
+            let stays = |key: &String| key.contains("token") || key.starts_with("redlatch_rw:");
+            keys.iter().all(stays)
+        });
+    }
+}
+
+#[test]
+fn a_lost_or_doubled_request_counts_once() {
+    for row in &ROWS {
+        let scene = Scene::new(row);
+        for fault in LOST {
+            let what = format!("{}, {fault:?}", row.name);
+            let rule = scene.next(1, row.acquire, fault);
+            assert!(scene.lock.try_lock_for(ms(20_000)).unwrap(), "{what}");
+            assert_eq!(rule.hits(), 1, "{what}");
+            assert!(scene.lock.is_valid(), "{what}");
+            assert_eq!(scene.lock.hold_count().unwrap(), 1, "{what}");
+            let rule = scene.next(1, row.release, fault);
+            scene.lock.unlock().unwrap();
+            assert_eq!(rule.hits(), 1, "{what}");
+            scene.all_goes(&what);
+        }
+    }
+}
+
+#[test]
+fn a_request_without_any_answer_is_unknown_and_is_undone() {
+    for row in &ROWS {
+        let scene = Scene::new(row);
+        let silent = Fault::SwallowReply(End::Silent);
+        scene.next(usize::MAX, row.acquire, silent);
+        fails(scene.lock.try_lock(), Class::Unknown);
+        scene.proxy.heal();
+        scene.all_goes(row.name);
+        scene.lock.lock().unwrap();
+        scene.next(usize::MAX, row.release, silent);
+        fails(scene.lock.unlock(), Class::Unknown);
+        scene.proxy.heal();
+        scene.all_goes(row.name);
+    }
+}
+
+#[test]
+fn a_late_request_of_a_wait_that_is_over_leaves_nothing() {
+    for row in &ROWS {
+        let scene = Scene::new(row);
+        for is_held in [true, false] {
+            if is_held {
+                scene.other.lock().unwrap();
+            }
+            let late = scene.next(1, row.acquire, Fault::Hold);
+            let taken = elsewhere(|| scene.lock.try_lock_for(ms(100)));
+            assert!(!taken.is_ok_and(|taken| taken), "{}", row.name);
+            assert_eq!(late.hits(), 1, "{}", row.name);
+            late.release();
+            thread::sleep(ms(300));
+            if is_held {
+                assert!(scene.other.is_valid(), "{}", row.name);
+                assert!(scene.other.is_held_by_current_thread().unwrap());
+                scene.other.unlock().unwrap();
+            }
+            scene.all_goes(row.name);
+        }
+    }
+}
+
+#[test]
+fn a_lost_message_costs_a_waiter_a_second() {
+    for row in &ROWS {
+        let scene = Scene::new(row);
+        scene.other.lock().unwrap();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| scene.lock.run(|_| ()).unwrap());
+            thread::sleep(ms(400));
+            scene.proxy.next(1, None, Fault::DropPush);
+            let (took, ()) = timed(|| {
+                scene.other.unlock().unwrap();
+                waits.join().unwrap();
+            });
+            assert!(took < ms(1100) + SLACK, "{}: {took:?}", row.name);
+        });
+    }
+}
+
+#[test]
+fn a_full_server_grants_nothing_and_keeps_what_is_held() {
+    for row in &ROWS {
+        let scene = Scene::new(row);
+        let full = |is_full: bool| {
+            let memory = if is_full { "1" } else { "0" };
+            scene.server.cmd(&["CONFIG", "SET", "maxmemory", memory]);
+        };
+        full(true);
+        fails(scene.lock.try_lock(), Class::Unavailable);
+        scene.all_goes(row.name);
+        full(false);
+        scene.other.lock().unwrap();
+        full(true);
+        assert!(!elsewhere(|| scene.lock.try_lock_for(ms(10))).is_ok_and(|taken| taken));
+        assert!(scene.other.is_valid(), "{}", row.name);
+        scene.other.unlock().unwrap();
+        full(false);
+        assert!(scene.lock.try_lock_for(Duration::from_secs(20)).unwrap());
+        scene.lock.unlock().unwrap();
+        scene.all_goes(row.name);
+    }
+}
