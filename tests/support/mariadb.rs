@@ -399,17 +399,6 @@ impl Database<'_> {
         )
     }
 
-    /// The URL for a user that may do everything.
-    pub fn admin_url(&self) -> String {
-        let socket = self.server.socket();
-        format!(
-            "mysql://{ADMIN}:{}@localhost/{}?socket={}",
-            password(),
-            self.name,
-            socket.display()
-        )
-    }
-
     /// A connection of the test's own.
     pub fn conn(&self) -> Conn {
         Conn::new(self.server.options(Some(&self.name))).expect("a connection")

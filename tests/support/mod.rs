@@ -36,9 +36,7 @@ mod shim;
 pub mod shop;
 pub mod topology_fixtures;
 
-use std::ffi::OsStr;
 use std::net::TcpListener;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,31 +60,6 @@ pub use server::RedisServer;
 /// A duration of `millis` milliseconds.
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-/// A command to which signals do what they do by default, however the tests were started.
-///
-/// Behind `nohup`, or in the background of a script, they run with signals ignored. A process hands that on to those it
-/// starts, and a shell cannot trap what was ignored when it began.
-pub fn hears_signals(program: impl AsRef<OsStr>) -> Command {
-    // Only there has `env` an option for it.
-    if !cfg!(target_os = "linux") {
-        return Command::new(program);
-    }
-    let mut command = Command::new("env");
-    command
-        .arg("--default-signal=HUP,INT,QUIT,TERM")
-        .arg(program);
-    command
-}
-
-/// A command to which SIGHUP and SIGINT do nothing.
-pub fn hears_no_hangup(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\""])
-        .arg(program);
-    command
 }
 
 /// Does `work` in a thread of its own.

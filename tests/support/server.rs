@@ -52,7 +52,6 @@ impl Options {
                 let state = State {
                     process: Some(process),
                     admin: None,
-                    own_calls: 0,
                 };
                 return RedisServer {
                     options: self,
@@ -81,8 +80,6 @@ struct State {
     process: Option<Child>,
     /// The connection behind `cmd`; forgotten whenever an I/O error or a signal could have left an answer in it.
     admin: Option<Connection>,
-    /// What `cmd` has sent since the start, so that `command_calls` can leave it out.
-    own_calls: u64,
 }
 
 impl RedisServer {
@@ -166,11 +163,6 @@ impl RedisServer {
         self.end(Signal::KILL);
     }
 
-    /// Asks the process to end in good order, and waits for its end.
-    pub fn terminate(&self) {
-        self.end(Signal::TERM);
-    }
-
     /// Starts the server again on the same port, in the same directory, with the same arguments; kills it first if it
     /// still runs.
     pub fn restart(&self) {
@@ -189,7 +181,7 @@ impl RedisServer {
         }
     }
 
-    /// A new connection for the test's own use; its calls count in [`command_calls`](Self::command_calls).
+    /// A new connection for the test's own use.
     pub fn admin(&self) -> Connection {
         connect(self.port).expect("the server accepts an administrator")
     }
@@ -227,7 +219,6 @@ impl RedisServer {
             Some(connection) => connection,
             None => connect(self.port)?,
         };
-        state.own_calls += 1;
         let answer = send(&mut connection, words);
         if !answer.as_ref().is_err_and(redis::RedisError::is_io_error) {
             state.admin = Some(connection);
@@ -277,38 +268,21 @@ impl RedisServer {
     /// An `EVALSHA` that was answered with `NOSCRIPT` counts, a call refused before it ran (wrong arity, no
     /// permission, out of memory) does not.
     pub fn eval_count(&self) -> u64 {
-        self.commands()
-            .filter(|command| matches!(&*command.name, "eval" | "evalsha"))
-            .map(|command| command.calls)
-            .sum()
-    }
-
-    /// How many commands the server has got since its start, those called by scripts and those of handshakes included,
-    /// those of [`cmd`](Self::cmd) and its relatives left out.
-    ///
-    /// This is the sum of `calls` and `rejected_calls` in `INFO commandstats` less what the tests have sent, so a script
-    /// with three `redis.call` counts four, and an unknown command counts nothing. Take differences: the probes of the
-    /// start are in it. Use a [`Monitor`](super::Monitor) to see commands as clients have sent them. Wrong after
-    /// `CONFIG RESETSTAT`.
-    pub fn command_calls(&self) -> u64 {
-        let all: u64 = self
-            .commands()
-            .map(|command| command.calls + command.rejected)
-            .sum();
-        // The INFO that brought the numbers is sent, but not yet in them.
-        all.saturating_sub(self.state().own_calls - 1)
-    }
-
-    fn commands(&self) -> impl Iterator<Item = CommandStatistics> {
         let info = self.text(&["INFO", "commandstats"]).unwrap_or_default();
-        let lines: Vec<_> = info.lines().filter_map(CommandStatistics::of).collect();
-        lines.into_iter()
+        let calls = info.lines().filter_map(|line| {
+            let line = line.strip_prefix("cmdstat_")?;
+            let fields = line
+                .strip_prefix("evalsha:")
+                .or_else(|| line.strip_prefix("eval:"))?;
+            let calls = fields.strip_prefix("calls=")?.split(',').next()?;
+            calls.parse::<u64>().ok()
+        });
+        calls.sum()
     }
 
     fn end(&self, signal: Signal) {
         let mut state = self.state();
         state.admin = None;
-        state.own_calls = 0;
         if let Some(mut process) = state.process.take() {
             let pid = Pid::from_child(&process);
             // A frozen process would keep a polite request for later. The errors say that it is gone already.
@@ -321,28 +295,6 @@ impl RedisServer {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct CommandStatistics {
-    name: String,
-    calls: u64,
-    rejected: u64,
-}
-
-impl CommandStatistics {
-    fn of(line: &str) -> Option<Self> {
-        let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(':')?;
-        let field = |name| {
-            fields
-                .split(',')
-                .find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
-        };
-        Some(Self {
-            name: name.to_string(),
-            calls: field("calls")?,
-            rejected: field("rejected_calls")?,
-        })
     }
 }
 
