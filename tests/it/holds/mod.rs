@@ -5,7 +5,6 @@ mod in_doubt;
 mod shutdown;
 mod validity;
 
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -122,7 +121,7 @@ mod subscribers {
         let lock = client.lock("orders");
         with_default(Panics, || {
             lock.lock().unwrap();
-            let (ready, go) = (Barrier::new(2), Barrier::new(2));
+            let [ready, go] = [(); 2].map(|()| std::sync::Barrier::new(2));
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     ready.wait();

@@ -1,4 +1,4 @@
-//! The notes on those who wait: requests that write and remove them are lost and late, and those who left them die.
+//! The notes that waiting writers and readers leave, and what they cost when these have died.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The hand-off of a hold to the next in the queue: one request, and what may happen to it.
+//! The hand-off of a hold to the next in the queue: one request, and its unknown outcome.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The order of the queue, its fairness to others, and holds that end for other reasons than an unlock.
+//! The order of the queue, its fairness to other processes, and outages.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Ends of a process and of a client, and a lack of files: F54, F56 and F57.
+//! Ends of a process and of a client, and a lack of files: F54 and F56.
 
 use super::*;
 

@@ -1,5 +1,6 @@
 //! A server that runs no scripts: token locks go by commands, where it has them.
 
+use super::routed::{route, unknown};
 use super::*;
 use crate::support::End;
 
@@ -116,6 +117,26 @@ fn token_locks_go_by_commands() {
     let server = without_scripts();
     if has_commands(&server) {
         token_locks_work(&server, &server.url());
+    }
+}
+
+/// Has `DELIFEQ` be `DELEX … IFEQ`, as on Redis 8.4.
+fn as_redis(words: &[String]) -> Result<Vec<String>, String> {
+    match words {
+        [name, key, word, token] if name == "DELEX" && word == "IFEQ" => {
+            Ok(vec!["DELIFEQ".to_owned(), key.clone(), token.clone()])
+        }
+        [name, ..] if name == "DELIFEQ" => Err(unknown(name)),
+        words => Ok(words.to_vec()),
+    }
+}
+
+#[test]
+fn token_locks_go_by_the_commands_of_redis() {
+    let server = without_scripts();
+    if has_commands(&server) {
+        let addr = route([server.addr(), server.addr()], as_redis);
+        token_locks_work(&server, &format!("redis://{addr}"));
     }
 }
 
