@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 /// When the output has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Color {
+pub(crate) enum ColorChoice {
     /// On a terminal, unless NO_COLOR is set or TERM is dumb
     Auto,
     /// Always
@@ -13,14 +13,14 @@ pub(crate) enum Color {
     Never,
 }
 
-impl Color {
+impl ColorChoice {
     /// Whether what goes to stdout has colours.
     pub(crate) fn is_on(self) -> bool {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         match self {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb(),
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb(),
         }
     }
 }

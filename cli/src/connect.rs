@@ -1,9 +1,9 @@
 //! The place of the locks: which server or servers, as whom, with which settings.
 
 mod access;
+mod backend;
 mod files;
 mod map;
-mod place;
 mod url;
 
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use redlatch::{Builder, Client, Redlock};
 
-use crate::doctor::live::Woken;
+use crate::doctor::live::WakeUpCounter;
 use crate::errors::Failure;
-use files::secret_in;
+pub(crate) use backend::Backend;
+use backend::Clients;
+use files::load_secret;
 use map::Mapping;
-pub(crate) use place::Place;
-use place::Source;
-use url::Secrets;
+use url::Credentials;
 
 /// The arguments that say where the locks are.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Where the locks are")]
-#[group(id = "place")]
-pub(crate) struct Args {
+#[group(id = "connection")]
+pub(crate) struct ConnectArgs {
     /// One server: redis://, rediss://, redis+unix://, mysql:// or mysqls://, without a password [REDLATCH_URL]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER")]
     database: Option<u32>,
     #[command(flatten)]
-    access: access::Args,
+    access: access::AccessArgs,
     /// Where an address is reached that sentinels or a cluster announce, as HOST[:PORT]; say it once for each [REDLATCH_MAP,
     /// with spaces between]
     #[arg(long = "map", value_name = "FROM=TO")]
@@ -67,21 +67,21 @@ pub(crate) struct Args {
     #[arg(long, requires = "redlock")]
     canonical: bool,
     /// The lease of a lock, such as 30s; it is renewed at a third of it [REDLATCH_LEASE]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     lease: Option<Duration>,
     /// With --redlock: the longest lease that any program asks of these nodes [REDLATCH_MAX_LEASE]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_lease: Option<Duration>,
     /// How many replicas must acknowledge a hold before it counts [REDLATCH_WAIT_REPLICAS]
     #[arg(long, value_name = "NUMBER")]
     wait_replicas: Option<u32>,
     /// How long one request may take, such as 2s [REDLATCH_COMMAND_TIMEOUT]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     command_timeout: Option<Duration>,
 }
 
 /// How several servers belong together.
-enum Mode {
+enum Topology {
     One,
     Cluster,
     Replicas,
@@ -109,68 +109,69 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn duration_in(name: &str) -> Result<Option<Duration>, Failure> {
+fn duration_variable(name: &str) -> Result<Option<Duration>, Failure> {
     let parse = |text: String| {
-        duration(&text).map_err(|error| Failure::usage(format!("{name} cannot be used: {error}")))
+        parse_duration(&text)
+            .map_err(|error| Failure::usage(format!("{name} cannot be used: {error}")))
     };
     variable(name).map(parse).transpose()
 }
 
 /// A number that was given, or else that of a variable.
-fn number(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure> {
+fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure> {
     let parse = |text: String| {
         text.parse()
             .map_err(|_| Failure::usage(format!("{name} is {text:?}, which is no number")))
     };
     match given {
         None => variable(name).map(parse).transpose(),
-        number => Ok(number),
+        number_setting => Ok(number_setting),
     }
 }
 
 /// Reads a time such as `500ms`, `30s`, `5m`, `2h` or `1d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write 500ms, 30s, 5m, 2h or 1d");
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("{text:?} is no time; write 500ms, 30s, 5m, 2h or 1d");
     let at = text
         .find(|sign: char| !sign.is_ascii_digit())
-        .ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(at);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
+        .ok_or_else(invalid)?;
+    let (number_setting, unit) = text.split_at(at);
+    let number_setting: u64 = number_setting.parse().map_err(|_| invalid())?;
     let millis: u64 = match unit {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
-    let millis = number.checked_mul(millis).ok_or_else(wrong)?;
+    let millis = number_setting.checked_mul(millis).ok_or_else(invalid)?;
     Ok(Duration::from_millis(millis))
 }
 
-impl Args {
+impl ConnectArgs {
     /// The lease that was asked for.
     fn lease(&self) -> Result<Option<Duration>, Failure> {
         match self.lease {
-            None => duration_in("REDLATCH_LEASE"),
+            None => duration_variable("REDLATCH_LEASE"),
             lease => Ok(lease),
         }
     }
 
     fn max_lease(&self) -> Result<Option<Duration>, Failure> {
         match self.max_lease {
-            None => duration_in("REDLATCH_MAX_LEASE"),
+            None => duration_variable("REDLATCH_MAX_LEASE"),
             lease => Ok(lease),
         }
     }
 
     /// Whether several masters decide by majority.
     pub(crate) fn is_quorum(&self) -> Result<bool, Failure> {
-        Ok(matches!(self.mode()?, Mode::Redlock))
+        Ok(matches!(self.mode()?, Topology::Redlock))
     }
 
     /// Opens the place; nothing is connected yet, but for a quorum.
-    pub(crate) fn open(&self) -> Result<Place, Failure> {
+    pub(crate) fn open(&self) -> Result<Backend, Failure> {
         for url in self.url.iter().chain(&self.nodes) {
             if url::has_password(url) {
                 return Err(Failure::usage(
@@ -184,86 +185,88 @@ impl Args {
         let prefix = prefix.unwrap_or_default();
         let mode = self.mode()?;
         let urls = self.urls(&mode)?;
-        if self.access.is_for_sentinels() && !matches!(mode, Mode::Sentinel(_)) {
+        if self.access.has_sentinel_settings() && !matches!(mode, Topology::Sentinel(_)) {
             return Err(Failure::usage(
                 "--master-tls and the arguments that begin with --sentinel- need --sentinel MASTER",
             ));
         }
-        let secrets = self.access.secrets()?;
+        let credentials = self.access.credentials()?;
         let title = mode.title(&urls);
-        let exposed = urls.iter().filter(|url| url::is_exposed(url));
-        let exposed = exposed.map(|url| url::address(url).to_owned()).collect();
+        let plain_text_hosts = urls.iter().filter(|url| url::is_exposed(url));
+        let plain_text_hosts = plain_text_hosts
+            .map(|url| url::address(url).to_owned())
+            .collect();
         let hosts = urls
             .iter()
             .map(|url| url::address(url).to_owned())
             .collect();
         let is_database = urls.iter().any(|url| url.starts_with("mysql"));
-        let is_cluster = matches!(mode, Mode::Cluster);
-        let one = |client| Source::One {
+        let is_cluster = matches!(mode, Topology::Cluster);
+        let one = |client| Clients::One {
             client,
             is_database,
             is_cluster,
         };
         let source = match mode {
-            Mode::One => {
+            Topology::One => {
                 let [url] = &urls[..] else {
                     return Err(Failure::usage(
                         "several servers were given; say how they belong together: --cluster, --replicas, \
                          --sentinel MASTER or --redlock",
                     ));
                 };
-                let (builder, url) = secrets.enter(self.builder(&prefix)?, url)?;
+                let (builder, url) = credentials.add_to(self.builder(&prefix)?, url)?;
                 one(builder.open(&url)?)
             }
-            Mode::Cluster => {
-                let (builder, urls) = secrets.enter_all(self.builder(&prefix)?, &urls)?;
+            Topology::Cluster => {
+                let (builder, urls) = credentials.add_to_all(self.builder(&prefix)?, &urls)?;
                 one(builder.cluster(urls)?)
             }
-            Mode::Replicas => {
-                let (builder, urls) = secrets.enter_all(self.builder(&prefix)?, &urls)?;
+            Topology::Replicas => {
+                let (builder, urls) = credentials.add_to_all(self.builder(&prefix)?, &urls)?;
                 one(builder.master_replicas(urls)?)
             }
-            Mode::Sentinel(master) => {
-                let mut builder = secrets.behind_sentinels(self.builder(&prefix)?);
-                builder = self.access.of_sentinels(builder, &urls)?;
-                if let Some(number) = self.database()? {
-                    builder = builder.database(number);
+            Topology::Sentinel(master) => {
+                let mut builder = credentials.add_to_master(self.builder(&prefix)?);
+                builder = self.access.sentinel_settings(builder, &urls)?;
+                if let Some(number_setting) = self.database()? {
+                    builder = builder.database(number_setting);
                 }
                 one(builder.sentinel(&master, &urls)?)
             }
-            Mode::Redlock => self.quorum(&secrets, &urls, &prefix)?,
+            Topology::Redlock => self.quorum(&credentials, &urls, &prefix)?,
         };
         let max_lease = match &source {
-            Source::Quorum { .. } => self.max_lease()?,
-            Source::One { .. } => None,
+            Clients::Quorum { .. } => self.max_lease()?,
+            Clients::One { .. } => None,
         };
-        Ok(Place {
+        Ok(Backend {
             source,
             prefix,
-            are_tokens: self.token || self.canonical,
+            uses_token_locks: self.token || self.canonical,
             lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
             title,
             hosts,
-            exposed,
+            plain_text_hosts,
         })
     }
 
-    fn mode(&self) -> Result<Mode, Failure> {
+    fn mode(&self) -> Result<Topology, Failure> {
         if let Some(master) = &self.sentinel {
-            return Ok(Mode::Sentinel(master.clone()));
+            return Ok(Topology::Sentinel(master.clone()));
         }
         Ok(match (self.cluster, self.replicas, self.redlock) {
-            (true, ..) => Mode::Cluster,
-            (_, true, _) => Mode::Replicas,
-            (.., true) => Mode::Redlock,
-            _ if self.url.is_some() || self.url_file.is_some() => Mode::One,
+            (true, ..) => Topology::Cluster,
+            (_, true, _) => Topology::Replicas,
+            (.., true) => Topology::Redlock,
+            _ if self.url.is_some() || self.url_file.is_some() => Topology::One,
             _ => match variable("REDLATCH_MODE").as_deref() {
-                None => Mode::One,
-                Some("cluster") => Mode::Cluster,
-                Some("replicas") => Mode::Replicas,
-                Some("redlock") => Mode::Redlock,
+                None => Topology::One,
+                Some("cluster") => Topology::Cluster,
+                Some("replicas") => Topology::Replicas,
+                Some("redlock") => Topology::Redlock,
                 Some(mode) => match mode.strip_prefix("sentinel:") {
-                    Some(master) if !master.is_empty() => Mode::Sentinel(master.to_owned()),
+                    Some(master) if !master.is_empty() => Topology::Sentinel(master.to_owned()),
                     _ => {
                         return Err(Failure::usage(format!(
                             "REDLATCH_MODE is {mode:?}; it has to be cluster, replicas, redlock or sentinel:MASTER"
@@ -275,7 +278,7 @@ impl Args {
     }
 
     /// The servers: what the arguments say goes before what variables say.
-    fn urls(&self, mode: &Mode) -> Result<Vec<String>, Failure> {
+    fn urls(&self, mode: &Topology) -> Result<Vec<String>, Failure> {
         if self.url.is_some() && (self.url_file.is_some() || !self.nodes.is_empty()) {
             return Err(Failure::usage("--url excludes --url-file and --node"));
         }
@@ -286,12 +289,12 @@ impl Args {
             return Ok(self.nodes.clone());
         }
         if let Some(file) = &self.url_file {
-            return Ok(vec![secret_in(file)?]);
+            return Ok(vec![load_secret(file)?]);
         }
         if let Some(nodes) = variable("REDLATCH_NODES") {
             return Ok(nodes.split_whitespace().map(str::to_owned).collect());
         }
-        if !matches!(mode, Mode::One) {
+        if !matches!(mode, Topology::One) {
             return Err(Failure::usage(
                 "no servers were given; name them with --node, or in REDLATCH_NODES",
             ));
@@ -300,7 +303,7 @@ impl Args {
             return Ok(vec![url]);
         }
         match variable("REDLATCH_URL_FILE") {
-            Some(file) => Ok(vec![secret_in(Path::new(&file))?]),
+            Some(file) => Ok(vec![load_secret(Path::new(&file))?]),
             // A job that locks on its own localhost excludes nobody.
             None => Err(Failure::usage(
                 "no server was given, and there is no default one; set --url or REDLATCH_URL, such as redis://10.0.0.1:6379",
@@ -309,11 +312,11 @@ impl Args {
     }
 
     fn database(&self) -> Result<Option<u32>, Failure> {
-        number(self.database, "REDLATCH_DATABASE")
+        number_setting(self.database, "REDLATCH_DATABASE")
     }
 
     fn wait_replicas(&self) -> Result<Option<u32>, Failure> {
-        number(self.wait_replicas, "REDLATCH_WAIT_REPLICAS")
+        number_setting(self.wait_replicas, "REDLATCH_WAIT_REPLICAS")
     }
 
     fn prefix_once(&self) -> Option<String> {
@@ -326,12 +329,12 @@ impl Args {
             Some(prefix) => Client::builder().key_prefix_once(prefix),
             None => Client::builder().key_prefix(prefix),
         };
-        builder = builder.observer(Woken);
+        builder = builder.observer(WakeUpCounter);
         if let Some(lease) = self.lease()? {
             builder = builder.watchdog_timeout(lease);
         }
         let timeout = match self.command_timeout {
-            None => duration_in("REDLATCH_COMMAND_TIMEOUT")?,
+            None => duration_variable("REDLATCH_COMMAND_TIMEOUT")?,
             timeout => timeout,
         };
         if let Some(timeout) = timeout {
@@ -341,7 +344,7 @@ impl Args {
                 .connect_timeout(timeout / 2);
         }
         builder = self.access.certificates(builder)?;
-        builder = map::set(builder, &self.maps)?;
+        builder = map::apply(builder, &self.maps)?;
         if let Some(replicas) = self.wait_replicas()? {
             // A hold that is not acknowledged in time is withdrawn in the rest of it.
             let timeout = timeout.unwrap_or(COMMAND_TIMEOUT) / 2;
@@ -350,10 +353,15 @@ impl Args {
         Ok(builder)
     }
 
-    fn quorum(&self, secrets: &Secrets, urls: &[String], prefix: &str) -> Result<Source, Failure> {
+    fn quorum(
+        &self,
+        credentials: &Credentials,
+        urls: &[String],
+        prefix: &str,
+    ) -> Result<Clients, Failure> {
         let mut nodes = Vec::with_capacity(urls.len());
         for url in urls {
-            let (builder, whole) = secrets.enter(self.builder(prefix)?, url)?;
+            let (builder, whole) = credentials.add_to(self.builder(prefix)?, url)?;
             let client = builder.open(&whole)?;
             nodes.push((url::address(url).to_owned(), client));
         }
@@ -369,7 +377,7 @@ impl Args {
             builder = builder.canonical();
         }
         let redlock = builder.build()?;
-        Ok(Source::Quorum { redlock, nodes })
+        Ok(Clients::Quorum { redlock, nodes })
     }
 }
 

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use redlatch::{Error, LockInfo, LockKind};
 use serde::Serialize;
 
+use crate::escape::{SCHEMA, escape};
 use crate::stderr;
-use crate::words::{SCHEMA, visible};
 
 /// The answer is no.
 pub(crate) const NO: u8 = 1;
 const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 const FORBIDDEN: u8 = 4;
-const UNWRITTEN: u8 = 5;
+const OUTPUT_FAILED: u8 = 5;
 
 /// The form of what is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub(crate) struct Failure {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct ErrorLine<'a> {
     schema: u32,
-    error: ToldError<'a>,
+    error: ErrorFields<'a>,
 }
 
 #[derive(Serialize)]
-struct ToldError<'a> {
+struct ErrorFields<'a> {
     kind: &'a str,
     message: &'a str,
     lock: Option<&'a str>,
@@ -68,13 +68,13 @@ impl Failure {
         Failure {
             kind: "output",
             is_silent,
-            code: if is_silent { 0 } else { UNWRITTEN },
+            code: if is_silent { 0 } else { OUTPUT_FAILED },
             ..Failure::usage(format!("the output could not be written: {error}"))
         }
     }
 
     /// The code of an answer that was printed, or that nobody wanted to read.
-    pub(crate) fn answered(printed: Result<(), Failure>, code: u8) -> Result<ExitCode, Failure> {
+    pub(crate) fn exit_with(printed: Result<(), Failure>, code: u8) -> Result<ExitCode, Failure> {
         match printed {
             Err(failure) if !failure.is_silent => Err(failure),
             _ => Ok(ExitCode::from(code)),
@@ -82,8 +82,8 @@ impl Failure {
     }
 
     /// A question about all locks failed: the pattern of their names is no lock.
-    pub(crate) fn of_all(error: Error) -> Failure {
-        let text = sentence(&error);
+    pub(crate) fn without_lock(error: Error) -> Failure {
+        let text = message_of(&error);
         Failure {
             lock: None,
             text,
@@ -92,7 +92,7 @@ impl Failure {
     }
 
     /// What stands under a name has no hold that could be ended.
-    pub(crate) fn no_lock(name: &str, info: &LockInfo) -> Failure {
+    pub(crate) fn not_a_lock(name: &str, info: &LockInfo) -> Failure {
         let advice = match info.kind {
             LockKind::Counter => {
                 "a latch or a semaphore without owners; count it down, add permits, or delete the key in the server"
@@ -116,33 +116,33 @@ impl Failure {
     }
 
     /// Says it on stderr, as a sentence.
-    pub(crate) fn say(&self) {
-        self.tell(Format::Text);
+    pub(crate) fn print(&self) {
+        self.report(Format::Text);
     }
 
     /// Says it on stderr, and returns the exit code.
-    pub(crate) fn tell(&self, format: Format) -> ExitCode {
+    pub(crate) fn report(&self, format: Format) -> ExitCode {
         if !self.is_silent {
             let line = match format {
-                Format::Text => format!("redlatch: {}", visible(&self.text)),
+                Format::Text => format!("redlatch: {}", escape(&self.text)),
                 Format::Json => self.json(),
             };
-            stderr::say(line + "\n");
+            stderr::print(line + "\n");
         }
         ExitCode::from(self.code)
     }
 
     fn json(&self) -> String {
-        let told = Told {
+        let line = ErrorLine {
             schema: SCHEMA,
-            error: ToldError {
+            error: ErrorFields {
                 kind: self.kind,
                 message: &self.text,
                 lock: self.lock.as_deref(),
                 node: self.node.as_deref(),
             },
         };
-        serde_json::to_string(&told).unwrap_or_else(|error| error.to_string())
+        serde_json::to_string(&line).unwrap_or_else(|error| error.to_string())
     }
 }
 
@@ -175,7 +175,7 @@ impl From<Error> for Failure {
 }
 
 /// What an error says, without the name that stands in front of it.
-pub(crate) fn sentence(error: &Error) -> String {
+pub(crate) fn message_of(error: &Error) -> String {
     let name = format!("lock {:?}: ", error.lock_name().unwrap_or_default());
     let text = Failure::from(error.clone()).text;
     match text.strip_prefix(&name) {

@@ -19,7 +19,7 @@ pub(crate) struct Gate(UnixStream);
 
 impl Gate {
     /// Makes one that is closed, and the standard input for the process that waits at it.
-    pub(crate) fn close() -> io::Result<(Gate, Stdio)> {
+    pub(crate) fn new() -> io::Result<(Gate, Stdio)> {
         let (ours, its) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Gate(ours), OwnedFd::from(its).into()))
@@ -45,19 +45,19 @@ impl Gate {
     }
 
     /// Whether the command was there, once the process has ended.
-    pub(crate) fn was_passed(&self) -> bool {
-        let mut said = [0; 2];
+    pub(crate) fn was_command_executed(&self) -> bool {
+        let mut reports = [0; 2];
         // It says that it goes, and then that it could not.
-        matches!((&self.0).read(&mut said), Ok(1))
+        matches!((&self.0).read(&mut reports), Ok(1))
     }
 }
 
 /// The side of the process that becomes the command.
-pub(crate) struct Passage(UnixStream);
+pub(crate) struct GateWaiter(UnixStream);
 
-impl Passage {
+impl GateWaiter {
     /// Waits until the gate is open, and puts the standard input in its place; an error if it never will be.
-    pub(crate) fn wait() -> io::Result<Passage> {
+    pub(crate) fn wait() -> io::Result<GateWaiter> {
         let gate = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -76,11 +76,11 @@ impl Passage {
         });
         let stdin = files.ok_or(io::ErrorKind::UnexpectedEof)?;
         rustix::stdio::dup2_stdin(stdin)?;
-        Ok(Passage(gate))
+        Ok(GateWaiter(gate))
     }
 
     /// Says that the command is started now, and again if that has failed.
-    pub(crate) fn say(&self) -> io::Result<()> {
+    pub(crate) fn report(&self) -> io::Result<()> {
         (&self.0).write_all(b"s")
     }
 }

@@ -5,40 +5,40 @@ use std::process::ExitCode;
 use redlatch::{LockInfo, LockKind};
 
 use crate::errors::{Failure, NO};
+use crate::escape::escape;
 use crate::output::{LockObject, holder, json, marked_job, span, text};
-use crate::words::visible;
 
 /// The arguments of `redlatch inspect`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct InspectArgs {
     /// The name of the lock
     name: String,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    place: crate::connect::Args,
+    connection: crate::connect::ConnectArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let place = args.place.open()?;
-    let (_, info) = place.describe(&args.name)?;
+pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
+    let backend = args.connection.open()?;
+    let (_, info) = backend.describe(&args.name)?;
     let printed = match args.json {
         true => json(&LockObject::of(&args.name, &info)),
         false => lines(&args.name, &info).iter().try_for_each(|it| text(it)),
     };
     let is_free = info.holders.is_empty() && info.available.is_none();
     let code = if is_free { NO } else { 0 };
-    Failure::answered(printed, code)
+    Failure::exit_with(printed, code)
 }
 
 /// A lock as people read it.
 pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
-    let job = marked_job(name, info).map(visible);
-    let mut lines = vec![visible(name)];
+    let job = marked_job(name, info).map(escape);
+    let mut lines = vec![escape(name)];
     let mut line = |title: &str, value: String| lines.push(format!("  {title:<10} {value}"));
     line("kind", info.kind.to_string());
-    line("server", visible(&info.node));
+    line("server", escape(&info.node));
     match info.available {
         Some(number) if info.kind == LockKind::Counter => line("count", number.to_string()),
         Some(number) => line("free", format!("{number} permits")),
@@ -51,9 +51,9 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
             "holder",
             format!("{}, count {count}, by {}", holder(it), it.by),
         );
-        line("  visitor", visible(&it.visitor));
+        line("  visitor", escape(&it.visitor));
         if let Some(address) = &it.address {
-            line("  from", visible(address));
+            line("  from", escape(address));
         }
     }
     match info.expires {

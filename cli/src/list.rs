@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use redlatch::LockInfo;
 
-use crate::connect::Place;
+use crate::connect::Backend;
 use crate::errors::Failure;
+use crate::escape::escape;
 use crate::output::{LockObject, holder, json, mark, marked_job, note, span, table, text};
-use crate::words::visible;
 
 /// The arguments of `redlatch list`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ListArgs {
     /// The beginning of the names; all locks without it
     #[arg(value_name = "PREFIX")]
     beginning: Option<String>,
@@ -25,12 +25,12 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    place: crate::connect::Args,
+    connection: crate::connect::ConnectArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let place = args.place.open()?;
-    let mut locks = place.locks(args.beginning.as_deref().unwrap_or_default());
+pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
+    let backend = args.connection.open()?;
+    let mut locks = backend.locks(args.beginning.as_deref().unwrap_or_default());
     if args.all_kinds {
         locks = locks.with_counters();
     }
@@ -42,17 +42,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 break;
             }
             Ok(info) if args.json => {
-                json(&LockObject::of(place.short(&info.name), &info))?;
+                json(&LockObject::of(backend.short_name(&info.name), &info))?;
                 found.push(info);
             }
             Ok(info) => found.push(info),
             // Of a quorum, other nodes may have something to say.
-            Err(error) => failure = Some(Failure::of_all(error)),
+            Err(error) => failure = Some(Failure::without_lock(error)),
         }
     }
     let has_nothing = found.is_empty() && failure.is_some();
     if !args.json && !has_nothing {
-        print(&place, &mut found)?;
+        print(&backend, &mut found)?;
     }
     if is_cut {
         let limit = args.limit;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn print(place: &Place, found: &mut [LockInfo]) -> Result<(), Failure> {
+fn print(backend: &Backend, found: &mut [LockInfo]) -> Result<(), Failure> {
     found.sort_by(|one, other| one.name.cmp(&other.name));
     let titles = [
         "NAME",
@@ -79,7 +79,7 @@ fn print(place: &Place, found: &mut [LockInfo]) -> Result<(), Failure> {
     ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for info in found.iter() {
-        rows.extend(rows_of(place.short(&info.name), info));
+        rows.extend(rows_of(backend.short_name(&info.name), info));
     }
     for line in table(&rows) {
         text(&line)?;
@@ -92,7 +92,7 @@ fn rows_of(name: &str, info: &LockInfo) -> Vec<Vec<String>> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = |holder: String, count: String| {
         vec![
-            visible(name),
+            escape(name),
             info.kind.to_string(),
             holder,
             count,

@@ -7,8 +7,8 @@ use redlatch::{Holder, LockInfo};
 use serde::Serialize;
 
 use crate::errors::Failure;
+use crate::escape::{SCHEMA, escape};
 use crate::stderr;
-use crate::words::{SCHEMA, visible};
 
 /// A lock as JSON; `cli/schema/lock.json` describes it.
 #[derive(Serialize)]
@@ -98,7 +98,7 @@ pub(crate) fn text(line: &str) -> Result<(), Failure> {
 
 /// Says something on stderr that is no failure.
 pub(crate) fn note(text: &str) {
-    stderr::say(format!("redlatch: {}\n", visible(text)));
+    stderr::print(format!("redlatch: {}\n", escape(text)));
 }
 
 /// A span of time as people read it.
@@ -137,7 +137,7 @@ pub(crate) fn holder(holder: &Holder) -> String {
         }
         _ => holder.visitor.clone(),
     };
-    visible(&words)
+    escape(&words)
 }
 
 /// The job of which a lock is the mark of `run --once-per`: such a lock is called `JOB:once` or `JOB:once:KEY`, entered once, and

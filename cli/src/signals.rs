@@ -17,7 +17,7 @@ const OTHERS: [i32; 4] = [SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
 /// The signals of this process from now on.
 pub(crate) struct Signals {
-    heard: Receiver<i32>,
+    received: Receiver<i32>,
     interrupt: Interrupt,
     /// The first one that ends a wait; 0 if none came.
     ending: Arc<AtomicI32>,
@@ -25,23 +25,28 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Takes them over; those that this process was started to ignore stay ignored, as behind nohup.
-    pub(crate) fn take_over() -> Result<Signals, Failure> {
+    pub(crate) fn install() -> Result<Signals, Failure> {
         let failed = |error| Failure::usage(format!("the signals cannot be taken over: {error}"));
         let ignored = ignored("self");
-        let ours = ENDING.into_iter().chain(OTHERS);
-        let ours = ours.filter(|signal| ignored & (1 << (signal - 1)) == 0);
-        let mut taken = iterator::Signals::new(ours).map_err(failed)?;
-        let (tell, heard) = unbounded();
+        let handled = ENDING.into_iter().chain(OTHERS);
+        let handled = handled.filter(|signal| ignored & (1 << (signal - 1)) == 0);
+        let mut registered = iterator::Signals::new(handled).map_err(failed)?;
+        let (sender, received) = unbounded();
         let interrupt = Interrupt::new();
         let ending = Arc::new(AtomicI32::new(0));
-        let (raises, first) = (interrupt.clone(), Arc::clone(&ending));
+        let (raises, ending_number) = (interrupt.clone(), Arc::clone(&ending));
         let listen = move || {
-            for signal in taken.forever() {
+            for signal in registered.forever() {
                 if ENDING.contains(&signal) {
-                    let _ = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+                    let _ = ending_number.compare_exchange(
+                        0,
+                        signal,
+                        Ordering::SeqCst,
+                        Ordering::SeqCst,
+                    );
                     raises.raise();
                 }
-                if tell.send(signal).is_err() {
+                if sender.send(signal).is_err() {
                     return;
                 }
             }
@@ -51,7 +56,7 @@ impl Signals {
             .spawn(listen)
             .map_err(failed)?;
         Ok(Signals {
-            heard,
+            received,
             interrupt,
             ending,
         })
@@ -69,13 +74,13 @@ impl Signals {
     }
 
     /// The same number for a thread of its own; 0 as long as none came.
-    pub(crate) fn first(&self) -> Arc<AtomicI32> {
+    pub(crate) fn ending_number(&self) -> Arc<AtomicI32> {
         Arc::clone(&self.ending)
     }
 
     /// All signals as they come.
-    pub(crate) fn heard(&self) -> &Receiver<i32> {
-        &self.heard
+    pub(crate) fn received(&self) -> &Receiver<i32> {
+        &self.received
     }
 }
 

@@ -8,57 +8,57 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// More than this is not kept for a reader; what comes then is left out.
-const MOST: usize = 64;
+const CAPACITY: usize = 64;
 
 /// The way to the thread that writes, once there is one.
-static WRITER: OnceLock<Sender<Order>> = OnceLock::new();
+static WRITER: OnceLock<Sender<Request>> = OnceLock::new();
 
-enum Order {
+enum Request {
     Write(String),
     /// Tells when all before it is written.
-    Tell(Sender<()>),
+    Flush(Sender<()>),
 }
 
 /// Leaves all writing to a thread of its own from now on, so that nobody else ever waits for a reader.
 pub(crate) fn detach() -> io::Result<()> {
-    let (orders, ordered) = bounded(MOST);
+    let (requests, queue) = bounded(CAPACITY);
     thread::Builder::new()
         .name("redlatch-stderr".to_owned())
-        .spawn(move || write_all(&ordered))?;
+        .spawn(move || write_all(&queue))?;
     // There is one already if this fails, and ours ends.
-    let _ = WRITER.set(orders);
+    let _ = WRITER.set(requests);
     Ok(())
 }
 
-fn write_all(orders: &Receiver<Order>) {
-    for order in orders {
-        match order {
-            Order::Write(text) => write(&text),
+fn write_all(requests: &Receiver<Request>) {
+    for request in requests {
+        match request {
+            Request::Write(text) => write_now(&text),
             // Nobody may wait for it any more.
-            Order::Tell(done) => drop(done.send(())),
+            Request::Flush(done) => drop(done.send(())),
         }
     }
 }
 
-fn write(text: &str) {
+fn write_now(text: &str) {
     // Nobody is left to be told that this failed, too.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Says it; what was asked for is done without it.
-pub(crate) fn say(text: String) {
+pub(crate) fn print(text: String) {
     match WRITER.get() {
-        Some(writer) => drop(writer.try_send(Order::Write(text))),
-        None => write(&text),
+        Some(writer) => drop(writer.try_send(Request::Write(text))),
+        None => write_now(&text),
     }
 }
 
 /// Waits until all is written, but no longer than this for a reader.
-pub(crate) fn flush(patience: Duration) {
+pub(crate) fn flush(timeout: Duration) {
     let Some(writer) = WRITER.get() else { return };
-    let until = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let (done, is_done) = bounded(1);
-    if writer.send_deadline(Order::Tell(done), until).is_ok() {
-        let _ = is_done.recv_deadline(until);
+    if writer.send_deadline(Request::Flush(done), deadline).is_ok() {
+        let _ = is_done.recv_deadline(deadline);
     }
 }

@@ -7,13 +7,13 @@ use redlatch::LockInfo;
 use serde::Serialize;
 
 use crate::errors::{Failure, NO};
+use crate::escape::{SCHEMA, escape};
 use crate::inspect::lines;
 use crate::output::{holder, json, text};
-use crate::words::{SCHEMA, visible};
 
 /// The arguments of `redlatch unlock`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct UnlockArgs {
     /// The name of the lock
     name: String,
     /// Really end the hold of somebody else, who may be working under it
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    place: crate::connect::Args,
+    connection: crate::connect::ConnectArgs,
 }
 
 /// The outcome as JSON; `cli/schema/unlock.json` describes it.
@@ -41,14 +41,14 @@ struct Unlocked<'a> {
     freed: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let place = args.place.open()?;
-    let (lock, info) = place.describe(&args.name)?;
+pub(crate) fn run(args: &UnlockArgs) -> Result<ExitCode, Failure> {
+    let backend = args.connection.open()?;
+    let (lock, info) = backend.describe(&args.name)?;
     if info.available.is_some() {
-        return Err(Failure::no_lock(&args.name, &info));
+        return Err(Failure::not_a_lock(&args.name, &info));
     }
     if let Some(visitor) = &args.holder
-        && !place.has_tokens()
+        && !backend.uses_token_locks()
         && !could_be_a_visitor(visitor)
         && !info.holders.iter().any(|it| it.is_visitor(visitor))
     {
@@ -88,7 +88,7 @@ fn why_not(visitor: &str, info: &LockInfo) -> String {
     let holders: Vec<String> = info
         .holders
         .iter()
-        .map(|it| format!("{} ({})", holder(it), visible(&it.visitor)))
+        .map(|it| format!("{} ({})", holder(it), escape(&it.visitor)))
         .collect();
     match holders.is_empty() {
         true => "nobody holds it".to_owned(),
@@ -100,7 +100,7 @@ fn why_not(visitor: &str, info: &LockInfo) -> String {
 }
 
 /// The hold that is to end; `None` if nobody holds the lock.
-fn chosen(args: &Args, info: &LockInfo) -> Result<Option<String>, Failure> {
+fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure> {
     if let Some(visitor) = &args.holder {
         return Ok(Some(visitor.clone()));
     }
@@ -119,7 +119,7 @@ fn chosen(args: &Args, info: &LockInfo) -> Result<Option<String>, Failure> {
 }
 
 /// Shows the holder, and asks for the name to be typed.
-fn is_confirmed(args: &Args, info: &LockInfo) -> Result<bool, Failure> {
+fn is_confirmed(args: &UnlockArgs, info: &LockInfo) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
             "there is no terminal to ask at; say --yes to end the present hold, or --holder VISITOR to end that one",
@@ -144,7 +144,7 @@ fn is_confirmed(args: &Args, info: &LockInfo) -> Result<bool, Failure> {
 }
 
 fn answer(
-    args: &Args,
+    args: &UnlockArgs,
     visitor: Option<&str>,
     freed: bool,
     words: &str,
@@ -156,7 +156,7 @@ fn answer(
             visitor,
             freed,
         }),
-        false => text(&format!("{}: {words}", visible(&args.name))),
+        false => text(&format!("{}: {words}", escape(&args.name))),
     };
-    Failure::answered(printed, if freed { 0 } else { NO })
+    Failure::exit_with(printed, if freed { 0 } else { NO })
 }

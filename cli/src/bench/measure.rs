@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use redlatch::{Error, Interrupt, Lock};
 
-use crate::connect::Place;
+use crate::connect::Backend;
 use crate::errors::Failure;
 
 /// A lock that is free is handed over in this time, or something is wrong.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HAND_OFF_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A thread that is late makes up for so much of it.
-const BEHIND: Duration = Duration::from_millis(20);
+const MAX_LAG: Duration = Duration::from_millis(20);
 
 /// What is measured, and how.
 pub(super) struct Bench<'a> {
-    pub(super) place: &'a Place,
+    pub(super) backend: &'a Backend,
     /// The same place as another client.
-    pub(super) other: &'a Place,
+    pub(super) other: &'a Backend,
     /// The beginning of all names.
     pub(super) name: String,
     /// How long each measurement takes.
@@ -29,16 +29,16 @@ pub(super) struct Bench<'a> {
 }
 
 /// The times that were measured, the shortest first.
-pub(super) struct Sample {
+pub(super) struct Samples {
     pub(super) threads: u32,
     pub(super) times: Vec<Duration>,
     pub(super) took: Duration,
 }
 
-impl Sample {
-    fn new(threads: u32, mut times: Vec<Duration>, took: Duration) -> Sample {
+impl Samples {
+    fn new(threads: u32, mut times: Vec<Duration>, took: Duration) -> Samples {
         times.sort_unstable();
-        Sample {
+        Samples {
             threads,
             times,
             took,
@@ -56,26 +56,26 @@ impl Sample {
 }
 
 /// The turns of one thread, which come no faster than they may.
-struct Turns<'a> {
+struct Pacer<'a> {
     each: Duration,
     next: Instant,
     until: Instant,
     /// So many come, however late it is.
-    owed: u32,
+    least: u32,
     interrupt: &'a Interrupt,
 }
 
-impl Turns<'_> {
+impl Pacer<'_> {
     /// Waits for the next turn; `false` if there is none.
-    fn come(&mut self) -> bool {
+    fn wait_for_next(&mut self) -> bool {
         let now = Instant::now();
         let at = self.next;
-        if at.max(now) >= self.until && self.owed == 0 {
+        if at.max(now) >= self.until && self.least == 0 {
             return false;
         }
-        self.owed = self.owed.saturating_sub(1);
+        self.least = self.least.saturating_sub(1);
         // Turns that were missed come later, but not all at a time.
-        self.next = now.checked_sub(BEHIND).map_or(at, |least| at.max(least)) + self.each;
+        self.next = now.checked_sub(MAX_LAG).map_or(at, |least| at.max(least)) + self.each;
         match at.checked_duration_since(now) {
             Some(pause) if !pause.is_zero() => !self.interrupt.wait_timeout(pause),
             _ => !self.interrupt.is_raised(),
@@ -84,45 +84,45 @@ impl Turns<'_> {
 }
 
 impl Bench<'_> {
-    fn lock(&self, place: &Place, name: &str) -> Lock {
-        place.lock(&format!("{}:{name}", self.name))
+    fn lock(&self, backend: &Backend, name: &str) -> Lock {
+        backend.lock(&format!("{}:{name}", self.name))
     }
 
-    fn turns(&self, threads: u32) -> Turns<'_> {
+    fn pacer(&self, threads: u32) -> Pacer<'_> {
         let now = Instant::now();
-        Turns {
+        Pacer {
             each: Duration::from_secs(threads.into()) / self.max_rate,
             next: now,
             until: now + self.time,
             // The first hand-off is not measured.
-            owed: 2,
+            least: 2,
             interrupt: self.interrupt,
         }
     }
 
     /// The question whether a free name is locked: no other request costs less.
-    pub(super) fn round_trip(&self) -> Result<Sample, Failure> {
-        let lock = self.lock(self.place, "free");
+    pub(super) fn round_trip(&self) -> Result<Samples, Failure> {
+        let lock = self.lock(self.backend, "free");
         // The first one connects.
         lock.is_locked()?;
-        let (begun, mut turns, mut times) = (Instant::now(), self.turns(1), Vec::new());
-        while turns.come() {
+        let (begun, mut pacer, mut times) = (Instant::now(), self.pacer(1), Vec::new());
+        while pacer.wait_for_next() {
             let asked = Instant::now();
             lock.is_locked()?;
             times.push(asked.elapsed());
         }
-        Ok(Sample::new(1, times, begun.elapsed()))
+        Ok(Samples::new(1, times, begun.elapsed()))
     }
 
     /// Pairs of lock and unlock by so many threads, each with a name of its own.
-    pub(super) fn pairs(&self, threads: u32) -> Result<Sample, Failure> {
+    pub(super) fn pairs(&self, threads: u32) -> Result<Samples, Failure> {
         let begun = Instant::now();
         let done: Result<Vec<_>, Failure> = thread::scope(|scope| {
             let spawn = |number| scope.spawn(move || self.pairs_of_one(number, threads));
             let workers: Vec<_> = (0..threads).map(spawn).collect();
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {
-                let died = |_| Err(Failure::usage("a thread of the measurement has died"));
-                worker.join().unwrap_or_else(died)
+                let panicked = |_| Err(Failure::usage("a thread of the measurement has died"));
+                worker.join().unwrap_or_else(panicked)
             };
             // All have ended, and unlocked, before one is asked for its outcome.
             workers.into_iter().map(join).collect::<Vec<_>>()
@@ -130,16 +130,16 @@ impl Bench<'_> {
         .into_iter()
         .collect();
         let times = done?.concat();
-        Ok(Sample::new(threads, times, begun.elapsed()))
+        Ok(Samples::new(threads, times, begun.elapsed()))
     }
 
     fn pairs_of_one(&self, number: u32, threads: u32) -> Result<Vec<Duration>, Failure> {
-        let lock = self.lock(self.place, &number.to_string());
+        let lock = self.lock(self.backend, &number.to_string());
         if !self.pair(&lock)? {
             return Ok(Vec::new());
         }
-        let (mut turns, mut times) = (self.turns(threads), Vec::new());
-        while turns.come() {
+        let (mut pacer, mut times) = (self.pacer(threads), Vec::new());
+        while pacer.wait_for_next() {
             let begun = Instant::now();
             if !self.pair(&lock)? {
                 break;
@@ -162,41 +162,41 @@ impl Bench<'_> {
     }
 
     /// From the unlock in one client to the lock in another, which waits for it.
-    pub(super) fn hand_off(&self) -> Result<Sample, Failure> {
-        let giver = self.lock(self.place, "handed");
+    pub(super) fn hand_off(&self) -> Result<Samples, Failure> {
+        let giver = self.lock(self.backend, "handed");
         let taker = self.lock(self.other, "handed");
         let (go, gone) = bounded::<()>(0);
-        let (tell, told) = bounded::<Result<Instant, Failure>>(1);
+        let (sender, receiver) = bounded::<Result<Instant, Failure>>(1);
         let take = move || {
             for () in gone {
                 let taken = take(&taker);
-                if tell.send(taken).is_err() {
+                if sender.send(taken).is_err() {
                     return;
                 }
             }
         };
-        let dead = || Failure::usage("a thread of the measurement has died");
+        let panicked = || Failure::usage("a thread of the measurement has died");
         let begun = Instant::now();
         let times = thread::scope(|scope| {
             scope.spawn(take);
             // It ends with this end of the channel, and so before the scope.
             let go = go;
-            let (mut turns, mut times) = (self.turns(1), Vec::new());
+            let (mut pacer, mut times) = (self.pacer(1), Vec::new());
             let mut is_first = true;
-            while turns.come() {
+            while pacer.wait_for_next() {
                 match giver.lock_interruptibly(self.interrupt) {
                     Ok(()) => {}
                     Err(Error::Interrupted { .. }) => break,
                     Err(error) => return Err(error.into()),
                 }
-                let waits = go.send(()).map_err(|_| dead());
+                let waits = go.send(()).map_err(|_| panicked());
                 if waits.is_ok() {
                     until_waiting(self.other, self.interrupt);
                 }
                 let given = Instant::now();
                 giver.unlock()?;
                 waits?;
-                let taken = told.recv().map_err(|_| dead())??;
+                let taken = receiver.recv().map_err(|_| panicked())??;
                 // The first one connects.
                 if !std::mem::take(&mut is_first) {
                     times.push(taken.saturating_duration_since(given));
@@ -204,13 +204,13 @@ impl Bench<'_> {
             }
             Ok::<_, Failure>(times)
         })?;
-        Ok(Sample::new(2, times, begun.elapsed()))
+        Ok(Samples::new(2, times, begun.elapsed()))
     }
 }
 
 /// Waits for the lock, and tells when it came.
 fn take(lock: &Lock) -> Result<Instant, Failure> {
-    if !lock.try_lock_for(PATIENCE)? {
+    if !lock.try_lock_for(HAND_OFF_TIMEOUT)? {
         return Err(Failure::usage("the lock was not handed over"));
     }
     let taken = Instant::now();
@@ -219,9 +219,12 @@ fn take(lock: &Lock) -> Result<Instant, Failure> {
 }
 
 /// Returns when a thread of the other client waits, and listens.
-fn until_waiting(place: &Place, interrupt: &Interrupt) {
+fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     let begun = Instant::now();
-    while place.waits() == 0 && begun.elapsed() < PATIENCE && !interrupt.is_raised() {
+    while backend.waiter_count() == 0
+        && begun.elapsed() < HAND_OFF_TIMEOUT
+        && !interrupt.is_raised()
+    {
         thread::sleep(Duration::from_micros(100));
     }
     // It subscribes and tries once more; that takes two round trips, and what took so long so far were at least as many.

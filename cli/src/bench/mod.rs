@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::errors::Failure;
+use crate::escape::SCHEMA;
 use crate::output::{json, text};
 use crate::signals::Signals;
-use crate::words::SCHEMA;
-use measure::{Bench, Sample};
+use measure::{Bench, Samples};
 
 /// The arguments of `redlatch bench`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     /// How long it takes in all; each of the four measurements gets a quarter
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -29,28 +29,33 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    place: crate::connect::Args,
+    connection: crate::connect::ConnectArgs,
 }
 
 /// What is measured.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+enum Measurement {
     RoundTrip,
     Pair,
     HandOff,
     Threads,
 }
 
-impl What {
-    const ALL: [What; 4] = [What::RoundTrip, What::Pair, What::HandOff, What::Threads];
+impl Measurement {
+    const ALL: [Measurement; 4] = [
+        Measurement::RoundTrip,
+        Measurement::Pair,
+        Measurement::HandOff,
+        Measurement::Threads,
+    ];
 }
 
 /// A measurement as JSON; `cli/schema/bench.json` describes it.
 #[derive(Serialize)]
-struct Measured {
+struct MeasurementObject {
     schema: u32,
-    measured: What,
+    measured: Measurement,
     threads: u32,
     count: usize,
     median_us: u64,
@@ -63,13 +68,13 @@ struct Measured {
 /// The base of the exit codes of signals.
 const SIGNALLED: u8 = 128;
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     // Before anything is locked, so that all of it is unlocked.
-    let signals = Signals::take_over()?;
-    let (place, other) = (args.place.open()?, args.place.open()?);
+    let signals = Signals::install()?;
+    let (backend, other) = (args.connection.open()?, args.connection.open()?);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let bench = Bench {
-        place: &place,
+        backend: &backend,
         other: &other,
         name: format!(
             "redlatch:bench:{}-{:x}",
@@ -82,12 +87,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         interrupt: signals.interrupt(),
     };
     let mut round_trip = None;
-    for what in What::ALL {
-        let sample = match what {
-            What::RoundTrip => bench.round_trip()?,
-            What::Pair => bench.pairs(1)?,
-            What::HandOff => bench.hand_off()?,
-            What::Threads => bench.pairs(args.threads)?,
+    for measurement in Measurement::ALL {
+        let sample = match measurement {
+            Measurement::RoundTrip => bench.round_trip()?,
+            Measurement::Pair => bench.pairs(1)?,
+            Measurement::HandOff => bench.hand_off()?,
+            Measurement::Threads => bench.pairs(args.threads)?,
         };
         if let Some(number) = signals.ending() {
             return Ok(ExitCode::from(SIGNALLED.saturating_add(number)));
@@ -102,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             text(&line(["", "MEDIAN", "P99", "PER SECOND", "ROUND TRIPS"]))?;
         }
         let base = *round_trip.get_or_insert(sample.at(50));
-        let measured = Measured::of(what, &sample, base);
+        let measured = MeasurementObject::of(measurement, &sample, base);
         match args.json {
             true => json(&measured)?,
             false => text(&measured.line())?,
@@ -117,12 +122,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Measured {
-    fn of(measured: What, sample: &Sample, round_trip: Duration) -> Measured {
+impl MeasurementObject {
+    fn of(measured: Measurement, sample: &Samples, round_trip: Duration) -> MeasurementObject {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let median = sample.at(50);
         let trips = median.as_secs_f64() / round_trip.as_secs_f64();
-        Measured {
+        MeasurementObject {
             schema: SCHEMA,
             measured,
             threads: sample.threads,
@@ -137,11 +142,11 @@ impl Measured {
 
     fn line(&self) -> String {
         let title = match self.measured {
-            What::RoundTrip => "round trip".to_owned(),
-            What::Pair => "lock and unlock".to_owned(),
-            What::HandOff => "hand-off to another client".to_owned(),
-            What::Threads if self.threads == 1 => "lock and unlock, 1 thread".to_owned(),
-            What::Threads => format!("lock and unlock, {} threads", self.threads),
+            Measurement::RoundTrip => "round trip".to_owned(),
+            Measurement::Pair => "lock and unlock".to_owned(),
+            Measurement::HandOff => "hand-off to another client".to_owned(),
+            Measurement::Threads if self.threads == 1 => "lock and unlock, 1 thread".to_owned(),
+            Measurement::Threads => format!("lock and unlock, {} threads", self.threads),
         };
         let millis = |micros: u64| format!("{:.3} ms", micros as f64 / 1000.0);
         let trips = self.round_trips;

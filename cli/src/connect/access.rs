@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use redlatch::{Builder, Client};
 
-use super::files::{read_secret, secret_in};
-use super::url::{self, Secrets};
+use super::files::{load_secret, read_secret};
+use super::url::{self, Credentials};
 use super::variable;
 use crate::errors::Failure;
 
 /// The user, the password and the certificates.
 #[derive(clap::Args, Clone, Debug)]
 #[group(id = "access")]
-pub(super) struct Args {
+pub(super) struct AccessArgs {
     /// The user [REDLATCH_USER]
     #[arg(long)]
     user: Option<String>,
@@ -55,22 +55,22 @@ pub(super) struct Args {
 }
 
 /// What is known of a TLS connection.
-struct Tls {
+struct TlsSettings {
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
     name: Option<String>,
     pin: Option<String>,
 }
 
-fn path(given: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
+fn path_setting(given: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
     given.clone().or_else(|| variable(name).map(PathBuf::from))
 }
 
-fn text(given: &Option<String>, name: &str) -> Option<String> {
+fn text_setting(given: &Option<String>, name: &str) -> Option<String> {
     given.clone().or_else(|| variable(name))
 }
 
-fn pair(
+fn certificate_pair(
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     names: &str,
@@ -85,7 +85,7 @@ fn pair(
 }
 
 /// Sets a file as the source of the password of a user.
-pub(super) fn with_file(builder: Builder, user: String, file: &Path) -> Builder {
+pub(super) fn with_password_file(builder: Builder, user: String, file: &Path) -> Builder {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     builder.credentials_with(move || {
         let password = read_secret(&file).map_err(|failure| failure.to_string())?;
@@ -93,38 +93,38 @@ pub(super) fn with_file(builder: Builder, user: String, file: &Path) -> Builder 
     })
 }
 
-impl Args {
-    pub(super) fn secrets(&self) -> Result<Secrets, Failure> {
-        let file = path(&self.password_file, "REDLATCH_PASSWORD_FILE");
+impl AccessArgs {
+    pub(super) fn credentials(&self) -> Result<Credentials, Failure> {
+        let file = path_setting(&self.password_file, "REDLATCH_PASSWORD_FILE");
         let password = match &file {
-            Some(file) => Some(secret_in(file)?),
+            Some(file) => Some(load_secret(file)?),
             None => variable("REDLATCH_PASSWORD"),
         };
-        Ok(Secrets {
-            user: text(&self.user, "REDLATCH_USER"),
+        Ok(Credentials {
+            user: text_setting(&self.user, "REDLATCH_USER"),
             password,
             file,
         })
     }
 
-    fn tls(&self) -> Result<Tls, Failure> {
-        let cert = path(&self.cert, "REDLATCH_CERT");
-        let key = path(&self.key, "REDLATCH_KEY");
-        Ok(Tls {
-            ca: path(&self.ca, "REDLATCH_CA"),
-            identity: pair(cert, key, "REDLATCH_CERT and REDLATCH_KEY")?,
-            name: text(&self.tls_name, "REDLATCH_TLS_NAME"),
-            pin: text(&self.tls_pin, "REDLATCH_TLS_PIN"),
+    fn tls(&self) -> Result<TlsSettings, Failure> {
+        let cert = path_setting(&self.cert, "REDLATCH_CERT");
+        let key = path_setting(&self.key, "REDLATCH_KEY");
+        Ok(TlsSettings {
+            ca: path_setting(&self.ca, "REDLATCH_CA"),
+            identity: certificate_pair(cert, key, "REDLATCH_CERT and REDLATCH_KEY")?,
+            name: text_setting(&self.tls_name, "REDLATCH_TLS_NAME"),
+            pin: text_setting(&self.tls_pin, "REDLATCH_TLS_PIN"),
         })
     }
 
     /// Adds the certificates.
     pub(super) fn certificates(&self, builder: Builder) -> Result<Builder, Failure> {
-        self.tls()?.add(builder)
+        self.tls()?.apply(builder)
     }
 
     /// Whether something is given for sentinels alone.
-    pub(super) fn is_for_sentinels(&self) -> bool {
+    pub(super) fn has_sentinel_settings(&self) -> bool {
         let paths = [
             &self.sentinel_password_file,
             &self.sentinel_ca,
@@ -136,19 +136,19 @@ impl Args {
     }
 
     /// Adds what is given for sentinels at these URLs, and for the master behind them.
-    pub(super) fn of_sentinels(
+    pub(super) fn sentinel_settings(
         &self,
         mut builder: Builder,
         urls: &[String],
     ) -> Result<Builder, Failure> {
-        let file = path(
+        let file = path_setting(
             &self.sentinel_password_file,
             "REDLATCH_SENTINEL_PASSWORD_FILE",
         );
-        let ca = path(&self.sentinel_ca, "REDLATCH_SENTINEL_CA");
-        let cert = path(&self.sentinel_cert, "REDLATCH_SENTINEL_CERT");
-        let key = path(&self.sentinel_key, "REDLATCH_SENTINEL_KEY");
-        let identity = pair(
+        let ca = path_setting(&self.sentinel_ca, "REDLATCH_SENTINEL_CA");
+        let cert = path_setting(&self.sentinel_cert, "REDLATCH_SENTINEL_CERT");
+        let key = path_setting(&self.sentinel_key, "REDLATCH_SENTINEL_KEY");
+        let identity = certificate_pair(
             cert,
             key,
             "REDLATCH_SENTINEL_CERT and REDLATCH_SENTINEL_KEY",
@@ -156,33 +156,33 @@ impl Args {
         if file.is_some() || ca.is_some() || identity.is_some() {
             let mut sentinels = Client::builder();
             if let Some(file) = file {
-                secret_in(&file)?;
-                let user = text(&self.sentinel_user, "REDLATCH_SENTINEL_USER");
-                sentinels = with_file(sentinels, user.unwrap_or_default(), &file);
+                load_secret(&file)?;
+                let user = text_setting(&self.sentinel_user, "REDLATCH_SENTINEL_USER");
+                sentinels = with_password_file(sentinels, user.unwrap_or_default(), &file);
             }
             let of_master = self.tls()?;
-            let own = match urls.iter().any(|url| url::asks_for_tls(url)) {
+            let own = match urls.iter().any(|url| url::uses_tls(url)) {
                 // The key and the name of the master are not those of an authority's sentinels.
-                true if ca.is_some() => Tls {
+                true if ca.is_some() => TlsSettings {
                     ca,
                     identity: identity.or(of_master.identity),
                     name: None,
                     pin: None,
                 },
-                true => Tls {
+                true => TlsSettings {
                     identity: identity.or(of_master.identity.clone()),
                     ..of_master
                 },
-                false => Tls {
+                false => TlsSettings {
                     ca,
                     identity,
                     name: None,
                     pin: None,
                 },
             };
-            builder = builder.sentinel_settings(own.add(sentinels)?);
+            builder = builder.sentinel_settings(own.apply(sentinels)?);
         }
-        let is_encrypted = match text(&self.master_tls, "REDLATCH_MASTER_TLS").as_deref() {
+        let is_encrypted = match text_setting(&self.master_tls, "REDLATCH_MASTER_TLS").as_deref() {
             None => return Ok(builder),
             Some("yes") => true,
             Some("no") => false,
@@ -209,9 +209,9 @@ fn master_tls(builder: Builder, is_encrypted: bool) -> Result<Builder, Failure> 
     }
 }
 
-impl Tls {
+impl TlsSettings {
     #[cfg(feature = "tls")]
-    fn add(self, mut builder: Builder) -> Result<Builder, Failure> {
+    fn apply(self, mut builder: Builder) -> Result<Builder, Failure> {
         if let Some(file) = self.ca {
             builder = builder.ca_certificate_file(file);
         }
@@ -228,9 +228,9 @@ impl Tls {
     }
 
     #[cfg(not(feature = "tls"))]
-    fn add(self, builder: Builder) -> Result<Builder, Failure> {
+    fn apply(self, builder: Builder) -> Result<Builder, Failure> {
         match self {
-            Tls {
+            TlsSettings {
                 ca: None,
                 identity: None,
                 name: None,

@@ -8,7 +8,7 @@ use crate::errors::Failure;
 use crate::output::note;
 
 /// Reads a file with one secret in it.
-pub(super) fn secret_in(path: &Path) -> Result<String, Failure> {
+pub(super) fn load_secret(path: &Path) -> Result<String, Failure> {
     let text = read_secret(path)?;
     let shown = path.display();
     let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));

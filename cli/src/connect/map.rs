@@ -6,24 +6,24 @@ use super::variable;
 use crate::errors::Failure;
 
 /// A host and perhaps a port.
-type Target = (String, Option<u16>);
+type Address = (String, Option<u16>);
 
 /// One `FROM=TO`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mapping {
-    from: Target,
-    to: Target,
+    from: Address,
+    to: Address,
 }
 
 impl std::str::FromStr for Mapping {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Mapping, String> {
-        let targets = text.split_once('=').and_then(|(from, to)| {
-            let from = target(from.trim())?;
-            Some((from, target(to.trim())?))
+        let addresses = text.split_once('=').and_then(|(from, to)| {
+            let from = parse_address(from.trim())?;
+            Some((from, parse_address(to.trim())?))
         });
-        let (from, to) = targets.ok_or_else(|| {
+        let (from, to) = addresses.ok_or_else(|| {
             format!("{text:?} is no FROM=TO of two addresses; write 10.0.0.1:6379=127.0.0.1:7001, or 10.0.0.1=redis.example for all ports")
         })?;
         Ok(Mapping { from, to })
@@ -31,7 +31,7 @@ impl std::str::FromStr for Mapping {
 }
 
 /// Reads `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
-fn target(text: &str) -> Option<Target> {
+fn parse_address(text: &str) -> Option<Address> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
@@ -54,7 +54,7 @@ fn target(text: &str) -> Option<Target> {
 }
 
 /// Has the client map addresses by these arguments, or else by those in a variable.
-pub(super) fn set(builder: Builder, given: &[Mapping]) -> Result<Builder, Failure> {
+pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Failure> {
     let mut mappings = given.to_vec();
     if mappings.is_empty() {
         let text = variable("REDLATCH_MAP").unwrap_or_default();

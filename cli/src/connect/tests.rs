@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn times_are_read() {
-    let read = |text: &str| duration(text).map(|it| it.as_millis());
+    let read = |text: &str| parse_duration(text).map(|it| it.as_millis());
     assert_eq!(read("500ms"), Ok(500));
     assert_eq!(read("30s"), Ok(30_000));
     assert_eq!(read("5m"), Ok(300_000));

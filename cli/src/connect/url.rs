@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use redlatch::Builder;
 
-use super::access::with_file;
+use super::access::with_password_file;
 use crate::errors::Failure;
 
 /// The user and the password that stand beside the URLs.
-pub(super) struct Secrets {
+pub(super) struct Credentials {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     /// The file that has the password, which may change.
@@ -50,51 +50,54 @@ pub(super) fn has_password(url: &str) -> bool {
             .is_some_and(in_front)
 }
 
-impl Secrets {
+impl Credentials {
     /// Adds the user and the password of a master that sentinels name.
-    pub(super) fn behind_sentinels(&self, builder: Builder) -> Builder {
+    pub(super) fn add_to_master(&self, builder: Builder) -> Builder {
         let user = self.user.clone().unwrap_or_default();
         match (&self.file, &self.password) {
-            (Some(file), _) => with_file(builder, user, file),
+            (Some(file), _) => with_password_file(builder, user, file),
             (None, Some(password)) => builder.credentials(user, password),
             (None, None) => builder,
         }
     }
 
     /// The settings for a URL, and the URL with user and password in it, unless a file has the password.
-    pub(super) fn enter(&self, builder: Builder, url: &str) -> Result<(Builder, String), Failure> {
+    pub(super) fn add_to(&self, builder: Builder, url: &str) -> Result<(Builder, String), Failure> {
         let file = self.file.as_ref();
         let file = file.filter(|_| !has_password(url) && !url.starts_with("mysql"));
-        let (Some(file), Some((scheme, own, rest))) = (file, parts(url)) else {
-            return Ok((builder, self.in_url(url)?));
+        let (Some(file), Some((scheme, own_user, rest))) = (file, parts(url)) else {
+            return Ok((builder, self.add_to_url(url)?));
         };
-        let own = own.map(|user| decoded(user.trim_end_matches(':')));
-        let user = self.user.clone().or(own).unwrap_or_default();
-        Ok((with_file(builder, user, file), format!("{scheme}{rest}")))
+        let own_user = own_user.map(|user| percent_decode(user.trim_end_matches(':')));
+        let user = self.user.clone().or(own_user).unwrap_or_default();
+        Ok((
+            with_password_file(builder, user, file),
+            format!("{scheme}{rest}"),
+        ))
     }
 
     /// The same for servers that belong together: the user of the first URL is that of all.
-    pub(super) fn enter_all(
+    pub(super) fn add_to_all(
         &self,
         mut builder: Builder,
         urls: &[String],
     ) -> Result<(Builder, Vec<String>), Failure> {
         if urls.iter().any(|url| has_password(url)) {
-            let urls: Result<_, _> = urls.iter().map(|url| self.in_url(url)).collect();
+            let urls: Result<_, _> = urls.iter().map(|url| self.add_to_url(url)).collect();
             return Ok((builder, urls?));
         }
-        let mut entered = Vec::with_capacity(urls.len());
+        let mut with_credentials = Vec::with_capacity(urls.len());
         for url in urls.iter().rev() {
-            let (next, url) = self.enter(builder, url)?;
+            let (next, url) = self.add_to(builder, url)?;
             builder = next;
-            entered.push(url);
+            with_credentials.push(url);
         }
-        entered.reverse();
-        Ok((builder, entered))
+        with_credentials.reverse();
+        Ok((builder, with_credentials))
     }
 
     /// The URL with user and password in it, unless it has its own.
-    pub(super) fn in_url(&self, url: &str) -> Result<String, Failure> {
+    pub(super) fn add_to_url(&self, url: &str) -> Result<String, Failure> {
         let Some(password) = self.password.as_deref() else {
             return match &self.user {
                 Some(_) => Err(Failure::usage(
@@ -110,14 +113,14 @@ impl Secrets {
         if has_password(url) {
             return Ok(url.to_owned());
         }
-        let own = user.map(|user| user.trim_end_matches(':').to_owned());
+        let own_user = user.map(|user| user.trim_end_matches(':').to_owned());
         let user = self
             .user
             .as_deref()
-            .map(encoded)
-            .or(own)
+            .map(percent_encode)
+            .or(own_user)
             .unwrap_or_default();
-        let password = encoded(password);
+        let password = percent_encode(password);
         if scheme.contains("unix") {
             let sign = if rest.contains('?') { '&' } else { '?' };
             let user = if user.is_empty() {
@@ -134,21 +137,21 @@ impl Secrets {
 /// Whether what is said to the server of a URL can be read on a network.
 pub(super) fn is_exposed(url: &str) -> bool {
     let is_socket = url.contains("+unix://") || url.contains("socket=");
-    let place = address(url).split('/').next().unwrap_or_default();
-    let host = match place.rsplit_once(':') {
+    let host_and_port = address(url).split('/').next().unwrap_or_default();
+    let host = match host_and_port.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => host,
-        _ => place,
+        _ => host_and_port,
     };
     let host = host.trim_matches(['[', ']']);
     let ip = host.parse::<std::net::IpAddr>();
     let is_here = ip.map_or(host.eq_ignore_ascii_case("localhost"), |it| {
         it.is_loopback()
     });
-    !asks_for_tls(url) && !is_socket && !is_here
+    !uses_tls(url) && !is_socket && !is_here
 }
 
 /// Whether a URL asks for TLS.
-pub(super) fn asks_for_tls(url: &str) -> bool {
+pub(super) fn uses_tls(url: &str) -> bool {
     let scheme = url.split(':').next().unwrap_or_default();
     ["rediss", "valkeys", "mysqls"]
         .iter()
@@ -156,7 +159,7 @@ pub(super) fn asks_for_tls(url: &str) -> bool {
 }
 
 /// A part of a URL as text.
-fn decoded(part: &str) -> String {
+fn percent_decode(part: &str) -> String {
     let mut pieces = part.split('%');
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
     for piece in pieces {
@@ -178,15 +181,15 @@ fn decoded(part: &str) -> String {
 }
 
 /// A text as a part of a URL.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
+fn percent_encode(text: &str) -> String {
+    let mut percent_encode = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            true => encoded.push(char::from(byte)),
-            false => encoded.push_str(&format!("%{byte:02X}")),
+            true => percent_encode.push(char::from(byte)),
+            false => percent_encode.push_str(&format!("%{byte:02X}")),
         }
     }
-    encoded
+    percent_encode
 }
 
 #[cfg(test)]
@@ -253,21 +256,21 @@ mod tests {
     #[test]
     fn a_user_is_read_as_it_is_written() {
         for user in ["app", "a@b", "ü:%", "100%"] {
-            assert_eq!(decoded(&encoded(user)), user);
+            assert_eq!(percent_decode(&percent_encode(user)), user);
         }
-        assert_eq!(decoded("100%x"), "100%x");
+        assert_eq!(percent_decode("100%x"), "100%x");
     }
 
     #[test]
     fn secrets_are_put_into_urls() {
         let put = |user: Option<&str>, url: &str| {
-            let secrets = Secrets {
+            let secrets = Credentials {
                 user: user.map(str::to_owned),
                 password: Some("p@s/s".to_owned()),
                 file: None,
             };
             secrets
-                .in_url(url)
+                .add_to_url(url)
                 .unwrap_or_else(|error| panic!("{error}"))
         };
         assert_eq!(put(None, "redis://h:1/2"), "redis://:p%40s%2Fs@h:1/2");

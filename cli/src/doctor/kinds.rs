@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlatch::{Client, Lock, Result};
 
 use crate::doctor::Finding;
-use crate::errors::sentence;
+use crate::errors::message_of;
 
 /// The lease of the locks taken here, which bounds what is left if this process is killed.
 const LEASE: Duration = Duration::from_secs(30);
@@ -99,7 +99,7 @@ fn taken(lock: &Lock) -> Result<bool> {
 }
 
 /// Tries the kinds of these names, and says of each whether it works.
-pub(super) fn tried(node: &str, client: &Client, names: &[String]) -> Vec<Finding> {
+pub(super) fn try_kinds(node: &str, client: &Client, names: &[String]) -> Vec<Finding> {
     const CODE: &str = "kinds";
     let is_asked = |kind: &str| names.iter().any(|name| name == kind || name == "all");
     let asked = KINDS.iter().filter(|(kind, _)| is_asked(kind));
@@ -116,7 +116,7 @@ pub(super) fn tried(node: &str, client: &Client, names: &[String]) -> Vec<Findin
             Err(error) => Finding::danger(
                 node,
                 CODE,
-                format!("{kind}: does not work: {}", sentence(&error)),
+                format!("{kind}: does not work: {}", message_of(&error)),
                 "use another kind there, or look at docs/services.md and docs/rights.md for what it needs",
             ),
         }

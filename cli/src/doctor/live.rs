@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Event, Lock, Observer, Severity};
 
-use crate::connect::{Args, Place};
+use crate::connect::{Backend, ConnectArgs};
 use crate::doctor::Finding;
 
 /// So many round trips are timed, if they fit into the time.
@@ -24,64 +24,64 @@ pub(super) const ALL_NODES: &str = "all nodes";
 const MESSAGES: usize = 3;
 
 /// A server that is looked at by itself.
-struct Subject<'a> {
+struct ProbedServer<'a> {
     node: &'a str,
     client: &'a Client,
     /// Another client of the same server.
     other: Option<&'a Client>,
-    are_tokens: bool,
+    uses_token_locks: bool,
     lease: Duration,
     /// The longest time for a request to it, where others decide without it.
     node_timeout: Option<Duration>,
 }
 
-pub(super) fn look(
-    args: &Args,
-    place: &Place,
+pub(super) fn probe(
+    args: &ConnectArgs,
+    backend: &Backend,
     before: &[Finding],
     is_read_only: bool,
 ) -> Vec<Finding> {
     // Each look would end with the same refusal.
     let is_off =
         |it: &Finding| matches!(it.code, "state" | "lock-table") && it.severity == Severity::Danger;
-    if !place.is_quorum() && before.iter().any(is_off) {
+    if !backend.is_quorum() && before.iter().any(is_off) {
         return Vec::new();
     }
-    let others = match is_read_only || place.has_tokens() || place.is_database() {
+    let others = match is_read_only || backend.uses_token_locks() || backend.is_database() {
         true => None,
         // The same arguments have just been used.
         false => args.open().ok(),
     };
-    let clients = place.clients();
-    let other_clients = others.as_ref().map(Place::clients);
-    let subjects = clients
+    let clients = backend.clients();
+    let other_clients = others.as_ref().map(Backend::clients);
+    let servers = clients
         .iter()
         .enumerate()
-        .map(|(at, (node, client))| Subject {
+        .map(|(at, (node, client))| ProbedServer {
             node,
             client,
             other: other_clients
                 .as_ref()
                 .and_then(|others| others.get(at))
                 .map(|(_, client)| *client),
-            are_tokens: place.has_tokens(),
-            lease: place.lease(),
-            node_timeout: place.is_quorum().then(|| {
-                let share = place.lease() / 200;
+            uses_token_locks: backend.uses_token_locks(),
+            lease: backend.lease(),
+            node_timeout: backend.is_quorum().then(|| {
+                let share = backend.lease() / 200;
                 share.clamp(Duration::from_millis(5), Duration::from_millis(150))
             }),
         });
-    let subjects: Vec<_> = subjects.collect();
+    let servers: Vec<_> = servers.collect();
     let mut found = thread::scope(|scope| {
-        let running: Vec<_> = subjects
+        let running: Vec<_> = servers
             .iter()
-            .map(|subject| scope.spawn(|| subject.look(is_read_only)))
+            .map(|server| scope.spawn(|| server.probe(is_read_only)))
             .collect();
         let mut found = Vec::new();
-        for (looking, subject) in running.into_iter().zip(&subjects) {
-            found.extend(looking.join().unwrap_or_else(|_| {
+        for (probe, server) in running.into_iter().zip(&servers) {
+            found.extend(probe.join().unwrap_or_else(|_| {
                 vec![Finding::note(
-                    subject.node,
+                    server.node,
                     "dry-run",
                     "the look ended with a panic",
                     "report it as a defect of redlatch",
@@ -94,9 +94,9 @@ pub(super) fn look(
     let has_majority = !before
         .iter()
         .any(|it| it.code == "redlock-nodes" && it.severity == Severity::Danger);
-    if place.is_quorum() && has_majority && !is_read_only {
-        let lock = place.lock(&format!("redlatch:doctor:{}:all", own_id(&clients)));
-        let tried = dry_run(&lock, place.has_tokens());
+    if backend.is_quorum() && has_majority && !is_read_only {
+        let lock = backend.lock(&format!("redlatch:doctor:{}:all", own_id(&clients)));
+        let tried = dry_run(&lock, backend.uses_token_locks());
         found.push(dry_run_finding(ALL_NODES, tried));
     }
     found
@@ -109,15 +109,15 @@ fn own_id(clients: &[(String, &Client)]) -> String {
         .map_or_else(String::new, |(_, client)| client.id().to_owned())
 }
 
-impl Subject<'_> {
+impl ProbedServer<'_> {
     fn lock_of(&self, client: &Client, name: &str) -> Lock {
-        match self.are_tokens {
+        match self.uses_token_locks {
             true => client.token_lock(name),
             false => client.lock(name),
         }
     }
 
-    fn look(&self, is_read_only: bool) -> Vec<Finding> {
+    fn probe(&self, is_read_only: bool) -> Vec<Finding> {
         let name = format!("redlatch:doctor:{}", self.client.id());
         let lock = self.lock_of(self.client, &name);
         let mut found = Vec::new();
@@ -134,7 +134,7 @@ impl Subject<'_> {
             return found;
         }
         let lock = lock.with_lease_time(LEASE);
-        let tried = dry_run(&lock, self.are_tokens);
+        let tried = dry_run(&lock, self.uses_token_locks);
         let is_lockable = matches!(tried, Ok(true));
         found.push(dry_run_finding(self.node, tried));
         if !is_lockable {
@@ -142,11 +142,11 @@ impl Subject<'_> {
         }
         found.push(match clock_rate(&lock) {
             Ok(rate) => self.clock_finding(rate),
-            Err(error) => Finding::of_untaken(self.node, "clock-rate", &error),
+            Err(error) => Finding::of_failed_probe(self.node, "clock-rate", &error),
         });
         if let Some(other) = self.other {
             let waiting = self.lock_of(other, &name);
-            found.push(match message(&lock, &waiting) {
+            found.push(match wake_up_latency(&lock, &waiting) {
                 Ok(Some(took)) => Finding::ok(
                     self.node,
                     "pubsub",
@@ -159,7 +159,7 @@ impl Subject<'_> {
                     "give the user +subscribe, +publish and the channels (resetchannels &redisson_lock__channel:*), and let \
                      proxies pass messages",
                 ),
-                Err(error) => Finding::of_untaken(self.node, "pubsub", &error),
+                Err(error) => Finding::of_failed_probe(self.node, "pubsub", &error),
             });
         }
         found
@@ -250,11 +250,11 @@ fn latency(lock: &Lock) -> Result<Vec<Duration>, Error> {
 }
 
 /// Locks, re-enters and unlocks. Returns whether it could.
-fn dry_run(lock: &Lock, are_tokens: bool) -> Result<bool, Error> {
+fn dry_run(lock: &Lock, uses_token_locks: bool) -> Result<bool, Error> {
     if !lock.try_lock()? {
         return Ok(false);
     }
-    let inner = match are_tokens {
+    let inner = match uses_token_locks {
         true => Ok(true),
         false => lock.try_lock().and_then(|entered| {
             lock.unlock()?;
@@ -285,11 +285,11 @@ fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     if !lock.try_lock()? {
         return Ok((0.0, f64::INFINITY));
     }
-    let first = remaining(lock);
+    let first = sample_remaining_lease(lock);
     if first.is_ok() {
         thread::sleep(CLOCK);
     }
-    let second = remaining(lock);
+    let second = sample_remaining_lease(lock);
     let unlocked = lock.unlock();
     let (first, second) = (first?, second?);
     unlocked?;
@@ -303,31 +303,31 @@ fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
 }
 
 /// What was left of a lease at some instant between two.
-struct Sample {
+struct LeaseSample {
     before: Instant,
     left: Duration,
     after: Instant,
 }
 
 /// Asks often, and takes the quickest answer.
-fn remaining(lock: &Lock) -> Result<Sample, Error> {
-    let mut best: Option<Sample> = None;
+fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
+    let mut best: Option<LeaseSample> = None;
     for _ in 0..20 {
         let before = Instant::now();
         let left = lock.remaining_lease()?.unwrap_or_default();
-        let sample = Sample {
+        let sample = LeaseSample {
             before,
             left,
             after: Instant::now(),
         };
-        let took = |it: &Sample| it.after - it.before;
+        let took = |it: &LeaseSample| it.after - it.before;
         if best.as_ref().is_none_or(|best| took(&sample) < took(best)) {
             best = Some(sample);
         }
     }
     // At least one was taken.
     let now = Instant::now();
-    Ok(best.unwrap_or(Sample {
+    Ok(best.unwrap_or(LeaseSample {
         before: now,
         left: Duration::ZERO,
         after: now,
@@ -338,9 +338,9 @@ fn remaining(lock: &Lock) -> Result<Sample, Error> {
 static WOKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Counts them.
-pub(crate) struct Woken;
+pub(crate) struct WakeUpCounter;
 
-impl Observer for Woken {
+impl Observer for WakeUpCounter {
     fn event(&self, event: &Event<'_>) {
         if let Event::Acquired { via: "woken", .. } = event {
             WOKEN.fetch_add(1, Ordering::Relaxed);
@@ -349,7 +349,7 @@ impl Observer for Woken {
 }
 
 /// How long a message of an unlock took to a waiter of another client; `None` if none arrives.
-fn message(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Error> {
+fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Error> {
     let woken = || WOKEN.load(Ordering::Relaxed);
     for _ in 0..MESSAGES {
         if !lock.try_lock()? {

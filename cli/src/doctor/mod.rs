@@ -10,15 +10,15 @@ use std::process::ExitCode;
 use redlatch::{Error, HealthWarning, Severity};
 use serde::Serialize;
 
-use crate::connect::Place;
-use crate::errors::{Failure, NO, sentence};
+use crate::connect::Backend;
+use crate::errors::{Failure, NO, message_of};
+use crate::escape::{SCHEMA, escape};
 use crate::output::{json, note, table, text};
-use crate::words::{SCHEMA, visible};
 use promises::Promise;
 
 /// The arguments of `redlatch doctor`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// Take no lock: leaves out the clock, the messages and the dry run
     #[arg(long)]
     read_only: bool,
@@ -32,13 +32,13 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    place: crate::connect::Args,
+    connection: crate::connect::ConnectArgs,
 }
 
 /// Something that was looked at.
 #[derive(Serialize)]
 struct Finding {
-    #[serde(serialize_with = "word")]
+    #[serde(serialize_with = "serialize_severity")]
     severity: Severity,
     code: &'static str,
     node: String,
@@ -49,15 +49,15 @@ struct Finding {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     schema: u32,
-    #[serde(serialize_with = "word")]
+    #[serde(serialize_with = "serialize_severity")]
     severity: Severity,
     findings: &'a [Finding],
     promises: &'a [Promise],
 }
 
-fn word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_severity<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(severity.as_str())
 }
 
@@ -87,7 +87,7 @@ impl Finding {
         }
     }
 
-    fn of(found: HealthWarning, place: &Place) -> Finding {
+    fn of(found: HealthWarning, backend: &Backend) -> Finding {
         let mut finding = Finding {
             severity: found.severity,
             code: found.code,
@@ -97,7 +97,10 @@ impl Finding {
             advice: Some(found.advice).filter(|advice| !advice.is_empty()),
         };
         // The library looks at the rights of the reentrant lock.
-        if finding.code == "rights" && finding.severity == Severity::Danger && place.has_tokens() {
+        if finding.code == "rights"
+            && finding.severity == Severity::Danger
+            && backend.uses_token_locks()
+        {
             finding.severity = Severity::Note;
             finding.advice = Some(
                 "token locks need fewer rights: the dry run tells whether these are enough"
@@ -108,7 +111,7 @@ impl Finding {
     }
 
     /// A look that failed after a lock was taken: one that the user may not take endangers no lock.
-    fn of_untaken(node: &str, code: &'static str, error: &Error) -> Finding {
+    fn of_failed_probe(node: &str, code: &'static str, error: &Error) -> Finding {
         let mut finding = Finding::of_error(Some(node), code, error);
         if error.kind() == "permission" {
             finding.severity = Severity::Note;
@@ -154,27 +157,27 @@ impl Finding {
         };
         let node = node.or(error.node()).unwrap_or("the server");
         // The lock is one of ours, and its name says nothing.
-        let said = sentence(error);
+        let said = message_of(error);
         Finding::danger(node, code, said, advice)
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.kinds.is_empty() && args.place.is_quorum()? {
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    if !args.kinds.is_empty() && args.connection.is_quorum()? {
         return Err(Failure::usage(
             "--kind needs one server, or several that belong together: a Redlock has one kind",
         ));
     }
-    let place = args.place.open()?;
+    let backend = args.connection.open()?;
     let mut findings: Vec<Finding> = Vec::new();
     let mut code = None;
-    match place.examine() {
+    match backend.examine() {
         Ok(found) => {
-            findings.extend(found.into_iter().map(|found| Finding::of(found, &place)));
-            let live = live::look(&args.place, &place, &findings, args.read_only);
+            findings.extend(found.into_iter().map(|found| Finding::of(found, &backend)));
+            let live = live::probe(&args.connection, &backend, &findings, args.read_only);
             findings.extend(live);
-            if let [(node, client)] = &place.clients()[..] {
-                findings.extend(kinds::tried(node, client, &args.kinds));
+            if let [(node, client)] = &backend.clients()[..] {
+                findings.extend(kinds::try_kinds(node, client, &args.kinds));
             }
         }
         Err(error) => {
@@ -182,8 +185,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             code = Some(Failure::from(error).code());
         }
     }
-    findings.extend(services::known(&findings, &place));
-    findings.extend(place.exposed().iter().map(|node| {
+    findings.extend(services::findings(&findings, &backend));
+    findings.extend(backend.plain_text_hosts().iter().map(|node| {
         Finding::note(
             node,
             "plain-text",
@@ -193,14 +196,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }));
     // Nothing can be said of a server that was not seen.
     let promises = match code {
-        None => promises::of(&findings, &place, args.read_only),
+        None => promises::of(&findings, &backend, args.read_only),
         Some(_) => Vec::new(),
     };
     // The worst first: at night only those are read.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let severity = findings.first().map_or(Severity::Ok, |it| it.severity);
     let printed = match args.json {
-        true => json(&Report {
+        true => json(&DoctorReport {
             schema: SCHEMA,
             severity,
             findings: &findings,
@@ -216,13 +219,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         false => Severity::Danger,
     };
     let verdict = if severity >= limit { NO } else { 0 };
-    Failure::answered(printed, code.unwrap_or(verdict))
+    Failure::exit_with(printed, code.unwrap_or(verdict))
 }
 
 /// A name that leaves room on the line: a group may have the names of all its servers.
 fn brief(node: &str) -> String {
     const WIDTH: usize = 40;
-    let name = visible(node);
+    let name = escape(node);
     match name.char_indices().nth(WIDTH) {
         Some(_) => {
             let kept: String = name.chars().take(WIDTH - 1).collect();
@@ -239,7 +242,7 @@ fn print(findings: &[Finding], promises: &[Promise]) -> Result<(), Failure> {
             it.severity.to_string(),
             it.code.to_owned(),
             brief(&it.node),
-            visible(&it.seen),
+            escape(&it.seen),
         ]);
         if let Some(advice) = &it.advice {
             let blank = String::new;
@@ -247,7 +250,7 @@ fn print(findings: &[Finding], promises: &[Promise]) -> Result<(), Failure> {
                 blank(),
                 blank(),
                 blank(),
-                format!("-> {}", visible(advice)),
+                format!("-> {}", escape(advice)),
             ]);
         }
     }
@@ -262,7 +265,7 @@ fn print(findings: &[Finding], promises: &[Promise]) -> Result<(), Failure> {
         .map(|it| {
             vec![
                 it.promise.to_owned(),
-                format!("{} ({})", it.answer, visible(&it.because)),
+                format!("{} ({})", it.answer, escape(&it.because)),
             ]
         })
         .collect();

@@ -3,7 +3,7 @@
 use redlatch::Severity;
 use serde::Serialize;
 
-use crate::connect::Place;
+use crate::connect::Backend;
 use crate::doctor::Finding;
 use crate::doctor::live::ALL_NODES;
 use crate::output::span;
@@ -18,7 +18,7 @@ pub(super) struct Promise {
 }
 
 /// The promises, by what was found. The order of the findings is that in which they were looked at.
-pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec<Promise> {
+pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) -> Vec<Promise> {
     let worst = |codes: &[&str]| {
         let mut of_codes: Vec<&Finding> = findings
             .iter()
@@ -38,7 +38,7 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
 
     let title = "a lock can be had now";
     // What one node of a quorum refuses, the others may grant.
-    let refusing: &[&str] = match place.is_quorum() {
+    let refusing: &[&str] = match backend.is_quorum() {
         true => &["redlock-nodes"],
         false => &[
             "reachable",
@@ -50,12 +50,12 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
             "lock-table",
         ],
     };
-    let tried = findings.iter().rfind(|it| match place.is_quorum() {
+    let tried = findings.iter().rfind(|it| match backend.is_quorum() {
         true => it.node == ALL_NODES,
         false => it.code == "dry-run",
     });
     // In a cluster one master was tried of several.
-    let is_decided = !place.is_cluster() && tried.is_some_and(|it| it.severity == Severity::Ok);
+    let is_decided = !backend.is_cluster() && tried.is_some_and(|it| it.severity == Severity::Ok);
     let refused = danger_in(refusing).filter(|_| !is_decided);
     promises.push(match (refused, tried) {
         (Some(bad), _) => promise(title, "no", &bad.seen),
@@ -68,10 +68,10 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
     });
 
     let title = "exclusion while the server runs";
-    let is_told = place.is_database() || worst(&["eviction"]).is_some();
+    let is_known = backend.is_database() || worst(&["eviction"]).is_some();
     promises.push(match danger_in(&["eviction", "clock-rate", "version"]) {
         Some(bad) => promise(title, "no", &bad.seen),
-        None if !is_told => promise(title, "unknown", "whether it evicts keys was not told"),
+        None if !is_known => promise(title, "unknown", "whether it evicts keys was not told"),
         None => match worst(&["clock-rate"]) {
             Some(clock) if clock.severity == Severity::Ok => promise(
                 title,
@@ -88,7 +88,7 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
 
     let title = "exclusion over a restart";
     promises.push(match worst(&["persistence"]) {
-        _ if place.is_quorum() => promise(
+        _ if backend.is_quorum() => promise(
             title,
             "yes",
             "a node that restarts has no vote for one max_lease",
@@ -99,12 +99,12 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
     });
 
     promises.push(over_a_failover(
-        place,
+        backend,
         worst(&["replicas"]),
         worst(&["redlock-nodes"]),
     ));
 
-    let lease = span(place.lease());
+    let lease = span(backend.lease());
     promises.push(promise(
         "the lock of a dead holder is free",
         "yes",
@@ -115,12 +115,12 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
     promises.push(match worst(&["pubsub"]) {
         Some(told) if told.severity == Severity::Ok => promise(title, "yes", &told.seen),
         Some(lost) => promise(title, "no", &lost.seen),
-        None if place.has_tokens() => promise(
+        None if backend.uses_token_locks() => promise(
             title,
             "no",
             "nobody is told of a token lock; waiters ask every 5 to 100 ms",
         ),
-        None if place.is_database() => {
+        None if backend.is_database() => {
             promise(title, "no", "a database sends no messages; waiters ask")
         }
         None => promise(title, "unknown", "not tried"),
@@ -128,12 +128,16 @@ pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec
     promises
 }
 
-fn over_a_failover(place: &Place, replicas: Option<&Finding>, nodes: Option<&Finding>) -> Promise {
-    let title = match place.is_quorum() {
+fn over_a_failover(
+    backend: &Backend,
+    replicas: Option<&Finding>,
+    nodes: Option<&Finding>,
+) -> Promise {
+    let title = match backend.is_quorum() {
         true => "exclusion over the loss of a node",
         false => "exclusion over a failover",
     };
-    let (answer, because) = match (place.is_quorum(), replicas, nodes) {
+    let (answer, because) = match (backend.is_quorum(), replicas, nodes) {
         (true, _, Some(bad)) if bad.severity == Severity::Danger => ("no", bad.seen.clone()),
         (true, ..) => (
             "yes",
@@ -145,7 +149,7 @@ fn over_a_failover(place: &Place, replicas: Option<&Finding>, nodes: Option<&Fin
             "unlikely to break",
             format!("never excluded; {}", seen.seen),
         ),
-        (_, None, _) if place.is_database() => (
+        (_, None, _) if backend.is_database() => (
             "unknown",
             "as far as the new primary has every transaction of the old one".to_owned(),
         ),

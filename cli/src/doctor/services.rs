@@ -1,16 +1,16 @@
 //! What is known of the services and products that the doctor recognises.
 
-use crate::connect::Place;
+use crate::connect::Backend;
 use crate::doctor::Finding;
 
 /// A service or a product. The first that matches is taken.
 struct Service {
     name: &'static str,
     /// What the look at the version says of it, if its `INFO` or its `HELLO` shows it.
-    says: &'static str,
+    version_text: &'static str,
     /// What the names of its hosts have in them, all of one of these.
     hosts: &'static [&'static [&'static str]],
-    known: &'static str,
+    facts: &'static str,
     /// What to do about that; nothing if it is empty.
     advice: &'static str,
 }
@@ -18,118 +18,118 @@ struct Service {
 const SERVICES: [Service; 12] = [
     Service {
         name: "ElastiCache Serverless",
-        says: "",
+        version_text: "",
         hosts: &[&[".serverless.", ".cache.amazonaws.com"]],
-        known: "a cluster that always talks TLS; at its limit of memory it evicts keys with a time to live, such as holds",
+        facts: "a cluster that always talks TLS; at its limit of memory it evicts keys with a time to live, such as holds",
         advice: "name it with --cluster and rediss://, and set no limit of memory that it can reach",
     },
     Service {
         name: "ElastiCache",
-        says: "Amazon ElastiCache",
+        version_text: "Amazon ElastiCache",
         hosts: &[&[".cache.amazonaws.com"]],
-        known: "CONFIG is refused, so what it keeps on disk is not seen; tokens of IAM last 15 minutes (--password-file)",
+        facts: "CONFIG is refused, so what it keeps on disk is not seen; tokens of IAM last 15 minutes (--password-file)",
         advice: "",
     },
     Service {
         name: "MemoryDB",
-        says: "Amazon MemoryDB",
+        version_text: "Amazon MemoryDB",
         hosts: &[&[".memorydb.", ".amazonaws.com"]],
-        known: "a cluster that talks TLS (--cluster, rediss://); tokens of IAM last 15 minutes (--password-file)",
+        facts: "a cluster that talks TLS (--cluster, rediss://); tokens of IAM last 15 minutes (--password-file)",
         advice: "",
     },
     Service {
         name: "Azure Cache for Redis",
-        says: "",
+        version_text: "",
         hosts: &[&[".redis.cache.windows.net"]],
-        known: "rediss:// at port 6380; nodes of a cluster announce IP addresses, which have the certificate of the host",
+        facts: "rediss:// at port 6380; nodes of a cluster announce IP addresses, which have the certificate of the host",
         advice: "",
     },
     Service {
         name: "Azure Managed Redis",
-        says: "",
+        version_text: "",
         hosts: &[&[".redis.azure.net"], &[".redisenterprise.cache.azure.net"]],
-        known: "rediss:// at port 10000; with the policy OSS it is a cluster (--cluster), with others a proxy",
+        facts: "rediss:// at port 10000; with the policy OSS it is a cluster (--cluster), with others a proxy",
         advice: "",
     },
     Service {
         name: "Memorystore",
-        says: "Google Memorystore",
+        version_text: "Google Memorystore",
         hosts: &[],
-        known: "commands that it does not list are refused, such as CONFIG: what it keeps on disk is not seen",
+        facts: "commands that it does not list are refused, such as CONFIG: what it keeps on disk is not seen",
         advice: "",
     },
     Service {
         name: "Redis Cloud",
-        says: "",
+        version_text: "",
         hosts: &[&[".redislabs.com"], &[".redis-cloud.com"], &[".rlrcp.com"]],
-        known: "an Active-Active database grants one lock in two regions",
+        facts: "an Active-Active database grants one lock in two regions",
         advice: "keep locks in a database of one region",
     },
     Service {
         name: "Upstash",
-        says: "Upstash",
+        version_text: "Upstash",
         hosts: &[&[".upstash.io"]],
-        known: "a server of its own, which speaks TLS (rediss://)",
+        facts: "a server of its own, which speaks TLS (rediss://)",
         advice: "try the kinds of locks that you use (--kind)",
     },
     Service {
         name: "Dragonfly",
-        says: "Dragonfly",
+        version_text: "Dragonfly",
         hosts: &[&[".dragonflydb.cloud"]],
-        known: "scripts that use undeclared keys are refused by default, as those of read-write locks do",
+        facts: "scripts that use undeclared keys are refused by default, as those of read-write locks do",
         advice: "try the kinds of locks that you use (--kind); --default_lua_flags=allow-undeclared-keys lets all run",
     },
     Service {
         name: "Garnet",
-        says: "Garnet",
+        version_text: "Garnet",
         hosts: &[],
-        known: "it runs scripts only if it was started with --lua; without them there are token locks alone, if it has their commands",
+        facts: "it runs scripts only if it was started with --lua; without them there are token locks alone, if it has their commands",
         advice: "start it with --lua, and try the kinds of locks that you use (--kind)",
     },
     Service {
         name: "KeyDB",
-        says: "KeyDB",
+        version_text: "KeyDB",
         hosts: &[],
-        known: "with active-replica or multi-master the last write wins, so that two can hold one lock",
+        facts: "with active-replica or multi-master the last write wins, so that two can hold one lock",
         advice: "let it have one master",
     },
     Service {
         name: "Kvrocks",
-        says: "Kvrocks",
+        version_text: "Kvrocks",
         hosts: &[],
-        known: "with lua-strict-key-accessing it refuses scripts that use undeclared keys, as those of read-write locks do",
+        facts: "with lua-strict-key-accessing it refuses scripts that use undeclared keys, as those of read-write locks do",
         advice: "try the kinds of locks that you use (--kind)",
     },
 ];
 
 /// What is known of the servers that were recognised, one finding for each.
-pub(super) fn known(found: &[Finding], place: &Place) -> Vec<Finding> {
+pub(super) fn findings(found: &[Finding], backend: &Backend) -> Vec<Finding> {
     let by_answer = found.iter().filter(|it| it.code == "version");
-    let by_answer = by_answer.map(|it| (&*it.node, of_answer(&it.seen), "by what it answers"));
-    let by_host = place.hosts().iter();
-    let by_host = by_host.map(|host| (&**host, of_host(host), "by the name of its host"));
-    let mut known: Vec<Finding> = Vec::new();
+    let by_answer = by_answer.map(|it| (&*it.node, by_version(&it.seen), "by what it answers"));
+    let by_host = backend.hosts().iter();
+    let by_host = by_host.map(|host| (&**host, by_host_name(host), "by the name of its host"));
+    let mut facts: Vec<Finding> = Vec::new();
     // A host name tells a kind of service which answers do not.
     for (node, service, how) in by_host.chain(by_answer) {
         let Some(service) = service else { continue };
-        let seen = format!("{} ({how}): {}", service.name, service.known);
-        if known.iter().any(|it| it.seen.starts_with(service.name)) {
+        let seen = format!("{} ({how}): {}", service.name, service.facts);
+        if facts.iter().any(|it| it.seen.starts_with(service.name)) {
             continue;
         }
-        known.push(match service.advice {
+        facts.push(match service.advice {
             "" => Finding::ok(node, "service", seen),
             advice => Finding::note(node, "service", seen, advice),
         });
     }
-    known
+    facts
 }
 
-fn of_answer(said: &str) -> Option<&'static Service> {
-    let is_said = |it: &&Service| !it.says.is_empty() && said.contains(it.says);
+fn by_version(said: &str) -> Option<&'static Service> {
+    let is_said = |it: &&Service| !it.version_text.is_empty() && said.contains(it.version_text);
     SERVICES.iter().find(is_said)
 }
 
-fn of_host(host: &str) -> Option<&'static Service> {
+fn by_host_name(host: &str) -> Option<&'static Service> {
     let host = host.to_ascii_lowercase();
     let has_all = |parts: &[&str]| parts.iter().all(|part| host.contains(part));
     SERVICES
@@ -175,10 +175,10 @@ mod tests {
             ("apt-lark-1.UPSTASH.io:6379", "Upstash"),
             ("ab12cd.dragonflydb.cloud:6385", "Dragonfly"),
         ] {
-            assert_eq!(of_host(host).map(|it| it.name), Some(name), "{host}");
+            assert_eq!(by_host_name(host).map(|it| it.name), Some(name), "{host}");
         }
         for host in ["10.0.0.1:6379", "redis.example", "upstash.io.example:1"] {
-            assert_eq!(of_host(host).map(|it| it.name), None, "{host}");
+            assert_eq!(by_host_name(host).map(|it| it.name), None, "{host}");
         }
     }
 
@@ -193,10 +193,10 @@ mod tests {
                 "KeyDB",
             ),
         ] {
-            assert_eq!(of_answer(said).map(|it| it.name), Some(name), "{said}");
+            assert_eq!(by_version(said).map(|it| it.name), Some(name), "{said}");
         }
         for said in ["Redis 7.0.15", "Valkey 9.0.0"] {
-            assert!(of_answer(said).is_none(), "{said}");
+            assert!(by_version(said).is_none(), "{said}");
         }
     }
 }

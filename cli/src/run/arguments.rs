@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use rustix::process::Signal;
 
-use crate::connect::duration;
+use crate::connect::parse_duration;
 use crate::errors::Failure;
 
 /// The slack that is left out of a period, so that a timer that is early by a little finds it over.
@@ -19,7 +19,7 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 
 /// The arguments of `redlatch run`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// The name of the lock; several are taken all or none
     #[arg(required = true, value_name = "NAME")]
     pub(super) names: Vec<String>,
@@ -30,31 +30,31 @@ pub(crate) struct Args {
     #[arg(long = "try", conflicts_with = "wait")]
     pub(super) only_tries: bool,
     /// Wait for the lock so long at most, such as 30s; without it for ever, or with --once-per not at all
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) wait: Option<Duration>,
     /// End the command after this time, as timeout(1) does
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) max_run: Option<Duration>,
     /// What the command gets when its lock is in danger or lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(super) on_lost: OnLost,
     /// How long before the end of its validity the command is told; a third of the lease at most, which is the default
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) grace: Option<Duration>,
     /// From TERM to KILL where there is no validity to wait for
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
     pub(super) kill_after: Duration,
     /// Run the command once in this time (24h), over all machines, counted from its last start
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) once_per: Option<Duration>,
     /// With --once-per: whether the start counts, or only an end with 0
-    #[arg(long, value_enum, default_value_t = When::Start, requires = "once_per")]
-    pub(super) mark: When,
+    #[arg(long, value_enum, default_value_t = MarkWhen::Start, requires = "once_per")]
+    pub(super) mark: MarkWhen,
     /// With --once-per: a period of its own, such as "$(date +%F)"
     #[arg(long, value_name = "KEY", requires = "once_per")]
     pub(super) once_key: Option<String>,
     /// With --once-per: how much earlier it may run again; a tenth, at most 5m, by default
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "once_per")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "once_per")]
     pub(super) slack: Option<Duration>,
     /// The exit code if the command was not started, because somebody else has the lock or it has run already
     #[arg(
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, short)]
     pub(super) quiet: bool,
     #[command(flatten)]
-    pub(super) place: crate::connect::Args,
+    pub(super) connection: crate::connect::ConnectArgs,
 }
 
 /// What a command gets whose lock is in danger.
@@ -96,7 +96,7 @@ pub(crate) enum OnLost {
 
 /// When a run counts.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum MarkWhen {
     Start,
     Success,
 }
@@ -109,14 +109,14 @@ pub(crate) enum Orphan {
     Keep,
 }
 
-impl Args {
+impl RunArgs {
     /// Refuses what does not go together.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.once_per.is_some() && self.names.len() > 1 {
             return Err(Failure::usage("--once-per goes with one name"));
         }
         self.period()?;
-        if self.once_per.is_some() && self.place.is_quorum()? {
+        if self.once_per.is_some() && self.connection.is_quorum()? {
             return Err(Failure::usage(
                 "--once-per does not go with --redlock: a lease of hours would take restarted nodes out of the vote for \
                  hours",
@@ -160,7 +160,7 @@ impl Args {
     }
 
     /// How long it waits for the lock; `None` for ever.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn wait_timeout(&self) -> Option<Duration> {
         match self.only_tries || (self.once_per.is_some() && self.wait.is_none()) {
             true => Some(Duration::ZERO),
             false => self.wait,

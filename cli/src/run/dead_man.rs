@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use signal_hook::flag;
 
 use super::target::Target;
-use crate::child::{signal_of, word_of};
+use crate::child::{decode_signal, encode_signal};
 use crate::errors::Failure;
 use crate::output::note;
 use crate::stderr;
@@ -33,16 +33,16 @@ use crate::stderr;
 pub(crate) const SWITCH: &str = "__switch";
 
 /// It looks at least this often, as a poll does not count the time for which a machine is suspended.
-const LOOKS: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often it looks whether a command that was asked to end has done so.
-pub(super) const LOOKS_OFTEN: Duration = Duration::from_millis(50);
+pub(super) const FAST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is said in place of a time when nothing of the command is watched any more.
 const ENDED: u64 = 0;
 
 /// What is said in place of a time when the command has ended, and the rest of its group may still be there.
-const LEFT: u64 = 1;
+const COMMAND_ENDED: u64 = 1;
 
 /// What marks a time as the one until which the lock is valid, also where the command may outlive that.
 const VALID: u64 = 1 << 63;
@@ -66,7 +66,7 @@ fn nanos(time: Duration) -> u64 {
 
 /// The side of redlatch.
 pub(super) struct Switch {
-    says: ChildStdin,
+    pipe: ChildStdin,
     /// Whether it may be gone, and nobody needs to be told of it any more.
     is_gone: Cell<bool>,
 }
@@ -82,7 +82,7 @@ impl Switch {
         let mut child = Command::new(itself)
             .args([
                 SWITCH,
-                &word_of(orphan),
+                &encode_signal(orphan),
                 if leads { "1" } else { "0" },
                 title,
             ])
@@ -91,49 +91,49 @@ impl Switch {
             // Signals of the terminal and of the command's group are not for it.
             .process_group(0)
             .spawn()?;
-        let says = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         // One that is stopped must not stop redlatch.
-        fcntl_setfl(&says, OFlags::NONBLOCK)?;
+        fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         Ok(Switch {
-            says,
+            pipe,
             is_gone: Cell::new(false),
         })
     }
 
     /// Names the command, and lets it live until this time of the clock above; without redlatch, until the validity ends.
-    pub(super) fn arm(&self, pid: Pid, until: Duration, valid_until: Duration) {
+    pub(super) fn arm(&self, pid: Pid, deadline: Duration, valid_until: Duration) {
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
         // At once, so that there is no moment in which only one of them is known.
-        self.say(&[pid, nanos(valid_until) | VALID, nanos(until)]);
+        self.send(&[pid, nanos(valid_until) | VALID, nanos(deadline)]);
     }
 
     /// Lets the command live until this time.
-    pub(super) fn allow(&self, until: Duration) {
-        self.say(&[nanos(until)]);
+    pub(super) fn set_deadline(&self, deadline: Duration) {
+        self.send(&[nanos(deadline)]);
     }
 
     /// Says until when the lock is valid: an orphan has no more time, whatever it may do beside redlatch.
-    pub(super) fn is_valid_until(&self, time: Duration) {
-        self.say(&[nanos(time) | VALID]);
+    pub(super) fn set_valid_until(&self, time: Duration) {
+        self.send(&[nanos(time) | VALID]);
     }
 
     /// Says that the command has ended, and that its id may be that of others as soon as its group is gone.
-    pub(super) fn leave_the_rest(&self) {
-        self.say(&[LEFT]);
+    pub(super) fn command_ended(&self) {
+        self.send(&[COMMAND_ENDED]);
         // From now on it may go by itself.
         self.is_gone.set(true);
     }
 
     /// Ends the process, as the command has ended.
     pub(super) fn disarm(&self) {
-        self.say(&[ENDED]);
+        self.send(&[ENDED]);
         // It goes now.
         self.is_gone.set(true);
     }
 
-    fn say(&self, words: &[u64]) {
+    fn send(&self, words: &[u64]) {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        match (&self.says).write(&words) {
+        match (&self.pipe).write(&words) {
             Err(error)
                 if error.kind() == io::ErrorKind::BrokenPipe && !self.is_gone.replace(true) =>
             {
@@ -146,20 +146,20 @@ impl Switch {
 }
 
 /// What the switch hears.
-enum Heard {
+enum SwitchEvent {
     /// The command is not watched any more, or nothing is left of it.
     Ended,
     /// redlatch is gone.
-    Nobody,
+    ParentGone,
     /// Nothing, by the time at which the command has to end.
-    Nothing,
+    DeadlinePassed,
 }
 
 /// Is the switch: `__switch SIGNAL LEADS TITLE`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let words: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
     let Some([orphan, leads, title]) = words.as_deref() else {
-        Failure::usage("it was called by hand".to_owned()).say();
+        Failure::usage("it was called by hand".to_owned()).print();
         return ExitCode::FAILURE;
     };
     // What ends redlatch in good order is no reason to go first: it says when the command has ended.
@@ -184,51 +184,51 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     if fcntl_setfl(io::stdin(), OFlags::NONBLOCK).is_err() {
         return ExitCode::FAILURE;
     }
-    let watch = Watch {
+    let state = SwitchState {
         target,
-        until: None,
+        deadline: None,
         valid_until: None,
-        is_rest: false,
+        has_command_ended: false,
     };
-    watch.run(signal_of(orphan), title);
+    state.run(decode_signal(orphan), title);
     ExitCode::SUCCESS
 }
 
 /// What the switch knows.
-struct Watch {
+struct SwitchState {
     target: Target,
     /// Until when the command may live; `None` if that was not said yet.
-    until: Option<Duration>,
+    deadline: Option<Duration>,
     /// Until when the lock is valid.
     valid_until: Option<Duration>,
     /// Whether the command has ended, so that its group alone keeps its id from others.
-    is_rest: bool,
+    has_command_ended: bool,
 }
 
-impl Watch {
+impl SwitchState {
     fn run(mut self, orphan: Option<Signal>, title: &str) {
-        match self.hear() {
-            Heard::Ended => {}
-            Heard::Nothing => {
+        match self.wait() {
+            SwitchEvent::Ended => {}
+            SwitchEvent::DeadlinePassed => {
                 self.target.signal(Signal::KILL);
                 // After that, and not for ever, as stderr may be a pipe that nobody reads.
                 let _ = stderr::detach();
                 note(&format!("{title}: the lock ends, so the command is ended"));
-                stderr::flush(LOOKS);
+                stderr::flush(POLL_INTERVAL);
             }
-            Heard::Nobody => {
+            SwitchEvent::ParentGone => {
                 let Some(signal) = orphan else { return };
                 self.target.signal(signal);
                 if signal != Signal::KILL
-                    && let Some(until) = self.valid_until.or(self.until)
+                    && let Some(deadline) = self.valid_until.or(self.deadline)
                 {
                     self.target.signal(Signal::CONT);
-                    while let Some(left) = until.checked_sub(now()) {
+                    while let Some(left) = deadline.checked_sub(now()) {
                         // Its id may be that of others after this.
                         if self.target.is_gone() {
                             return;
                         }
-                        thread::sleep(left.min(LOOKS_OFTEN));
+                        thread::sleep(left.min(FAST_POLL_INTERVAL));
                     }
                     self.target.signal(Signal::KILL);
                 }
@@ -237,12 +237,16 @@ impl Watch {
     }
 
     /// Listens until something has to be done.
-    fn hear(&mut self) -> Heard {
+    fn wait(&mut self) -> SwitchEvent {
         let stdin = io::stdin();
         let fd = stdin.as_fd();
         loop {
-            let left = self.until.map(|until| until.saturating_sub(now()));
-            let pause = if self.is_rest { LOOKS_OFTEN } else { LOOKS };
+            let left = self.deadline.map(|deadline| deadline.saturating_sub(now()));
+            let pause = if self.has_command_ended {
+                FAST_POLL_INTERVAL
+            } else {
+                POLL_INTERVAL
+            };
             let timeout = Timespec::try_from(left.unwrap_or(pause).min(pause)).ok();
             // A signal may end it early, and what has come meanwhile is read all the same.
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
@@ -254,12 +258,12 @@ impl Watch {
                         let words = bytes[..length].chunks_exact(WORD);
                         for word in words.filter_map(|word| word.try_into().ok()) {
                             match u64::from_le_bytes(word) {
-                                ENDED => return Heard::Ended,
-                                LEFT => self.is_rest = true,
+                                ENDED => return SwitchEvent::Ended,
+                                COMMAND_ENDED => self.has_command_ended = true,
                                 time if time & VALID != 0 => {
                                     self.valid_until = Some(Duration::from_nanos(time & !VALID));
                                 }
-                                time => self.until = Some(Duration::from_nanos(time)),
+                                time => self.deadline = Some(Duration::from_nanos(time)),
                             }
                         }
                     }
@@ -268,14 +272,14 @@ impl Watch {
                     Ok(_) | Err(_) => break true,
                 }
             };
-            if self.is_rest && self.target.is_gone() {
-                return Heard::Ended;
+            if self.has_command_ended && self.target.is_gone() {
+                return SwitchEvent::Ended;
             }
             if is_alone {
-                return Heard::Nobody;
+                return SwitchEvent::ParentGone;
             }
-            if self.until.is_some_and(|until| until <= now()) {
-                return Heard::Nothing;
+            if self.deadline.is_some_and(|deadline| deadline <= now()) {
+                return SwitchEvent::DeadlinePassed;
             }
         }
     }

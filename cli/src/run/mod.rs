@@ -5,10 +5,10 @@ pub(crate) mod dead_man;
 mod obtain;
 mod once;
 mod process;
+mod progress;
 mod report;
 mod supervise;
 mod target;
-mod waiting;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::errors::Failure;
 use crate::output::note;
 use crate::signals::Signals;
 use crate::stderr;
-pub(crate) use arguments::Args;
+pub(crate) use arguments::RunArgs;
 use obtain::Obtained;
 use process::{Ended, Process};
-use report::Report;
+use report::RunReport;
 use supervise::{Limits, Outcome};
 
 /// An outer run has this very lock.
@@ -35,16 +35,16 @@ pub(crate) const FAILED: u8 = 125;
 const SIGNALLED: u8 = 128;
 
 /// The last words are waited for so long at most, if nobody reads them.
-const READ_WITHIN: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the command; every failure of our own has one code.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut report = Report::default();
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    let mut report = RunReport::default();
     let code = match attempt(args, &mut report) {
         Ok(code) => code,
         Err(failure) => {
             report.failed(&failure);
-            failure.say();
+            failure.print();
             FAILED
         }
     };
@@ -52,24 +52,24 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if let Some(file) = &args.report
         && let Err(failure) = report.write(file)
     {
-        failure.say();
+        failure.print();
     }
-    stderr::flush(READ_WITHIN);
+    stderr::flush(FLUSH_TIMEOUT);
     ExitCode::from(code)
 }
 
-fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
+fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     args.check()?;
     // Before anything is locked that could not be used.
     target::itself()?;
     stderr::detach()
         .map_err(|error| Failure::usage(format!("no thread could be started: {error}")))?;
     // Before anything is asked, so that no signal is missed.
-    let signals = Signals::take_over()?;
-    let place = args.place.open()?;
-    let limits = Limits::of(args, place.lease())?;
+    let signals = Signals::install()?;
+    let backend = args.connection.open()?;
+    let limits = Limits::of(args, backend.lease())?;
     let begun = Instant::now();
-    let obtained = obtain::obtain(args, &place, &signals)?;
+    let obtained = obtain::obtain(args, &backend, &signals)?;
     report.waited = begun.elapsed();
     let (guard, locks) = match obtained {
         Obtained::Held(guard, locks) => (guard, locks),
@@ -93,11 +93,11 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     };
     drop(locks);
     report.obtained = true;
-    let mark = once::Mark::of(args, &place)?;
+    let mark = once::Mark::of(args, &backend)?;
     let may_run = match mark.as_ref().map(once::Mark::may_run) {
         Some(Err(failure)) => {
             if let Some(mark) = &mark {
-                mark.wait_until_cleared(&guard);
+                mark.wait_until_resolved(&guard);
             }
             return match signals.ending() {
                 Some(number) => Ok(SIGNALLED.saturating_add(number)),
@@ -110,7 +110,7 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     if !may_run {
         report.skipped = true;
         if !args.quiet {
-            let again = mark.as_ref().map(once::Mark::runs_again);
+            let again = mark.as_ref().map(once::Mark::next_run_text);
             note(&format!(
                 "{}: it has run in this period, so the command was not started{}",
                 args.title(),
@@ -121,10 +121,10 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
         return Ok(args.refused_code);
     }
     // None that came until here is for a command that was not there.
-    while signals.heard().try_recv().is_ok() {}
+    while signals.received().try_recv().is_ok() {}
     if let Some(number) = signals.ending() {
         if let Some(mark) = &mark {
-            mark.take_back();
+            mark.remove();
         }
         drop(release(guard));
         return Ok(SIGNALLED.saturating_add(number));
@@ -132,7 +132,7 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     // To ask for the mark may have taken longer than the lease.
     if !guard.is_valid() {
         if let Some(mark) = &mark {
-            mark.take_back();
+            mark.remove();
         }
         drop(guard);
         let lost = "its validity ended before the command was started";
@@ -145,33 +145,33 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
 
 /// Runs the command under the lock.
 fn under_lock(
-    args: &Args,
+    args: &RunArgs,
     limits: &Limits,
     guard: Guard,
     mark: Option<&once::Mark>,
     signals: &Signals,
-    report: &mut Report,
+    report: &mut RunReport,
 ) -> Result<u8, Failure> {
     // The time first, as this process may be stopped in between.
     let read = dead_man::now();
     let left = guard.remaining_validity();
-    let times = [limits.unwatched(left), limits.without_the_last_part(left)];
+    let times = [limits.unsupervised(left), limits.kill_deadline(left)];
     let times = times.map(|time| read.saturating_add(time));
     let process = Process::start(args, &guard, limits.lease(), times).inspect_err(|_| {
         if let Some(mark) = mark {
-            mark.take_back();
+            mark.remove();
         }
     })?;
     let Outcome {
         ended,
         is_late,
         lost,
-    } = supervise::watch(&process, &guard, limits, signals);
+    } = supervise::supervise(&process, &guard, limits, signals);
     let is_valid = guard.is_valid();
     if let Some(mark) = mark
-        && !process.was_the_command()
+        && !process.was_command_executed()
     {
-        mark.take_back();
+        mark.remove();
     }
     report.held = process.begun.elapsed();
     let lost = match (lost, is_valid) {
@@ -180,7 +180,7 @@ fn under_lock(
     };
     let ended_well = ended == Some(Ended::Code(0)) && lost.is_none() && !is_late;
     let noted = match mark {
-        Some(mark) if ended_well => mark.succeeded(process.begun),
+        Some(mark) if ended_well => mark.record_success(process.begun),
         _ => Ok(()),
     };
     let lost = match lost {

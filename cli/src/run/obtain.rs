@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redlatch::{Guard, Lock, MultiLock};
 
-use super::arguments::Args;
-use super::waiting::Waiting;
-use crate::connect::Place;
+use super::arguments::RunArgs;
+use super::progress::WaitProgress;
+use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::signals::Signals;
 
@@ -24,8 +24,12 @@ pub(super) enum Obtained {
 }
 
 /// Takes the lock of all names.
-pub(super) fn obtain(args: &Args, place: &Place, signals: &Signals) -> Result<Obtained, Failure> {
-    let locks: Vec<Lock> = args.names.iter().map(|name| place.lock(name)).collect();
+pub(super) fn obtain(
+    args: &RunArgs,
+    backend: &Backend,
+    signals: &Signals,
+) -> Result<Obtained, Failure> {
+    let locks: Vec<Lock> = args.names.iter().map(|name| backend.lock(name)).collect();
     let lock = match &locks[..] {
         [lock] => lock.clone(),
         several => MultiLock::of(several)?,
@@ -37,15 +41,15 @@ pub(super) fn obtain(args: &Args, place: &Place, signals: &Signals) -> Result<Ob
     if is_nested? {
         return Ok(Obtained::Nested);
     }
-    let patience = args.patience();
-    let waits = patience != Some(Duration::ZERO) && !args.quiet;
-    let waiting = waits.then(|| Waiting::begin(args.title(), locks.clone()));
-    let taken = match patience {
+    let wait_timeout = args.wait_timeout();
+    let waits = wait_timeout != Some(Duration::ZERO) && !args.quiet;
+    let progress = waits.then(|| WaitProgress::begin(args.title(), locks.clone()));
+    let taken = match wait_timeout {
         None => lock.guard_interruptibly(signals.interrupt()).map(Some),
         Some(Duration::ZERO) => lock.try_guard(),
-        Some(patience) => lock.try_guard_for_interruptibly(patience, signals.interrupt()),
+        Some(wait_timeout) => lock.try_guard_for_interruptibly(wait_timeout, signals.interrupt()),
     };
-    drop(waiting);
+    drop(progress);
     let number = signals.ending();
     match (taken, number) {
         (Ok(Some(guard)), Some(number)) => {

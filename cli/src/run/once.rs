@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Guard, Lock};
 
-use super::arguments::{Args, When};
-use crate::connect::Place;
+use super::arguments::{MarkWhen, RunArgs};
+use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::output::{note, span};
 
 /// How long a mark in doubt is waited for, and how often it is looked at.
-const CLEARED_WITHIN: Duration = Duration::from_secs(10);
-const LOOKS: Duration = Duration::from_millis(100);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The mark of one command.
 pub(super) struct Mark {
     lock: Lock,
     period: Duration,
-    when: When,
+    when: MarkWhen,
 }
 
 impl Mark {
-    pub(super) fn of(args: &Args, place: &Place) -> Result<Option<Mark>, Failure> {
+    pub(super) fn of(args: &RunArgs, backend: &Backend) -> Result<Option<Mark>, Failure> {
         let (Some(period), [name]) = (args.period()?, &args.names[..]) else {
             return Ok(None);
         };
@@ -31,7 +31,7 @@ impl Mark {
             None => format!("{name}:once"),
         };
         Ok(Some(Mark {
-            lock: place.lock(&name),
+            lock: backend.lock(&name),
             period,
             when: args.mark,
         }))
@@ -40,13 +40,13 @@ impl Mark {
     /// Whether the command may run in this period; if its start counts, that is noted.
     pub(super) fn may_run(&self) -> Result<bool, Failure> {
         match self.when {
-            When::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
-            When::Success => Ok(!self.lock.is_locked()?),
+            MarkWhen::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
+            MarkWhen::Success => Ok(!self.lock.is_locked()?),
         }
     }
 
     /// When it may run again, in words; nothing if the server does not tell.
-    pub(super) fn runs_again(&self) -> String {
+    pub(super) fn next_run_text(&self) -> String {
         let left = self.lock.remaining_lease().ok().flatten();
         left.map_or(String::new(), |left| {
             format!("; it may run again in {}", span(left))
@@ -54,8 +54,8 @@ impl Mark {
     }
 
     /// Forgets that the command was about to start, which it was not. What cannot be taken back counts as a run.
-    pub(super) fn take_back(&self) {
-        if self.when == When::Start
+    pub(super) fn remove(&self) {
+        if self.when == MarkWhen::Start
             && let Err(error) = self.lock.unlock()
         {
             note(&format!("{error:?}"));
@@ -64,25 +64,25 @@ impl Mark {
 
     /// Waits, but not for long, until nothing is left of a request whose answer did not come: the client forgets it only while it
     /// lives. What is left all the same counts as a run.
-    pub(super) fn wait_until_cleared(&self, guard: &Guard) {
+    pub(super) fn wait_until_resolved(&self, guard: &Guard) {
         let visitor = guard.visitor().as_str();
         let client = visitor.split(':').next().unwrap_or(visitor);
-        let until = Instant::now() + CLEARED_WITHIN;
-        while self.when == When::Start && Instant::now() < until {
-            let is_cleared = self.lock.describe().is_ok_and(|info| {
+        let until = Instant::now() + RESOLVE_TIMEOUT;
+        while self.when == MarkWhen::Start && Instant::now() < until {
+            let is_resolved = self.lock.describe().is_ok_and(|info| {
                 let mut holders = info.holders.iter();
                 !holders.any(|holder| holder.visitor.starts_with(client))
             });
-            if is_cleared {
+            if is_resolved {
                 return;
             }
-            thread::sleep(LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Notes that the command has ended well; its period counts from its start.
-    pub(super) fn succeeded(&self, begun: Instant) -> Result<(), Failure> {
-        if self.when == When::Start {
+    pub(super) fn record_success(&self, begun: Instant) -> Result<(), Failure> {
+        if self.when == MarkWhen::Start {
             return Ok(());
         }
         let left = self.period.saturating_sub(begun.elapsed());

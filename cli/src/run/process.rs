@@ -16,11 +16,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, wait, wai
 use signal_hook::consts::{SIGCHLD, SIGINT};
 use signal_hook::flag;
 
-use super::arguments::Args;
+use super::arguments::RunArgs;
 use super::dead_man::{Switch, now};
 use super::obtain::VISITORS;
 use super::target::{Target, itself};
-use crate::child::{CHILD, word_of};
+use crate::child::{CHILD, encode_signal};
 use crate::connect::secret_variables;
 use crate::errors::Failure;
 use crate::gate::Gate;
@@ -43,18 +43,18 @@ pub(super) struct Process {
     /// Has the command reaped, which keeps its id until then.
     reaps: Sender<()>,
     /// Whether it may be reaped by now, so that its id may be that of others once its group is gone.
-    is_let_go: Cell<bool>,
+    is_pid_released: Cell<bool>,
 }
 
 /// How often it looks whether what was killed is gone.
-const LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Process {
     /// Starts the command. The calling thread has to live as long as it: the kernel ends it with its parent *thread*.
     ///
     /// It may live until this time of the clock of the switch, until more is allowed; as an orphan for as long as the lock is valid.
     pub(super) fn start(
-        args: &Args,
+        args: &RunArgs,
         guard: &Guard,
         lease: Duration,
         [until, valid_until]: [Duration; 2],
@@ -64,7 +64,7 @@ impl Process {
         let mut command = Command::new(&itself);
         // KILL comes from the kernel and from the switch; TERM, which may be counted, from the switch alone.
         let from_kernel = args.orphan_signal().filter(|it| *it == Signal::KILL);
-        command.args([CHILD, &word_of(from_kernel)]);
+        command.args([CHILD, &encode_signal(from_kernel)]);
         command.args(&args.command);
         if !args.keep_credentials {
             for name in secret_variables() {
@@ -91,11 +91,12 @@ impl Process {
         // whatever it does, ends that, and no program that we start inherits it.
         flag::register(SIGCHLD, Arc::default())
             .map_err(|error| failed("the end of the command could not be noticed", error))?;
-        adopt().map_err(|error| failed("what the command leaves cannot be adopted", error))?;
+        become_subreaper()
+            .map_err(|error| failed("what the command leaves cannot be adopted", error))?;
         let switch = Switch::start(&itself, args.orphan_signal(), leads, &args.title())
             .map_err(|error| failed("the watch over the command could not be started", error))?;
         let (gate, stdin) =
-            Gate::close().map_err(|error| failed("no socket could be made", error))?;
+            Gate::new().map_err(|error| failed("no socket could be made", error))?;
         command.stdin(stdin);
         let begun = Instant::now();
         let child = command
@@ -125,65 +126,65 @@ impl Process {
             begun,
             ended,
             reaps,
-            is_let_go: Cell::new(false),
+            is_pid_released: Cell::new(false),
         })
     }
 
     /// Sends a signal to the command, and to its group if it has one.
     pub(super) fn signal(&self, signal: Signal) {
-        if !(self.is_let_go.get() && self.rest_is_gone()) {
+        if !(self.is_pid_released.get() && self.is_group_gone()) {
             self.target.signal(signal);
         }
     }
 
     /// Gives up the id of the command, which has ended. The switch is told first, so that it never signals those who get that id next.
-    pub(super) fn let_go(&self) {
+    pub(super) fn release_pid(&self) {
         match self.target.leads {
-            true => self.switch.leave_the_rest(),
+            true => self.switch.command_ended(),
             false => self.switch.disarm(),
         }
-        self.is_let_go.set(true);
+        self.is_pid_released.set(true);
         // It reaps nothing more if there is no child.
         let _ = self.reaps.send(());
     }
 
     /// Whether the command, which was let go, has left nothing in its group.
-    pub(super) fn rest_is_gone(&self) -> bool {
+    pub(super) fn is_group_gone(&self) -> bool {
         !self.target.leads || self.target.is_gone()
     }
 
     /// Kills what the command has left in its group, and waits until that is gone, but not for ever. Returns whether it is.
-    pub(super) fn kill_the_rest(&self, within: Duration) -> bool {
+    pub(super) fn kill_group(&self, within: Duration) -> bool {
         let begun = Instant::now();
-        while !self.rest_is_gone() {
+        while !self.is_group_gone() {
             if begun.elapsed() > within {
                 return false;
             }
             // Again, for another process may have put one into the group.
             self.target.signal(Signal::KILL);
-            thread::sleep(LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
         true
     }
 
     /// Lets the command live until this time, also if this process does nothing more.
-    pub(super) fn allow(&self, until: Duration) {
-        self.switch.allow(until);
+    pub(super) fn set_deadline(&self, until: Duration) {
+        self.switch.set_deadline(until);
     }
 
     /// Says until when the lock is valid, for the case that this process does nothing more.
-    pub(super) fn is_valid_until(&self, time: Duration) {
-        self.switch.is_valid_until(time);
+    pub(super) fn set_valid_until(&self, time: Duration) {
+        self.switch.set_valid_until(time);
     }
 
     /// Notes that the command has ended.
-    pub(super) fn has_ended(&self) {
+    pub(super) fn disarm_switch(&self) {
         self.switch.disarm();
     }
 
     /// Whether it became the command before it ended.
-    pub(super) fn was_the_command(&self) -> bool {
-        self.gate.was_passed()
+    pub(super) fn was_command_executed(&self) -> bool {
+        self.gate.was_command_executed()
     }
 
     /// Whether the command ignores INT; elsewhere than on Linux nobody tells.
@@ -201,14 +202,14 @@ impl Process {
 /// Has the system leave to us what the command leaves, so that none of it stays in its group as a zombie. Process 1 of a container
 /// gets it anyway.
 #[cfg(target_os = "linux")]
-fn adopt() -> io::Result<()> {
+fn become_subreaper() -> io::Result<()> {
     let ourselves = rustix::process::getpid();
     Ok(rustix::process::set_child_subreaper(Some(ourselves))?)
 }
 
 /// Elsewhere process 1 gets it.
 #[cfg(not(target_os = "linux"))]
-fn adopt() -> io::Result<()> {
+fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
@@ -222,7 +223,7 @@ fn reap(command: Pid, told: &Sender<Ended>, may_reap: &Receiver<()>) {
             let _ = may_reap.recv();
         }
     };
-    let mut is_told = false;
+    let mut is_loss_reported = false;
     loop {
         match waitid(WaitId::All, ends) {
             Ok(_) => {}
@@ -230,19 +231,19 @@ fn reap(command: Pid, told: &Sender<Ended>, may_reap: &Receiver<()>) {
             // There is no child any more. If the command was not among them, the channel closes without an end.
             Err(_) => return,
         }
-        if !is_told
+        if !is_loss_reported
             && let Ok(Some(status)) = waitid(WaitId::Pid(command), ends | WaitIdOptions::NOHANG)
         {
             tell(status.exit_status(), status.terminating_signal());
-            is_told = true;
+            is_loss_reported = true;
         }
         // The system does not tell beforehand which one this is: if the command ends right now, it may be that.
         if let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG)
             && pid == command
-            && !is_told
+            && !is_loss_reported
         {
             tell(status.exit_status(), status.terminating_signal());
-            is_told = true;
+            is_loss_reported = true;
         }
     }
 }

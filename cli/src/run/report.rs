@@ -10,12 +10,12 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::errors::Failure;
+use crate::escape::SCHEMA;
 use crate::output::millis;
-use crate::words::SCHEMA;
 
 /// The story of one run.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct RunReport {
     pub(super) obtained: bool,
     pub(super) skipped: bool,
     pub(super) waited: Duration,
@@ -43,7 +43,7 @@ struct ReportObject<'a> {
     error: Option<&'a str>,
 }
 
-impl Report {
+impl RunReport {
     /// Notes that we could not do it.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.error = Some(failure.to_string());

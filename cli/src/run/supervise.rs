@@ -7,7 +7,7 @@ use redlatch::{Guard, LossCause};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
-use super::arguments::{Args, OnLost};
+use super::arguments::{OnLost, RunArgs};
 use super::dead_man;
 use super::process::{Ended, Process};
 use crate::errors::Failure;
@@ -15,18 +15,18 @@ use crate::output::note;
 use crate::signals::Signals;
 
 /// The watch looks at least this often, for timers do not count while a machine is suspended.
-const LOOKS: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The cause of a loss is told within this time after the validity has ended.
-const TOLD: Duration = Duration::from_millis(100);
+const LOSS_REPORT_WAIT: Duration = Duration::from_millis(100);
 
 /// A command that goes on for so long after INT gets TERM, as it does at once after a second INT. One that follows within the
 /// shorter time is the first one once more: timeout(1) sends it to a process and then to its group.
-const FOLLOWS_INT: Duration = Duration::from_secs(10);
-const SAME_INT: Duration = Duration::from_millis(50);
+const INT_TIMEOUT: Duration = Duration::from_secs(10);
+const INT_DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// What got KILL is waited for so long at most before its lock is given back.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
+const KILL_WAIT: Duration = Duration::from_secs(5);
 
 /// KILL comes this part of the lease before the end of the validity.
 const LAST_PART: u32 = 60;
@@ -56,7 +56,7 @@ impl Limits {
         self.lease
     }
 
-    pub(super) fn of(args: &Args, lease: Duration) -> Result<Limits, Failure> {
+    pub(super) fn of(args: &RunArgs, lease: Duration) -> Result<Limits, Failure> {
         let longest = lease / 3;
         let grace = args.grace.unwrap_or(longest);
         if grace > longest {
@@ -64,7 +64,7 @@ impl Limits {
                 "--grace is longer than a third of the lease, {longest:?}: each renewal would come too late; raise --lease"
             )));
         }
-        let shortest = lease / LAST_PART + TOLD;
+        let shortest = lease / LAST_PART + LOSS_REPORT_WAIT;
         if args.grace.is_some_and(|grace| grace < shortest) {
             return Err(Failure::usage(format!(
                 "--grace is shorter than {shortest:?}, which leaves no time between TERM and KILL"
@@ -82,7 +82,7 @@ impl Limits {
 
     /// How long the command may live without a further look, if so much validity is left. One who looks does so before that,
     /// and then gives the command all the time there is.
-    pub(super) fn unwatched(&self, left: Duration) -> Duration {
+    pub(super) fn unsupervised(&self, left: Duration) -> Duration {
         match self.on_lost {
             OnLost::Warn => Duration::MAX,
             OnLost::Term | OnLost::Kill => left.saturating_sub(self.grace / 2),
@@ -90,31 +90,31 @@ impl Limits {
     }
 
     /// The time until the last moment for KILL, if so much validity is left.
-    pub(super) fn without_the_last_part(&self, left: Duration) -> Duration {
+    pub(super) fn kill_deadline(&self, left: Duration) -> Duration {
         left.saturating_sub(self.lease / LAST_PART)
     }
 }
 
 /// What has been done about the command so far.
-struct Watch<'a> {
+struct Supervisor<'a> {
     process: &'a Process,
     limits: &'a Limits,
     /// When KILL is sent.
     kill_at: Option<Instant>,
     /// How long the group may take to follow a signal that asks it to end.
-    asked_until: Option<Instant>,
+    group_deadline: Option<Instant>,
     /// When an INT came that the command may go on after.
     int_at: Option<Instant>,
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
     /// Whether the store has told of a loss: then its cause decides, and no validity.
-    is_told: bool,
+    is_loss_reported: bool,
     lost: Option<String>,
 }
 
 /// Watches over the command until it has ended.
-pub(super) fn watch(
+pub(super) fn supervise(
     process: &Process,
     guard: &Guard,
     limits: &Limits,
@@ -123,20 +123,20 @@ pub(super) fn watch(
     let losses = guard.lost();
     let never = crossbeam_channel::never();
     let mut lost = losses.as_receiver();
-    let no_end = crossbeam_channel::never();
+    let no_second_end = crossbeam_channel::never();
     let mut reaped = &process.ended;
     // How the command itself has ended; its group may go on.
     let mut first = None;
-    let mut watch = Watch {
+    let mut supervisor = Supervisor {
         process,
         limits,
         kill_at: None,
-        asked_until: None,
+        group_deadline: None,
         int_at: None,
         is_killed: false,
         is_late: false,
         is_warned: false,
-        is_told: false,
+        is_loss_reported: false,
         lost: None,
     };
     loop {
@@ -144,47 +144,47 @@ pub(super) fn watch(
         let read = dead_man::now();
         let left = guard.remaining_validity();
         if left.is_zero()
-            && !watch.is_told
-            && let Ok(loss) = lost.recv_timeout(TOLD)
+            && !supervisor.is_loss_reported
+            && let Ok(loss) = lost.recv_timeout(LOSS_REPORT_WAIT)
         {
-            watch.lose(&loss.cause);
+            supervisor.on_loss(&loss.cause);
         }
-        if watch.is_told {
+        if supervisor.is_loss_reported {
             lost = &never;
         }
-        let mut pause = watch.look(read, left);
+        let mut pause = supervisor.check(read, left);
         if let Some(ended) = first {
-            if watch.is_over() {
-                process.has_ended();
-                if watch.is_killed && !process.kill_the_rest(GONE_WITHIN) {
+            if supervisor.is_over() {
+                process.disarm_switch();
+                if supervisor.is_killed && !process.kill_group(KILL_WAIT) {
                     note(&format!(
-                        "{}: {GONE_WITHIN:?} after KILL something of the command is still there, and the lock is given back",
+                        "{}: {KILL_WAIT:?} after KILL something of the command is still there, and the lock is given back",
                         limits.title
                     ));
                 }
                 return Outcome {
                     ended,
-                    is_late: watch.is_late,
-                    lost: watch.lost,
+                    is_late: supervisor.is_late,
+                    lost: supervisor.lost,
                 };
             }
-            pause = pause.min(dead_man::LOOKS_OFTEN);
+            pause = pause.min(dead_man::FAST_POLL_INTERVAL);
         }
         select! {
             recv(reaped) -> ended => {
-                process.let_go();
-                watch.rest_has_ended_by();
+                process.release_pid();
+                supervisor.on_command_end();
                 first = Some(ended.ok());
-                reaped = &no_end;
+                reaped = &no_second_end;
             }
-            recv(signals.heard()) -> signal => {
+            recv(signals.received()) -> signal => {
                 if let Ok(signal) = signal {
-                    watch.pass_on(signal);
+                    supervisor.forward(signal);
                 }
             }
             recv(lost) -> loss => {
                 match loss {
-                    Ok(loss) => watch.lose(&loss.cause),
+                    Ok(loss) => supervisor.on_loss(&loss.cause),
                     // There was none.
                     Err(_) => lost = &never,
                 }
@@ -194,32 +194,36 @@ pub(super) fn watch(
     }
 }
 
-impl Watch<'_> {
+impl Supervisor<'_> {
     /// Does what is due where so much validity was left at the time `read`, and returns how long nothing will be.
-    fn look(&mut self, read: Duration, left: Duration) -> Duration {
+    fn check(&mut self, read: Duration, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
-        let last = limits.without_the_last_part(left);
-        let counts = !self.is_told && limits.on_lost != OnLost::Warn;
-        let is_short = !self.is_told && left <= limits.grace;
+        let last = limits.kill_deadline(left);
+        let counts = !self.is_loss_reported && limits.on_lost != OnLost::Warn;
+        let is_short = !self.is_loss_reported && left <= limits.grace;
         if counts {
             let time = if is_short {
                 last
             } else {
-                limits.unwatched(left)
+                limits.unsupervised(left)
             };
-            self.process.allow(read.saturating_add(time));
+            self.process.set_deadline(read.saturating_add(time));
         }
         if limits.on_lost == OnLost::Warn {
-            let time = if self.is_told { Duration::ZERO } else { last };
-            self.process.is_valid_until(read.saturating_add(time));
+            let time = if self.is_loss_reported {
+                Duration::ZERO
+            } else {
+                last
+            };
+            self.process.set_valid_until(read.saturating_add(time));
         }
         if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
             match most.checked_sub(self.process.begun.elapsed()) {
                 Some(rest) if !rest.is_zero() => {}
                 _ => {
                     self.is_late = true;
-                    self.end_after(&format!("has run for {most:?} (--max-run)"));
+                    self.terminate_because(&format!("has run for {most:?} (--max-run)"));
                 }
             }
         }
@@ -232,7 +236,7 @@ impl Watch<'_> {
                 ));
                 match limits.on_lost {
                     OnLost::Kill => self.kill(),
-                    _ => self.end_within(last),
+                    _ => self.terminate_within(last),
                 }
             }
             // Where it ends for another reason, it has no longer than this either.
@@ -244,8 +248,8 @@ impl Watch<'_> {
                 limits.title
             ));
         }
-        if self.int_at.is_some_and(|at| now - at >= FOLLOWS_INT) {
-            self.end_after_int();
+        if self.int_at.is_some_and(|at| now - at >= INT_TIMEOUT) {
+            self.terminate_after_int();
         }
         if self.kill_at.is_some_and(|at| at <= now) && !self.is_killed {
             self.kill();
@@ -254,7 +258,7 @@ impl Watch<'_> {
                 "{title}: the command has not ended, and gets KILL"
             ));
         }
-        let mut pause = LOOKS;
+        let mut pause = POLL_INTERVAL;
         if left > limits.grace {
             pause = pause.min(left - limits.grace);
         }
@@ -262,7 +266,7 @@ impl Watch<'_> {
             pause = pause.min(at.saturating_duration_since(now));
         }
         if let Some(at) = self.int_at {
-            pause = pause.min(FOLLOWS_INT.saturating_sub(now - at));
+            pause = pause.min(INT_TIMEOUT.saturating_sub(now - at));
         }
         if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
             pause = pause.min(most.saturating_sub(self.process.begun.elapsed()));
@@ -271,18 +275,18 @@ impl Watch<'_> {
     }
 
     /// The store has told that the hold is lost.
-    fn lose(&mut self, cause: &LossCause) {
+    fn on_loss(&mut self, cause: &LossCause) {
         let limits = self.limits;
         note(&format!("{}: the lock is lost: {cause}", limits.title));
-        self.is_told = true;
+        self.is_loss_reported = true;
         self.lost = Some(cause.to_string());
         let is_in_time = matches!(cause, LossCause::Gone | LossCause::HeldBy(_));
         match limits.on_lost {
             OnLost::Warn => {}
             OnLost::Term if is_in_time => {
                 self.process
-                    .allow(dead_man::now() + limits.kill_after + LOOKS);
-                self.end_within(limits.kill_after);
+                    .set_deadline(dead_man::now() + limits.kill_after + POLL_INTERVAL);
+                self.terminate_within(limits.kill_after);
             }
             // There is no time left that could be waited for.
             OnLost::Term | OnLost::Kill => self.kill(),
@@ -290,7 +294,7 @@ impl Watch<'_> {
     }
 
     /// Passes a signal on that came to us.
-    fn pass_on(&mut self, number: i32) {
+    fn forward(&mut self, number: i32) {
         let signal = match number {
             SIGINT => Signal::INT,
             SIGTERM => Signal::TERM,
@@ -308,12 +312,12 @@ impl Watch<'_> {
             self.process.signal(signal);
         }
         if matches!(number, SIGTERM | SIGHUP | SIGINT | SIGQUIT) {
-            self.asked_until = Some(Instant::now() + self.limits.kill_after);
+            self.group_deadline = Some(Instant::now() + self.limits.kill_after);
         }
         if number == SIGINT {
             match self.int_at {
-                Some(at) if at.elapsed() < SAME_INT => {}
-                Some(_) => self.end_after_int(),
+                Some(at) if at.elapsed() < INT_DEBOUNCE => {}
+                Some(_) => self.terminate_after_int(),
                 None => self.int_at = Some(Instant::now()),
             }
         }
@@ -323,40 +327,40 @@ impl Watch<'_> {
     }
 
     /// The command itself has ended. If it was asked to, so was its group, and that has as long.
-    fn rest_has_ended_by(&mut self) {
+    fn on_command_end(&mut self) {
         let now = Instant::now();
-        if let Some(at) = self.asked_until.filter(|at| *at > now) {
+        if let Some(at) = self.group_deadline.filter(|at| *at > now) {
             self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
         }
     }
 
     /// Whether nothing of the command is waited for any more, once it has ended itself.
     fn is_over(&self) -> bool {
-        self.is_killed || self.kill_at.is_none() || self.process.rest_is_gone()
+        self.is_killed || self.kill_at.is_none() || self.process.is_group_gone()
     }
 
     /// Ends a command that goes on after INT, as TERM does. At a terminal that key is a word to programs such as shells and
     /// databases, which catch it: only one that ignores it is ended.
-    fn end_after_int(&mut self) {
+    fn terminate_after_int(&mut self) {
         self.int_at = None;
         if !self.process.shares_terminal() || self.process.ignores_int() {
-            self.asked_until = Some(Instant::now() + self.limits.kill_after);
-            self.end_after("has not followed INT");
+            self.group_deadline = Some(Instant::now() + self.limits.kill_after);
+            self.terminate_because("has not followed INT");
         }
     }
 
     /// Says why the command is ended, and does so.
-    fn end_after(&mut self, why: &str) {
+    fn terminate_because(&mut self, why: &str) {
         let Limits {
             title, kill_after, ..
         } = self.limits;
         note(&format!(
             "{title}: the command {why}, so it gets TERM, and KILL {kill_after:?} later"
         ));
-        self.end_within(*kill_after);
+        self.terminate_within(*kill_after);
     }
 
-    fn end_within(&mut self, time: Duration) {
+    fn terminate_within(&mut self, time: Duration) {
         self.process.signal(Signal::TERM);
         // One that is stopped hears nothing.
         self.process.signal(Signal::CONT);

@@ -10,8 +10,8 @@ use super::paint::Paint;
 use super::rows::Row;
 use super::state::State;
 use super::view::Sort;
+use crate::escape::escape;
 use crate::output::{holder, mark};
-use crate::words::visible;
 
 /// One column.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) struct Columns {
     width: usize,
     now: Instant,
     /// The last look, of which a lock is news.
-    looked: Option<Instant>,
+    last_snapshot: Option<Instant>,
 }
 
 impl Columns {
@@ -73,7 +73,7 @@ impl Columns {
             columns: Vec::new(),
             width: width.into(),
             now,
-            looked: state.looked,
+            last_snapshot: state.last_snapshot,
         };
         for column in columns {
             let cells = rows.iter().map(|row| all.cell(*column, row, width));
@@ -143,13 +143,13 @@ impl Columns {
 
     /// Whether the last look did not show it, because a server did not answer.
     fn is_old(&self, row: &Row<'_>) -> bool {
-        self.looked.is_some_and(|at| row.lock.seen < at)
+        self.last_snapshot.is_some_and(|at| row.lock.seen < at)
     }
 
     fn cell(&self, column: Column, row: &Row<'_>, width: u16) -> String {
         let info = &row.lock.info;
         match column {
-            Name => visible(row.name),
+            Name => escape(row.name),
             Kind => info.kind.to_string(),
             Holder if row.is_mark() => mark(row.lock.left(self.now)),
             Holder => {
@@ -251,14 +251,14 @@ fn drawn(left: Duration, full: Duration, signs: usize) -> String {
 
 /// A text with two spaces behind it, in so many cells and two.
 fn padded(text: &str, width: usize) -> String {
-    let mut text = cut(text, width);
+    let mut text = truncated(text, width);
     let rest = width.saturating_sub(Span::raw(&*text).width());
     text.push_str(&" ".repeat(rest + 2));
     text
 }
 
 /// A text in at most so many cells; one that is longer ends with a mark.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(super) fn truncated(text: &str, width: usize) -> String {
     let span = Span::raw(text);
     if span.width() <= width {
         return text.to_owned();
@@ -278,7 +278,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// A text in lines of at most so many cells.
-pub(super) fn folded(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
     for sign in Span::raw(text).styled_graphemes(Style::new()) {
         let cells = Span::raw(sign.symbol).width();
@@ -299,15 +299,15 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_by_cells_and_not_by_signs() {
-        assert_eq!(cut("orders", 6), "orders");
-        assert_eq!(cut("orders", 5), "orde…");
-        assert_eq!(cut("鎖鎖鎖", 6), "鎖鎖鎖");
-        assert_eq!(cut("鎖鎖鎖", 5), "鎖鎖…");
-        assert_eq!(cut("鎖鎖鎖", 4), "鎖…");
-        assert_eq!(cut("orders", 0), "");
-        assert_eq!(folded("鎖鎖鎖", 5), ["鎖鎖", "鎖"]);
-        assert_eq!(folded("ab", 0), ["a", "b"]);
-        assert_eq!(folded("", 3), [""]);
+        assert_eq!(truncated("orders", 6), "orders");
+        assert_eq!(truncated("orders", 5), "orde…");
+        assert_eq!(truncated("鎖鎖鎖", 6), "鎖鎖鎖");
+        assert_eq!(truncated("鎖鎖鎖", 5), "鎖鎖…");
+        assert_eq!(truncated("鎖鎖鎖", 4), "鎖…");
+        assert_eq!(truncated("orders", 0), "");
+        assert_eq!(wrapped("鎖鎖鎖", 5), ["鎖鎖", "鎖"]);
+        assert_eq!(wrapped("ab", 0), ["a", "b"]);
+        assert_eq!(wrapped("", 3), [""]);
     }
 
     #[test]

@@ -8,14 +8,14 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Padding, Paragraph};
 
-use super::columns::{Columns, cut, folded};
+use super::columns::{Columns, truncated, wrapped};
 use super::event::{brief, time_of_day};
 use super::paint::Paint;
 use super::state::State;
-use super::view::{Chosen, Mode};
+use super::view::{Selection, ViewMode};
+use crate::escape::escape;
 use crate::inspect::lines;
 use crate::output::holder;
-use crate::words::visible;
 
 /// So many lines at most are for events.
 const EVENTS: u16 = 8;
@@ -83,7 +83,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
                     Style::new()
                 };
                 let time = Span::styled(format!(" {} ", time_of_day(event.clock)), Paint::dim());
-                Line::from(vec![time, Span::styled(cut(&event.words(), room), style)])
+                Line::from(vec![
+                    time,
+                    Span::styled(truncated(&event.words(), room), style),
+                ])
             });
             put(line.unwrap_or_default(), 1);
         }
@@ -96,7 +99,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
 fn nothing(state: &State) -> String {
     match state.view.filter.is_empty() {
         true => " nobody holds a lock here".to_owned(),
-        false => format!(" nothing matches {}", visible(&state.view.filter)),
+        false => format!(" nothing matches {}", escape(&state.view.filter)),
     }
 }
 
@@ -110,19 +113,23 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
         number(state.locks.len(), "lock", "locks"),
         Paint::bold(),
     )];
-    let waited = state.waited_for();
+    let waited = state.contended_locks();
     let style = if waited > 0 {
         paint.of(Color::Yellow)
     } else {
         Style::new()
     };
     right.push(Span::styled(format!("{waited} waited for"), style));
-    let silent = state.silent.iter().map(|(node, since)| (since, node)).min();
-    match silent {
+    let unreachable = state
+        .unreachable
+        .iter()
+        .map(|(node, since)| (since, node))
+        .min();
+    match unreachable {
         Some((since, node)) => {
-            let which = match state.silent.len() {
-                1 if *node == state.place => String::new(),
-                1 => format!(" from {}", visible(node)),
+            let which = match state.unreachable.len() {
+                1 if *node == state.title => String::new(),
+                1 => format!(" from {}", escape(node)),
                 more => format!(" from {more} servers"),
             };
             let lasts = brief(now.saturating_duration_since(*since));
@@ -142,19 +149,19 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     }
     let beginning = match &*state.beginning {
         "" => "all locks".to_owned(),
-        beginning => format!("{}*", visible(beginning)),
+        beginning => format!("{}*", escape(beginning)),
     };
     let left = [
         Span::styled("redlatch watch", Paint::bold()),
         Span::raw(beginning.clone()),
-        Span::raw(visible(&state.place)),
+        Span::raw(escape(&state.title)),
     ];
     let mut parts: Vec<Span<'_>> = left.into_iter().chain(right).collect();
     let wide = |parts: &[Span<'_>]| parts.iter().map(|it| it.width() + 2).sum::<usize>();
     // What is wrong and how many there are matter more than where one is.
     for dropped in [
         "redlatch watch",
-        &*visible(&state.place),
+        &*escape(&state.title),
         &*beginning,
         "0 waited for",
     ] {
@@ -192,28 +199,28 @@ fn rule(state: &State, (first, shown, all): (usize, usize, usize), width: u16) -
         0 => brief(state.interval),
         _ => format!("{} ms", state.interval.as_millis()),
     };
-    let said = format!("{which}─ events, UTC ─ holds shorter than {interval} are not seen ");
-    let mut said = cut(&said, usize::from(width));
-    let rest = usize::from(width).saturating_sub(Span::raw(&*said).width());
-    said.push_str(&"─".repeat(rest));
-    Line::styled(said, Paint::dim())
+    let notice = format!("{which}─ events, UTC ─ holds shorter than {interval} are not seen ");
+    let mut notice = truncated(&notice, usize::from(width));
+    let rest = usize::from(width).saturating_sub(Span::raw(&*notice).width());
+    notice.push_str(&"─".repeat(rest));
+    Line::styled(notice, Paint::dim())
 }
 
 /// What the keys do, or what became of the last one.
 fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> {
     let view = &state.view;
-    if let Mode::Filter = view.mode {
-        let typed = format!(" filter: {}▏", visible(&view.filter));
+    if let ViewMode::Filter = view.mode {
+        let typed = format!(" filter: {}▏", escape(&view.filter));
         let keys = Span::styled("  enter keep  esc clear", Paint::dim());
         return Line::from(vec![Span::styled(typed, Paint::bold()), keys]);
     }
-    let said = view.said.as_ref();
-    if let Some((said, _)) = said.filter(|(_, at)| now.saturating_duration_since(*at) < SAID) {
-        return Line::styled(format!(" {}", visible(said)), paint.of(Color::Yellow));
+    let notice = view.notice.as_ref();
+    if let Some((notice, _)) = notice.filter(|(_, at)| now.saturating_duration_since(*at) < SAID) {
+        return Line::styled(format!(" {}", escape(notice)), paint.of(Color::Yellow));
     }
     let filter = match view.filter.is_empty() {
         true => "filter".to_owned(),
-        false => format!("filter: {}", visible(&view.filter)),
+        false => format!("filter: {}", escape(&view.filter)),
     };
     let sort = format!("sort: {}", view.sort.word());
     let pause = if view.is_paused { "go on" } else { "pause" };
@@ -227,7 +234,7 @@ fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     ];
     let mut line = Line::default();
     for (key, does) in keys {
-        let part = format!(" {} ", cut(does, 24));
+        let part = format!(" {} ", truncated(does, 24));
         if line.width() + key.len() + part.len() + 1 > usize::from(width) {
             break;
         }
@@ -240,9 +247,9 @@ fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
 /// What stands in front of the table.
 fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let (keys, text) = match &state.view.mode {
-        Mode::Table | Mode::Filter => return,
-        Mode::Inspect(chosen) => (" u unlock  esc back ", details(chosen, state, now)),
-        Mode::Ask(chosen) => (" y end it  other keys: no ", question(chosen)),
+        ViewMode::Table | ViewMode::Filter => return,
+        ViewMode::Inspect(chosen) => (" u unlock  esc back ", details(chosen, state, now)),
+        ViewMode::Ask(chosen) => (" y end it  other keys: no ", question(chosen)),
     };
     // A border and a space on either side.
     const AROUND: u16 = 4;
@@ -257,12 +264,12 @@ fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let inner = usize::from(width.saturating_sub(AROUND).max(1));
     let text: Vec<Line<'_>> = text
         .iter()
-        .flat_map(|line| folded(line, inner))
+        .flat_map(|line| wrapped(line, inner))
         .map(Line::raw)
         .collect();
     let height = u16::try_from(text.len()).unwrap_or(u16::MAX);
     let height = height.saturating_add(2).min(area.height);
-    let place = Rect {
+    let backend = Rect {
         x: area.x + (area.width - width) / 2,
         y: area.y + (area.height - height) / 2,
         width,
@@ -271,15 +278,15 @@ fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let block = Block::bordered()
         .title_bottom(Line::styled(keys, Paint::bold()))
         .padding(Padding::horizontal(1));
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(text).block(block), place);
+    frame.render_widget(Clear, backend);
+    frame.render_widget(Paragraph::new(text).block(block), backend);
 }
 
 /// All that is known of a lock.
-fn details(chosen: &Chosen, state: &State, now: Instant) -> Vec<String> {
+fn details(chosen: &Selection, state: &State, now: Instant) -> Vec<String> {
     let Some(lock) = state.locks.get(&chosen.name) else {
         return vec![
-            visible(&chosen.name),
+            escape(&chosen.name),
             "  nobody holds it any more".to_owned(),
         ];
     };
@@ -295,11 +302,11 @@ fn details(chosen: &Chosen, state: &State, now: Instant) -> Vec<String> {
     text
 }
 
-fn question(chosen: &Chosen) -> Vec<String> {
+fn question(chosen: &Selection) -> Vec<String> {
     vec![
-        format!("End the hold of {}", visible(&chosen.name)),
+        format!("End the hold of {}", escape(&chosen.name)),
         format!("by {}?", holder(&chosen.holder)),
-        format!("visitor {}", visible(&chosen.holder.visitor)),
+        format!("visitor {}", escape(&chosen.holder.visitor)),
         "Its holder may be working.".to_owned(),
     ]
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redlatch::Holder;
 use serde::Serialize;
 
+use crate::escape::{SCHEMA, escape};
 use crate::output::{HolderObject, holder, millis};
-use crate::words::{SCHEMA, visible};
 
 /// The kind of an event; `cli/schema/event.json` says when each comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum What {
+pub(crate) enum EventKind {
     Held,
     Acquired,
     HandedOver,
@@ -28,7 +28,7 @@ pub(crate) enum What {
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(super) clock: SystemTime,
-    pub(super) what: What,
+    pub(super) what: EventKind,
     /// The lock, or nothing for an event of a server.
     pub(super) name: Option<Arc<str>>,
     pub(super) node: String,
@@ -44,7 +44,7 @@ pub(crate) struct Event {
 pub(super) struct EventObject<'a> {
     schema: u32,
     at: String,
-    event: What,
+    event: EventKind,
     name: Option<&'a str>,
     node: &'a str,
     from: Option<HolderObject<'a>>,
@@ -58,37 +58,42 @@ impl Event {
     pub(super) fn is_bad(&self) -> bool {
         match self.what {
             // That of a mark is the end of its period.
-            What::Expired => self.message.is_none(),
-            what => matches!(what, What::Forced | What::Disconnected | What::NodeLost),
+            EventKind::Expired => self.message.is_none(),
+            what => matches!(
+                what,
+                EventKind::Forced | EventKind::Disconnected | EventKind::NodeLost
+            ),
         }
     }
 
     /// The event in words, without its time.
     pub(crate) fn words(&self) -> String {
-        let name = visible(self.name.as_deref().unwrap_or(&self.node));
+        let name = escape(self.name.as_deref().unwrap_or(&self.node));
         let who = |it: &Option<Holder>| it.as_ref().map(holder).unwrap_or_default();
         let (from, to) = (who(&self.from), who(&self.to));
         let lasted = self.lasted.map(brief).unwrap_or_default();
         // What is said of a lock, and not of a server.
         let message = self.message.as_ref().filter(|_| self.name.is_some());
-        let note = message.map_or(String::new(), |it| format!(": {}", visible(it)));
+        let note = message.map_or(String::new(), |it| format!(": {}", escape(it)));
         match self.what {
-            What::Held => format!("{name} is held by {to}{note}"),
-            What::Acquired => format!("{name} taken by {to}{note}"),
-            What::HandedOver => format!("{name} {from} -> {to}{note}"),
-            What::Ended => format!("{name} free, {from} held it ≥ {lasted}{note}"),
-            What::Expired if message.is_some() => format!("{name} expired{note}"),
-            What::Expired => format!("{name} expired, {from} did not renew it"),
-            What::Forced => format!("{name} ended by force, {from} held it ≥ {lasted}{note}"),
-            What::Disconnected => format!("{name}: {from} holds it and has no connection left"),
-            What::NodeLost => {
-                let message = visible(self.message.as_deref().unwrap_or_default());
+            EventKind::Held => format!("{name} is held by {to}{note}"),
+            EventKind::Acquired => format!("{name} taken by {to}{note}"),
+            EventKind::HandedOver => format!("{name} {from} -> {to}{note}"),
+            EventKind::Ended => format!("{name} free, {from} held it ≥ {lasted}{note}"),
+            EventKind::Expired if message.is_some() => format!("{name} expired{note}"),
+            EventKind::Expired => format!("{name} expired, {from} did not renew it"),
+            EventKind::Forced => format!("{name} ended by force, {from} held it ≥ {lasted}{note}"),
+            EventKind::Disconnected => {
+                format!("{name}: {from} holds it and has no connection left")
+            }
+            EventKind::NodeLost => {
+                let message = escape(self.message.as_deref().unwrap_or_default());
                 match message.contains(&*name) {
                     true => message,
                     false => format!("{name}: {message}"),
                 }
             }
-            What::NodeBack => format!("{name} answers again, after {lasted}"),
+            EventKind::NodeBack => format!("{name} answers again, after {lasted}"),
         }
     }
 

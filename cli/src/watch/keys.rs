@@ -6,72 +6,76 @@ use std::time::Instant;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::state::State;
-use super::view::{Chosen, Mode};
+use super::view::{Selection, ViewMode};
 
 /// What a key asks of the rest of the program.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum Action {
     Nothing,
     Quit,
     /// Leave the terminal to the shell for a while.
-    Stop,
+    Suspend,
     /// Draw all of it, as others have drawn over it.
     Redraw,
     /// Look now.
-    Look,
+    Snapshot,
     /// End this hold.
-    End(Chosen),
+    EndHold(Selection),
 }
 
 /// So many lines are a page.
 const PAGE: usize = 10;
 
 /// Takes a key in.
-pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Wish {
+pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Action {
     if key.kind == KeyEventKind::Release {
-        return Wish::Nothing;
+        return Action::Nothing;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Wish::Quit,
-            KeyCode::Char('z') => Wish::Stop,
-            KeyCode::Char('l') => Wish::Redraw,
-            _ => Wish::Nothing,
+            KeyCode::Char('c') => Action::Quit,
+            KeyCode::Char('z') => Action::Suspend,
+            KeyCode::Char('l') => Action::Redraw,
+            _ => Action::Nothing,
         };
     }
-    state.view.said = None;
+    state.view.notice = None;
     match state.view.mode.clone() {
-        Mode::Table => in_table(state, key.code, now),
-        Mode::Filter => in_filter(state, key.code),
-        Mode::Inspect(chosen) => in_inspect(state, key.code, chosen),
-        Mode::Ask(chosen) => {
-            state.view.mode = Mode::Table;
+        ViewMode::Table => in_table(state, key.code, now),
+        ViewMode::Filter => in_filter(state, key.code),
+        ViewMode::Inspect(selection) => in_inspect(state, key.code, selection),
+        ViewMode::Ask(selection) => {
+            state.view.mode = ViewMode::Table;
             // Every other key is a no.
             match key.code {
-                KeyCode::Char('y' | 'Y') => Wish::End(chosen),
+                KeyCode::Char('y' | 'Y') => Action::EndHold(selection),
                 _ => {
-                    state.view.said = Some(("nothing was ended".to_owned(), now));
-                    Wish::Nothing
+                    state.view.notice = Some(("nothing was ended".to_owned(), now));
+                    Action::Nothing
                 }
             }
         }
     }
 }
 
-fn in_table(state: &mut State, code: KeyCode, now: Instant) -> Wish {
+fn in_table(state: &mut State, code: KeyCode, now: Instant) -> Action {
     match code {
-        KeyCode::Char('q') => return Wish::Quit,
-        KeyCode::Char('/') => state.view.mode = Mode::Filter,
+        KeyCode::Char('q') => return Action::Quit,
+        KeyCode::Char('/') => state.view.mode = ViewMode::Filter,
         KeyCode::Esc => state.view.filter.clear(),
         KeyCode::Char('s') => state.view.sort = state.view.sort.next(),
         KeyCode::Char('p') => {
             state.view.is_paused = !state.view.is_paused;
             if !state.view.is_paused {
-                return Wish::Look;
+                return Action::Snapshot;
             }
         }
-        KeyCode::Enter => state.view.mode = chosen(state, now).map_or(Mode::Table, Mode::Inspect),
-        KeyCode::Char('u') => state.view.mode = chosen(state, now).map_or(Mode::Table, Mode::Ask),
+        KeyCode::Enter => {
+            state.view.mode = selection(state, now).map_or(ViewMode::Table, ViewMode::Inspect)
+        }
+        KeyCode::Char('u') => {
+            state.view.mode = selection(state, now).map_or(ViewMode::Table, ViewMode::Ask)
+        }
         KeyCode::Down | KeyCode::Char('j') => go(state, now, |at| at + 1),
         KeyCode::Up | KeyCode::Char('k') => go(state, now, |at| at.saturating_sub(1)),
         KeyCode::PageDown | KeyCode::Char(' ') => go(state, now, |at| at + PAGE),
@@ -80,37 +84,37 @@ fn in_table(state: &mut State, code: KeyCode, now: Instant) -> Wish {
         KeyCode::End | KeyCode::Char('G') => go(state, now, |_| usize::MAX),
         _ => {}
     }
-    Wish::Nothing
+    Action::Nothing
 }
 
-fn in_filter(state: &mut State, code: KeyCode) -> Wish {
+fn in_filter(state: &mut State, code: KeyCode) -> Action {
     let view = &mut state.view;
     match code {
         KeyCode::Char(sign) => view.filter.push(sign),
         KeyCode::Backspace => drop(view.filter.pop()),
-        KeyCode::Enter => view.mode = Mode::Table,
+        KeyCode::Enter => view.mode = ViewMode::Table,
         KeyCode::Esc => {
             view.filter.clear();
-            view.mode = Mode::Table;
+            view.mode = ViewMode::Table;
         }
         _ => {}
     }
-    Wish::Nothing
+    Action::Nothing
 }
 
-fn in_inspect(state: &mut State, code: KeyCode, chosen: Chosen) -> Wish {
+fn in_inspect(state: &mut State, code: KeyCode, selection: Selection) -> Action {
     match code {
-        KeyCode::Char('u') => state.view.mode = Mode::Ask(chosen),
-        KeyCode::Char('q') | KeyCode::Enter | KeyCode::Esc => state.view.mode = Mode::Table,
+        KeyCode::Char('u') => state.view.mode = ViewMode::Ask(selection),
+        KeyCode::Char('q') | KeyCode::Enter | KeyCode::Esc => state.view.mode = ViewMode::Table,
         _ => {}
     }
-    Wish::Nothing
+    Action::Nothing
 }
 
 /// The hold on which the cursor is.
-fn chosen(state: &State, now: Instant) -> Option<Chosen> {
+fn selection(state: &State, now: Instant) -> Option<Selection> {
     let rows = state.rows(now);
-    Some(rows.get(state.cursor(&rows))?.chosen())
+    Some(rows.get(state.cursor(&rows))?.selection())
 }
 
 /// Moves the cursor.

@@ -4,27 +4,27 @@ use std::thread;
 
 use super::Settings;
 use super::event::instant;
-use super::look::{Look, look};
+use super::snapshot::{Snapshot, take};
 use super::state::State;
-use crate::connect::Place;
+use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::output::{json, text};
 
 /// Prints events until the output is closed.
 pub(super) fn run(
-    place: &Place,
+    backend: &Backend,
     mut state: State,
-    first: Look,
+    first: Snapshot,
     settings: &Settings,
 ) -> Result<(), Failure> {
     let mut next = Some(first);
     loop {
-        let look = match next.take() {
+        let snapshot = match next.take() {
             Some(first) => first,
-            None => look(place, &settings.beginning)?,
+            None => take(backend, &settings.beginning)?,
         };
-        let pause = settings.pause_after(&look);
-        for event in state.take(look) {
+        let pause = settings.pause_after(&snapshot);
+        for event in state.apply(snapshot) {
             if settings.is_json {
                 json(&event.object())?;
                 continue;

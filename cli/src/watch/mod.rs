@@ -8,10 +8,10 @@ mod draw;
 mod event;
 mod keys;
 mod lines;
-mod look;
 mod paint;
 mod rows;
 mod screen;
+mod snapshot;
 mod state;
 mod view;
 
@@ -19,28 +19,28 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::color::{Color, is_dumb};
+use crate::color::{ColorChoice, is_dumb};
 use crate::errors::Failure;
-use look::Look;
+use snapshot::Snapshot;
 use state::State;
 
 /// The arguments of `redlatch watch`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct WatchArgs {
     /// The beginning of the names; all locks without it
     #[arg(value_name = "PREFIX")]
     beginning: Option<String>,
     /// How long from one look to the next; at least as long as a look takes
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::connect::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::connect::parse_duration)]
     interval: Duration,
     /// Print each event as a JSON object on a line of its own
     #[arg(long)]
     pub(crate) json: bool,
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
-    color: Color,
+    color: ColorChoice,
     #[command(flatten)]
-    place: crate::connect::Args,
+    connection: crate::connect::ConnectArgs,
 }
 
 /// How to watch.
@@ -56,18 +56,20 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Settings {
     /// How long to wait after a look: the server rests for as long as a look has lasted.
-    fn pause_after(&self, look: &Look) -> Duration {
-        self.interval.saturating_sub(look.took).max(look.took)
+    fn pause_after(&self, snapshot: &Snapshot) -> Duration {
+        self.interval
+            .saturating_sub(snapshot.took)
+            .max(snapshot.took)
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     if args.interval < SHORTEST {
         return Err(Failure::usage(format!(
             "--interval is shorter than {SHORTEST:?}, faster than anybody reads"
         )));
     }
-    let place = args.place.open()?;
+    let backend = args.connection.open()?;
     let settings = Settings {
         beginning: args.beginning.clone().unwrap_or_default(),
         interval: args.interval,
@@ -75,20 +77,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         has_colour: args.color.is_on(),
     };
     let mut state = State::new(
-        place.title(),
+        backend.title(),
         &settings.beginning,
         settings.interval,
-        place.lease(),
+        backend.lease(),
     );
     state.has_colour = settings.has_colour;
     let has_screen = io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb();
     // A place that does not answer at all is better told of at once.
-    let first = look::look(&place, &settings.beginning)?.useful()?;
+    let first = snapshot::take(&backend, &settings.beginning)?.useful()?;
     if args.json || !has_screen {
-        lines::run(&place, state, first, &settings)?;
+        lines::run(&backend, state, first, &settings)?;
         return Ok(ExitCode::SUCCESS);
     }
-    screen::run(place, state, first, &settings)
+    screen::run(backend, state, first, &settings)
 }
 
 #[cfg(test)]

@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::state::{Hold, State, Watched};
-use super::view::{Chosen, Sort};
+use super::state::{Hold, State, WatchedLock};
+use super::view::{Selection, Sort};
+use crate::escape::escape;
 use crate::output::{holder, marked_job};
-use crate::words::visible;
 
 /// A line of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) name: &'a Arc<str>,
-    pub(super) lock: &'a Watched,
+    pub(super) lock: &'a WatchedLock,
     pub(super) hold: &'a Hold,
 }
 
@@ -23,8 +23,8 @@ impl Row<'_> {
         marked_job(self.name, &self.lock.info).is_some()
     }
 
-    pub(super) fn chosen(&self) -> Chosen {
-        Chosen {
+    pub(super) fn selection(&self) -> Selection {
+        Selection {
             name: Arc::clone(self.name),
             holder: self.hold.holder.clone(),
         }
@@ -37,7 +37,7 @@ impl State {
         let wanted = self.view.filter.to_lowercase();
         let matches = |row: &Row<'_>| {
             let has = |text: String| text.to_lowercase().contains(&wanted);
-            wanted.is_empty() || has(visible(row.name)) || has(holder(&row.hold.holder))
+            wanted.is_empty() || has(escape(row.name)) || has(holder(&row.hold.holder))
         };
         let all = self.locks.iter().flat_map(|(name, lock)| {
             let holds = lock.holds.iter();

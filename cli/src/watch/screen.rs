@@ -26,10 +26,10 @@ use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 use super::Settings;
 use super::draw::draw;
-use super::keys::{Wish, press};
-use super::look::{Answer, Asker, Look, Task, stopped};
+use super::keys::{Action, press};
+use super::snapshot::{Poller, Reply, Snapshot, Task, poller_stopped};
 use super::state::State;
-use crate::connect::Place;
+use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::signals::Signals;
 
@@ -58,10 +58,10 @@ impl Screen {
     pub(super) fn enter() -> io::Result<Screen> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let tell = panic::take_hook();
+            let print_panic = panic::take_hook();
             panic::set_hook(Box::new(move |panic| {
-                leave();
-                tell(panic);
+                restore_terminal();
+                print_panic(panic);
             }));
         });
         IS_TAKEN.store(true, Ordering::SeqCst);
@@ -73,15 +73,15 @@ impl Screen {
                 terminal: ManuallyDrop::new(terminal),
             }),
             Err(error) => {
-                leave();
+                restore_terminal();
                 Err(error)
             }
         }
     }
 
     /// Gives the terminal to the shell, and takes it back when this process is to go on.
-    fn stop(&mut self) -> io::Result<()> {
-        leave();
+    fn suspend(&mut self) -> io::Result<()> {
+        restore_terminal();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         self.take_back()
     }
@@ -106,12 +106,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        leave();
+        restore_terminal();
     }
 }
 
 /// Gives the terminal back.
-fn leave() {
+fn restore_terminal() {
     if !IS_TAKEN.swap(false, Ordering::SeqCst) {
         return;
     }
@@ -123,20 +123,20 @@ fn leave() {
 
 /// Shows the locks until it is told to end.
 pub(super) fn run(
-    place: Place,
+    backend: Backend,
     mut state: State,
-    first: Look,
+    first: Snapshot,
     settings: &Settings,
 ) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| Failure::output(&error);
-    let signals = Signals::take_over()?;
+    let signals = Signals::install()?;
     let is_stopped = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, Arc::clone(&is_stopped)).map_err(failed)?;
-    end_if_held_up(&signals).map_err(failed)?;
+    exit_if_blocked(&signals).map_err(failed)?;
     style::force_color_output(settings.has_colour);
-    let asker = Asker::start(place, settings.beginning.clone())?;
+    let poller = Poller::start(backend, settings.beginning.clone())?;
     let mut due = Some(Instant::now() + settings.pause_after(&first));
-    state.take(first);
+    state.apply(first);
     let mut screen = Screen::enter().map_err(failed)?;
     let mut drawn: Option<Instant> = None;
     loop {
@@ -144,17 +144,21 @@ pub(super) fn run(
             return Ok(ExitCode::from(SIGNALLED.saturating_add(number)));
         }
         if is_stopped.swap(false, Ordering::SeqCst) {
-            screen.stop().map_err(failed)?;
+            screen.suspend().map_err(failed)?;
             drawn = None;
-        } else if signals.heard().try_iter().any(|signal| signal == SIGCONT) {
+        } else if signals
+            .received()
+            .try_iter()
+            .any(|signal| signal == SIGCONT)
+        {
             screen.take_back().map_err(failed)?;
             drawn = None;
         }
-        match asker.answers.try_recv() {
-            Ok(answer) => {
-                let is_look = matches!(answer, Answer::Looked(_));
-                let pause = take(&mut state, answer, settings)?;
-                match is_look {
+        match poller.replies.try_recv() {
+            Ok(reply) => {
+                let is_snapshot = matches!(reply, Reply::Snapshot(_));
+                let pause = apply_reply(&mut state, reply, settings)?;
+                match is_snapshot {
                     true => due = Some(Instant::now() + pause),
                     // What was ended is to be seen.
                     false => due = due.map(|_| Instant::now()),
@@ -162,11 +166,11 @@ pub(super) fn run(
                 drawn = None;
             }
             Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => return Err(stopped()),
+            Err(TryRecvError::Disconnected) => return Err(poller_stopped()),
         }
         let now = Instant::now();
         if due.is_some_and(|due| due <= now) && !state.view.is_paused {
-            asker.give(Task::Look)?;
+            poller.give(Task::Snapshot)?;
             due = None;
         }
         if drawn.is_none_or(|at| now.saturating_duration_since(at) >= REDRAW) {
@@ -183,14 +187,14 @@ pub(super) fn run(
                 continue;
             };
             match press(&mut state, key, Instant::now()) {
-                Wish::Nothing => {}
-                Wish::Quit => return Ok(ExitCode::SUCCESS),
-                Wish::Stop => screen.stop().map_err(failed)?,
-                Wish::Redraw => screen.redraw().map_err(failed)?,
-                Wish::Look => due = due.map(|_| Instant::now()),
-                Wish::End(chosen) => {
+                Action::Nothing => {}
+                Action::Quit => return Ok(ExitCode::SUCCESS),
+                Action::Suspend => screen.suspend().map_err(failed)?,
+                Action::Redraw => screen.redraw().map_err(failed)?,
+                Action::Snapshot => due = due.map(|_| Instant::now()),
+                Action::EndHold(chosen) => {
                     let (name, visitor) = (chosen.name, chosen.holder.visitor);
-                    asker.give(Task::End { name, visitor })?;
+                    poller.give(Task::End { name, visitor })?;
                 }
             }
         }
@@ -218,8 +222,8 @@ fn wait_for_key() -> io::Result<()> {
 }
 
 /// Ends this process after a signal, if the loop is held up by a terminal that takes no more or is gone.
-fn end_if_held_up(signals: &Signals) -> io::Result<()> {
-    let (interrupt, ending) = (signals.interrupt().clone(), signals.first());
+fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
+    let (interrupt, ending) = (signals.interrupt().clone(), signals.ending_number());
     let wait = move || {
         interrupt.wait();
         thread::sleep(LAST);
@@ -233,28 +237,28 @@ fn end_if_held_up(signals: &Signals) -> io::Result<()> {
 }
 
 /// Takes an answer in, and returns how long to wait for the next look.
-fn take(state: &mut State, answer: Answer, settings: &Settings) -> Result<Duration, Failure> {
-    match answer {
-        Answer::Looked(look) => {
-            let look = look?;
-            let pause = settings.pause_after(&look);
-            state.take(look);
+fn apply_reply(state: &mut State, reply: Reply, settings: &Settings) -> Result<Duration, Failure> {
+    match reply {
+        Reply::Snapshot(snapshot) => {
+            let snapshot = snapshot?;
+            let pause = settings.pause_after(&snapshot);
+            state.apply(snapshot);
             Ok(pause)
         }
-        Answer::Ended {
+        Reply::Ended {
             name,
             visitor,
             freed,
         } => {
-            let said = match freed {
+            let notice = match freed {
                 Ok(true) => {
-                    state.was_ended_here(visitor);
+                    state.record_forced(visitor);
                     format!("{name}: the hold was ended")
                 }
                 Ok(false) => format!("{name}: that hold had ended already, and nothing was done"),
                 Err(failure) => failure.to_string(),
             };
-            state.view.said = Some((said, Instant::now()));
+            state.view.notice = Some((notice, Instant::now()));
             Ok(Duration::ZERO)
         }
     }

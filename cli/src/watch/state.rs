@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Holder, LockInfo};
 
-use super::event::{Event, What};
-use super::look::Look;
+use super::event::{Event, EventKind};
+use super::snapshot::Snapshot;
 use super::view::View;
 use crate::output::{marked_job, span};
 
@@ -19,27 +19,27 @@ const MOST_HOLDS: usize = 64;
 
 /// What a watch knows.
 pub(crate) struct State {
-    pub(super) place: String,
+    pub(super) title: String,
     pub(super) beginning: String,
     pub(super) interval: Duration,
     /// The lease of locks of which nobody says anything else.
     lease: Duration,
-    pub(super) locks: BTreeMap<Arc<str>, Watched>,
+    pub(super) locks: BTreeMap<Arc<str>, WatchedLock>,
     /// The last events, the newest behind.
     pub(super) events: VecDeque<Event>,
     /// The servers that do not answer, and since when.
-    pub(super) silent: BTreeMap<String, Instant>,
+    pub(super) unreachable: BTreeMap<String, Instant>,
     pub(super) round_trip: Option<Duration>,
     /// The holds that were ended from here, until a look shows it.
-    ended_here: BTreeSet<String>,
+    forced: BTreeSet<String>,
     /// When it looked last.
-    pub(super) looked: Option<Instant>,
+    pub(super) last_snapshot: Option<Instant>,
     pub(super) has_colour: bool,
     pub(super) view: View,
 }
 
 /// A lock as it was seen last.
-pub(super) struct Watched {
+pub(super) struct WatchedLock {
     pub(super) info: LockInfo,
     /// When that was, and when it was asked for.
     pub(super) seen: Instant,
@@ -66,7 +66,7 @@ impl Hold {
     }
 }
 
-impl Watched {
+impl WatchedLock {
     /// How long it lasts without a renewal.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.asked);
@@ -82,90 +82,95 @@ impl Watched {
 }
 
 impl State {
-    pub(super) fn new(place: &str, beginning: &str, interval: Duration, lease: Duration) -> State {
+    pub(super) fn new(title: &str, beginning: &str, interval: Duration, lease: Duration) -> State {
         State {
-            place: place.to_owned(),
+            title: title.to_owned(),
             beginning: beginning.to_owned(),
             interval,
             lease,
             locks: BTreeMap::new(),
             events: VecDeque::new(),
-            silent: BTreeMap::new(),
+            unreachable: BTreeMap::new(),
             round_trip: None,
-            ended_here: BTreeSet::new(),
-            looked: None,
+            forced: BTreeSet::new(),
+            last_snapshot: None,
             has_colour: false,
             view: View::default(),
         }
     }
 
     /// Remembers that a hold was ended from here.
-    pub(super) fn was_ended_here(&mut self, visitor: String) {
-        self.ended_here.insert(visitor);
+    pub(super) fn record_forced(&mut self, visitor: String) {
+        self.forced.insert(visitor);
     }
 
     /// How many locks are waited for.
-    pub(super) fn waited_for(&self) -> usize {
-        let listening = |it: &&Watched| it.info.listening.unwrap_or_default() > 0;
+    pub(super) fn contended_locks(&self) -> usize {
+        let listening = |it: &&WatchedLock| it.info.listening.unwrap_or_default() > 0;
         self.locks.values().filter(listening).count()
     }
 
     /// Takes a look in, and returns what has happened since the last one.
-    pub(super) fn take(&mut self, look: Look) -> Vec<Event> {
-        let mut news = News {
-            look: &look,
+    pub(super) fn apply(&mut self, snapshot: Snapshot) -> Vec<Event> {
+        let mut changes = Changes {
+            snapshot: &snapshot,
             events: Vec::new(),
         };
-        self.compare_servers(&mut news);
+        self.compare_servers(&mut changes);
         let mut before = std::mem::take(&mut self.locks);
-        for info in &look.locks {
+        for info in &snapshot.locks {
             let old = before.remove(&info.name);
-            let watched = self.compare(old.as_ref(), info, &mut news);
+            let watched = self.compare(old.as_ref(), info, &mut changes);
             if !watched.holds.is_empty() {
                 self.locks.insert(Arc::clone(&info.name), watched);
             }
         }
-        if look.is_whole {
+        if snapshot.is_complete {
             for old in before.values() {
                 for hold in &old.holds {
-                    self.end(old, hold, &mut news);
+                    self.end(old, hold, &mut changes);
                 }
             }
         } else {
             // A server that does not answer has freed nothing.
             self.locks.append(&mut before);
         }
-        self.looked = Some(look.at);
-        self.round_trip = look.round_trip;
-        let events = news.events;
+        self.last_snapshot = Some(snapshot.at);
+        self.round_trip = snapshot.round_trip;
+        let events = changes.events;
         // What is held at first stands in the table.
-        let news = events.iter().filter(|event| event.what != What::Held);
-        self.events.extend(news.cloned());
+        let changes = events.iter().filter(|event| event.what != EventKind::Held);
+        self.events.extend(changes.cloned());
         let excess = self.events.len().saturating_sub(EVENTS);
         self.events.drain(..excess);
         events
     }
 
-    fn compare_servers(&mut self, news: &mut News<'_>) {
-        let look = news.look;
-        for (node, message) in &look.silent {
-            if !self.silent.contains_key(node) {
-                self.silent.insert(node.clone(), look.at);
-                news.tell_of_node(What::NodeLost, node, None, Some(message.clone()));
+    fn compare_servers(&mut self, changes: &mut Changes<'_>) {
+        let snapshot = changes.snapshot;
+        for (node, message) in &snapshot.unreachable {
+            if !self.unreachable.contains_key(node) {
+                self.unreachable.insert(node.clone(), snapshot.at);
+                changes.push_node_event(EventKind::NodeLost, node, None, Some(message.clone()));
             }
         }
-        self.silent.retain(|node, since| {
-            let is_silent = look.silent.contains_key(node);
-            if !is_silent {
-                let lasted = look.at.saturating_duration_since(*since);
-                news.tell_of_node(What::NodeBack, node, Some(lasted), None);
+        self.unreachable.retain(|node, since| {
+            let is_unreachable = snapshot.unreachable.contains_key(node);
+            if !is_unreachable {
+                let lasted = snapshot.at.saturating_duration_since(*since);
+                changes.push_node_event(EventKind::NodeBack, node, Some(lasted), None);
             }
-            is_silent
+            is_unreachable
         });
     }
 
     /// Compares two looks at one lock, and returns what is known of it now.
-    fn compare(&mut self, old: Option<&Watched>, info: &LockInfo, news: &mut News<'_>) -> Watched {
+    fn compare(
+        &mut self,
+        old: Option<&WatchedLock>,
+        info: &LockInfo,
+        changes: &mut Changes<'_>,
+    ) -> WatchedLock {
         let none = Vec::new();
         let before = old.map_or(&none, |old| &old.holds);
         let mut holds = Vec::with_capacity(info.holders.len());
@@ -178,14 +183,20 @@ impl State {
                     let hold = still(known, holder, left);
                     let is_mark = marked_job(&info.name, info).is_some();
                     if hold.is_disconnected() && !known.is_disconnected() && !is_mark {
-                        news.tell(What::Disconnected, info, Some(&hold), None, news.look);
+                        changes.push_event(
+                            EventKind::Disconnected,
+                            info,
+                            Some(&hold),
+                            None,
+                            changes.snapshot,
+                        );
                     }
                     holds.push(hold);
                 }
                 None => {
                     let hold = Hold {
                         holder: holder.clone(),
-                        since: news.look.at,
+                        since: changes.snapshot.at,
                         full: self.likely_lease(left),
                         missed: 0,
                     };
@@ -200,55 +211,61 @@ impl State {
         };
         let gone: Vec<&Hold> = before.iter().filter(|it| !is_there(it)).collect();
         if before.len().max(holds.len()) < MOST_HOLDS || old.is_none() {
-            self.tell_of_holds(old, &gone, &fresh, info, news);
+            self.push_hold_events(old, &gone, &fresh, info, changes);
         }
-        Watched {
+        WatchedLock {
             info: info.clone(),
-            seen: news.look.at,
-            asked: news.look.begun(),
+            seen: changes.snapshot.at,
+            asked: changes.snapshot.begun(),
             holds,
         }
     }
 
-    fn tell_of_holds(
+    fn push_hold_events(
         &mut self,
-        old: Option<&Watched>,
+        old: Option<&WatchedLock>,
         gone: &[&Hold],
         fresh: &[Hold],
         info: &LockInfo,
-        news: &mut News<'_>,
+        changes: &mut Changes<'_>,
     ) {
         if let (Some(old), [from], [to], 1) = (old, gone, fresh, info.holders.len()) {
-            let is_forced = self.ended_here.contains(&from.holder.visitor);
-            if !is_forced && !old.has_run_out(from, news.look.at) {
-                news.tell(What::HandedOver, info, Some(from), Some(to), news.look);
+            let is_forced = self.forced.contains(&from.holder.visitor);
+            if !is_forced && !old.has_run_out(from, changes.snapshot.at) {
+                changes.push_event(
+                    EventKind::HandedOver,
+                    info,
+                    Some(from),
+                    Some(to),
+                    changes.snapshot,
+                );
                 return;
             }
         }
         for hold in gone {
             if let Some(old) = old {
-                self.end(old, hold, news);
+                self.end(old, hold, changes);
             }
         }
-        let what = match self.looked {
-            Some(_) => What::Acquired,
-            None => What::Held,
+        let what = match self.last_snapshot {
+            Some(_) => EventKind::Acquired,
+            None => EventKind::Held,
         };
         for hold in fresh {
-            news.tell(what, info, None, Some(hold), news.look);
+            changes.push_event(what, info, None, Some(hold), changes.snapshot);
         }
     }
 
     /// Tells of the end of a hold.
-    fn end(&mut self, old: &Watched, hold: &Hold, news: &mut News<'_>) {
-        let what = if self.ended_here.remove(&hold.holder.visitor) {
-            What::Forced
-        } else if old.has_run_out(hold, news.look.at) {
-            What::Expired
+    fn end(&mut self, old: &WatchedLock, hold: &Hold, changes: &mut Changes<'_>) {
+        let what = if self.forced.remove(&hold.holder.visitor) {
+            EventKind::Forced
+        } else if old.has_run_out(hold, changes.snapshot.at) {
+            EventKind::Expired
         } else {
-            What::Ended
+            EventKind::Ended
         };
-        news.tell(what, &old.info, Some(hold), None, news.look);
+        changes.push_event(what, &old.info, Some(hold), None, changes.snapshot);
     }
 
     /// The lease of a hold of which one moment was seen: one that is renewed is never below two thirds.
@@ -278,19 +295,19 @@ fn still(known: &Hold, holder: &Holder, left: Duration) -> Hold {
 }
 
 /// The events of one look.
-struct News<'a> {
-    look: &'a Look,
+struct Changes<'a> {
+    snapshot: &'a Snapshot,
     events: Vec<Event>,
 }
 
-impl News<'_> {
-    fn tell(
+impl Changes<'_> {
+    fn push_event(
         &mut self,
-        what: What,
+        what: EventKind,
         info: &LockInfo,
         from: Option<&Hold>,
         to: Option<&Hold>,
-        look: &Look,
+        snapshot: &Snapshot,
     ) {
         let message = marked_job(&info.name, info).map(|job| {
             let left = info.expires.filter(|_| to.is_some());
@@ -298,26 +315,26 @@ impl News<'_> {
             format!("the mark of --once-per, {job} may run again{when}")
         });
         self.events.push(Event {
-            clock: look.clock,
+            clock: snapshot.clock,
             what,
             name: Some(Arc::clone(&info.name)),
             node: info.node.to_string(),
             from: from.map(|it| it.holder.clone()),
             to: to.map(|it| it.holder.clone()),
-            lasted: from.map(|it| look.at.saturating_duration_since(it.since)),
+            lasted: from.map(|it| snapshot.at.saturating_duration_since(it.since)),
             message,
         });
     }
 
-    fn tell_of_node(
+    fn push_node_event(
         &mut self,
-        what: What,
+        what: EventKind,
         node: &str,
         lasted: Option<Duration>,
         message: Option<String>,
     ) {
         self.events.push(Event {
-            clock: self.look.clock,
+            clock: self.snapshot.clock,
             what,
             name: None,
             node: node.to_owned(),

@@ -37,28 +37,28 @@ impl Sort {
 
 /// One hold of one lock.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(super) struct Selection {
     pub(super) name: Arc<str>,
     pub(super) holder: Holder,
 }
 
 /// What the keys go to.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Mode {
+pub(super) enum ViewMode {
     #[default]
     Table,
     /// The filter is being typed.
     Filter,
     /// One hold is shown in full.
-    Inspect(Chosen),
+    Inspect(Selection),
     /// Whether this hold shall end is asked.
-    Ask(Chosen),
+    Ask(Selection),
 }
 
 /// How the locks are shown.
 #[derive(Default)]
 pub(super) struct View {
-    pub(super) mode: Mode,
+    pub(super) mode: ViewMode,
     pub(super) filter: String,
     pub(super) sort: Sort,
     pub(super) is_paused: bool,
@@ -66,5 +66,5 @@ pub(super) struct View {
     pub(super) row: Option<(Arc<str>, String)>,
     pub(super) at: usize,
     /// What became of the last request, and when that was said.
-    pub(super) said: Option<(String, Instant)>,
+    pub(super) notice: Option<(String, Instant)>,
 }

@@ -2,17 +2,17 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::super::keys::{Wish, press};
-use super::super::view::Mode;
+use super::super::keys::{Action, press};
+use super::super::view::ViewMode;
 use super::*;
 
-impl Watch {
-    fn press(&mut self, code: KeyCode) -> Wish {
+impl Fixture {
+    fn press(&mut self, code: KeyCode) -> Action {
         let now = self.at(9);
         press(&mut self.state, KeyEvent::from(code), now)
     }
 
-    fn type_in(&mut self, text: &str) -> Wish {
+    fn type_in(&mut self, text: &str) -> Action {
         let last = text.chars().map(|sign| self.press(KeyCode::Char(sign)));
         last.last().unwrap()
     }
@@ -28,13 +28,13 @@ impl Watch {
     }
 }
 
-fn three() -> Watch {
-    let mut watch = Watch::new();
+fn three() -> Fixture {
+    let mut watch = Fixture::new();
     let mut second = held("orders:2", 8, 9);
     second.listening = Some(3);
-    watch.take(0, &[second.clone()]);
+    watch.apply(0, &[second.clone()]);
     let all = [held("orders:1", 7, 29), second, held("stock:1", 9, 19)];
-    watch.take(5, &all);
+    watch.apply(5, &all);
     watch
 }
 
@@ -61,7 +61,7 @@ fn the_table_is_sorted_and_filtered() {
     watch.press(KeyCode::Backspace);
     assert_eq!(watch.names(), ["stock:1"]);
     watch.press(KeyCode::Enter);
-    assert!(matches!(watch.state.view.mode, Mode::Table));
+    assert!(matches!(watch.state.view.mode, ViewMode::Table));
     assert_eq!(watch.names(), ["stock:1"]);
     watch.press(KeyCode::Esc);
     assert_eq!(watch.names().len(), 3);
@@ -76,22 +76,22 @@ fn the_cursor_stays_on_its_lock() {
     watch.type_in("j");
     assert_eq!(watch.under_cursor(), "orders:2");
     let all = [held("a", 1, 9), held("orders:2", 8, 9), held("z", 1, 9)];
-    watch.take(6, &all);
+    watch.apply(6, &all);
     assert_eq!(watch.under_cursor(), "orders:2");
-    watch.take(7, &[held("a", 1, 9), held("z", 1, 9)]);
+    watch.apply(7, &[held("a", 1, 9), held("z", 1, 9)]);
     assert_eq!(watch.under_cursor(), "z", "its place, as it is gone");
     watch.press(KeyCode::Home);
     assert_eq!(watch.under_cursor(), "a");
     watch.press(KeyCode::End);
     watch.press(KeyCode::Down);
     assert_eq!(watch.under_cursor(), "z");
-    watch.take(8, &[]);
+    watch.apply(8, &[]);
     for code in [KeyCode::Down, KeyCode::End, KeyCode::Enter] {
         watch.press(code);
     }
-    assert!(matches!(watch.type_in("u"), Wish::Nothing));
+    assert!(matches!(watch.type_in("u"), Action::Nothing));
     assert!(
-        matches!(watch.state.view.mode, Mode::Table),
+        matches!(watch.state.view.mode, ViewMode::Table),
         "there is none"
     );
 }
@@ -99,7 +99,7 @@ fn the_cursor_stays_on_its_lock() {
 #[test]
 fn a_hold_is_ended_only_after_a_yes_and_is_the_one_that_was_shown() {
     let mut watch = three();
-    assert!(matches!(watch.type_in("u"), Wish::Nothing));
+    assert!(matches!(watch.type_in("u"), Action::Nothing));
     let no = [
         KeyCode::Enter,
         KeyCode::Esc,
@@ -107,16 +107,16 @@ fn a_hold_is_ended_only_after_a_yes_and_is_the_one_that_was_shown() {
         KeyCode::Char('u'),
     ];
     for code in no {
-        watch.state.view.mode = Mode::Table;
+        watch.state.view.mode = ViewMode::Table;
         watch.type_in("u");
-        assert!(matches!(watch.state.view.mode, Mode::Ask(_)));
-        assert!(matches!(watch.press(code), Wish::Nothing), "{code:?}");
-        assert!(matches!(watch.state.view.mode, Mode::Table));
+        assert!(matches!(watch.state.view.mode, ViewMode::Ask(_)));
+        assert!(matches!(watch.press(code), Action::Nothing), "{code:?}");
+        assert!(matches!(watch.state.view.mode, ViewMode::Table));
     }
     watch.type_in("u");
     // Another one has it by the time of the answer.
-    watch.take(6, &[held("orders:1", 70, 29)]);
-    let Wish::End(chosen) = watch.type_in("y") else {
+    watch.apply(6, &[held("orders:1", 70, 29)]);
+    let Action::EndHold(chosen) = watch.type_in("y") else {
         panic!("nothing was ended");
     };
     assert_eq!(&*chosen.name, "orders:1");
@@ -130,26 +130,26 @@ fn the_watch_is_left_and_paused_by_keys() {
     let now = watch.at(9);
     assert!(matches!(
         press(&mut watch.state, control('z'), now),
-        Wish::Stop
+        Action::Suspend
     ));
     assert!(matches!(
         press(&mut watch.state, control('l'), now),
-        Wish::Redraw
+        Action::Redraw
     ));
     watch.type_in("/");
     assert!(matches!(
         press(&mut watch.state, control('c'), now),
-        Wish::Quit
+        Action::Quit
     ));
     watch.press(KeyCode::Esc);
-    assert!(matches!(watch.type_in("p"), Wish::Nothing));
+    assert!(matches!(watch.type_in("p"), Action::Nothing));
     assert!(watch.state.view.is_paused);
-    assert!(matches!(watch.type_in("p"), Wish::Look));
+    assert!(matches!(watch.type_in("p"), Action::Snapshot));
     watch.press(KeyCode::Enter);
-    assert!(matches!(watch.state.view.mode, Mode::Inspect(_)));
+    assert!(matches!(watch.state.view.mode, ViewMode::Inspect(_)));
     assert!(
-        matches!(watch.type_in("q"), Wish::Nothing),
+        matches!(watch.type_in("q"), Action::Nothing),
         "back to the table"
     );
-    assert!(matches!(watch.type_in("q"), Wish::Quit));
+    assert!(matches!(watch.type_in("q"), Action::Quit));
 }

@@ -1,7 +1,7 @@
 //! A watch without a server: looks are made by hand.
 #![allow(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-mod compare;
+mod changes;
 mod keys;
 mod panic;
 mod screens;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redlatch::{Client, LockInfo};
 
-use super::event::What;
-use super::look::Look;
+use super::event::EventKind;
+use super::snapshot::Snapshot;
 use super::state::State;
 
 const NODE: &str = "10.0.0.1:6379";
@@ -49,14 +49,14 @@ fn disconnected(mut info: LockInfo) -> LockInfo {
 }
 
 /// A watch and its time.
-struct Watch {
+struct Fixture {
     state: State,
     begun: Instant,
 }
 
-impl Watch {
-    fn new() -> Watch {
-        Watch {
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture {
             state: State::new(NODE, "orders:", seconds(1), seconds(30)),
             begun: Instant::now(),
         }
@@ -71,29 +71,29 @@ impl Watch {
     }
 
     /// A look at this second, at which these servers were silent.
-    fn look(&self, second: u64, locks: &[LockInfo], silent: &[&str]) -> Look {
+    fn snapshot(&self, second: u64, locks: &[LockInfo], unreachable: &[&str]) -> Snapshot {
         let told = |node: &&str| {
-            let said = format!("{node} cannot be reached: Connection refused");
-            ((*node).to_owned(), said)
+            let notice = format!("{node} cannot be reached: Connection refused");
+            ((*node).to_owned(), notice)
         };
-        let silent: BTreeMap<_, _> = silent.iter().map(told).collect();
-        let clock = Watch::clock(second);
-        Look::made(self.at(second), clock, locks.to_vec(), silent)
+        let unreachable: BTreeMap<_, _> = unreachable.iter().map(told).collect();
+        let clock = Fixture::clock(second);
+        Snapshot::made(self.at(second), clock, locks.to_vec(), unreachable)
     }
 
     /// Takes a look in, and returns what has happened, and to which lock or server.
-    fn take(&mut self, second: u64, locks: &[LockInfo]) -> Vec<(What, String)> {
-        self.take_partly(second, locks, &[])
+    fn apply(&mut self, second: u64, locks: &[LockInfo]) -> Vec<(EventKind, String)> {
+        self.apply_partial(second, locks, &[])
     }
 
-    fn take_partly(
+    fn apply_partial(
         &mut self,
         second: u64,
         locks: &[LockInfo],
-        silent: &[&str],
-    ) -> Vec<(What, String)> {
-        let look = self.look(second, locks, silent);
-        let events = self.state.take(look);
+        unreachable: &[&str],
+    ) -> Vec<(EventKind, String)> {
+        let snapshot = self.snapshot(second, locks, unreachable);
+        let events = self.state.apply(snapshot);
         let brief = |it: super::event::Event| {
             let name = it.name.as_deref().unwrap_or(&it.node);
             (it.what, name.to_owned())
@@ -103,6 +103,6 @@ impl Watch {
 }
 
 /// One event of `orders:1`.
-fn one(what: What) -> Vec<(What, String)> {
+fn one(what: EventKind) -> Vec<(EventKind, String)> {
     vec![(what, "orders:1".to_owned())]
 }

@@ -14,7 +14,7 @@ use super::super::draw::draw;
 use super::super::keys::press;
 use super::*;
 
-fn drawn(watch: &Watch, second: u64, width: u16, height: u16) -> Buffer {
+fn drawn(watch: &Fixture, second: u64, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let now = watch.at(second);
     terminal
@@ -51,10 +51,10 @@ fn looks_like(name: &str, buffer: &Buffer) {
 }
 
 /// Locks of all sorts, and events.
-fn busy() -> Watch {
-    let mut watch = Watch::new();
+fn busy() -> Fixture {
+    let mut watch = Fixture::new();
     let first = held("orders:42", 7, 29);
-    watch.take(
+    watch.apply(
         0,
         &[first, held("orders:9", 5, 12), held("orders:77", 3, 28)],
     );
@@ -66,8 +66,8 @@ fn busy() -> Watch {
     let wide = held("orders:鎖🎉\u{1b}[2J", 8, 9);
     let fixed = held("orders:fixed", 4, 3600);
     let all = [long, theirs, wide, fixed];
-    watch.take(250, &[]);
-    watch.take(252, &all);
+    watch.apply(250, &[]);
+    watch.apply(252, &all);
     watch
 }
 
@@ -81,10 +81,10 @@ fn a_screen_fits_its_width() {
 
 #[test]
 fn a_mark_of_once_per_is_named_with_its_end() {
-    let mut watch = Watch::new();
-    watch.take(0, &[held("job:once", 7, 7_200)]);
-    watch.take(1, &[disconnected(held("job:once", 7, 7_199))]);
-    watch.take(2, &[disconnected(held("job:once", 7, 7_198))]);
+    let mut watch = Fixture::new();
+    watch.apply(0, &[held("job:once", 7, 7_200)]);
+    watch.apply(1, &[disconnected(held("job:once", 7, 7_199))]);
+    watch.apply(2, &[disconnected(held("job:once", 7, 7_198))]);
     let shown = text(&drawn(&watch, 5, 100, 16));
     assert!(shown.contains("may run again in 1h 59m"), "{shown}");
     assert!(!shown.contains("disconnected"), "{shown}");
@@ -114,11 +114,11 @@ fn a_silent_server_is_told_of_and_its_locks_stay() {
         .values()
         .map(|it| it.info.clone())
         .collect();
-    watch.take_partly(255, &[], &[NODE]);
+    watch.apply_partial(255, &[], &[NODE]);
     for width in [40, 80, 160] {
         looks_like(&format!("silent-{width}"), &drawn(&watch, 262, width, 16));
     }
-    watch.take(263, &locks);
+    watch.apply(263, &locks);
     let back = text(&drawn(&watch, 263, 80, 16));
     assert!(back.contains("answers again, after 8s"), "{back}");
     assert!(
@@ -137,14 +137,14 @@ fn a_lock_is_shown_in_full_and_its_end_is_asked_for() {
     for width in [40, 80] {
         looks_like(&format!("ask-{width}"), &drawn(&watch, 253, width, 16));
     }
-    watch.take(254, &[]);
+    watch.apply(254, &[]);
     press(&mut watch.state, KeyEvent::from(KeyCode::Esc), now);
     looks_like("empty-80", &drawn(&watch, 254, 80, 16));
 }
 
 #[test]
 fn many_locks_come_page_by_page() {
-    let mut watch = Watch::new();
+    let mut watch = Fixture::new();
     let one = held("orders:1", 7, 29);
     let many = (0..5000).map(|number| {
         let mut info = one.clone();
@@ -152,7 +152,7 @@ fn many_locks_come_page_by_page() {
         info
     });
     let many: Vec<_> = many.collect();
-    watch.take(0, &many);
+    watch.apply(0, &many);
     let now = watch.at(0);
     press(&mut watch.state, KeyEvent::from(KeyCode::End), now);
     let end = text(&drawn(&watch, 0, 80, 16));

@@ -4,15 +4,15 @@
 pub(crate) const SCHEMA: u32 = 1;
 
 /// A text without signs that a terminal would obey: names are chosen by others.
-pub(crate) fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
+pub(crate) fn escape(text: &str) -> String {
+    let mut escape = String::with_capacity(text.len());
     for sign in text.chars() {
         match sign.is_control() || is_invisible(sign) {
-            true => visible.extend(sign.escape_unicode()),
-            false => visible.push(sign),
+            true => escape.extend(sign.escape_unicode()),
+            false => escape.push(sign),
         }
     }
-    visible
+    escape
 }
 
 /// Whether a sign changes the order or the place of others.
@@ -26,8 +26,8 @@ mod tests {
 
     #[test]
     fn a_name_does_not_command_the_terminal() {
-        assert_eq!(visible("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
-        assert_eq!(visible("a\u{202e}b"), "a\\u{202e}b");
-        assert_eq!(visible("ünïcode 鎖"), "ünïcode 鎖");
+        assert_eq!(escape("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
+        assert_eq!(escape("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(escape("ünïcode 鎖"), "ünïcode 鎖");
     }
 }

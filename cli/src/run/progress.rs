@@ -8,82 +8,82 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use redlatch::Lock;
 
+use crate::escape::escape;
 use crate::output::{holder, note};
 use crate::stderr;
-use crate::words::visible;
 
 /// Shorter waits are nobody's concern.
-const SOON: Duration = Duration::from_secs(1);
+const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// How often it is said where no line can be renewed.
-const SELDOM: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Begins the line of a terminal anew; the one before may have been longer.
 const CLEAR: &str = "\r\u{1b}[K";
 
 /// A terminal that shows nothing is not waited for.
-const SHOWN_WITHIN: Duration = Duration::from_millis(250);
+const CLEAR_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A wait that is told of until it ends.
-pub(super) struct Waiting {
+pub(super) struct WaitProgress {
     /// Ends the pauses of the thread that tells.
     _ends: Sender<()>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WaitState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct WaitState {
     has_ended: bool,
     /// Whether a line is on the terminal.
     is_shown: bool,
 }
 
-impl Waiting {
-    pub(super) fn begin(title: String, locks: Vec<Lock>) -> Waiting {
+impl WaitProgress {
+    pub(super) fn begin(title: String, locks: Vec<Lock>) -> WaitProgress {
         let (ends, ended) = bounded(0);
-        let state = Arc::<Mutex<State>>::default();
-        let told = Arc::clone(&state);
-        let tell = move || {
+        let state = Arc::<Mutex<WaitState>>::default();
+        let shared = Arc::clone(&state);
+        let show = move || {
             let begun = Instant::now();
             let is_terminal = io::stderr().is_terminal();
-            let mut pause = SOON;
+            let mut pause = FIRST_MESSAGE;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 // A server that is silent takes its time, and the wait may end meanwhile.
                 let line = line_of(&title, &locks, begun.elapsed());
-                let mut state = open(&told);
+                let mut state = lock_state(&shared);
                 if state.has_ended {
                     return;
                 }
                 if is_terminal {
-                    stderr::say(format!("{CLEAR}{line}"));
+                    stderr::print(format!("{CLEAR}{line}"));
                     state.is_shown = true;
                 } else {
                     note(&line);
-                    pause = SELDOM;
+                    pause = LOG_INTERVAL;
                 }
             }
         };
         // Without room for a thread nothing is told.
         let _ = thread::Builder::new()
             .name("redlatch-waits".to_owned())
-            .spawn(tell);
-        Waiting { _ends: ends, state }
+            .spawn(show);
+        WaitProgress { _ends: ends, state }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitProgress {
     fn drop(&mut self) {
-        let mut state = open(&self.state);
+        let mut state = lock_state(&self.state);
         state.has_ended = true;
         if state.is_shown {
-            stderr::say(CLEAR.to_owned());
-            stderr::flush(SHOWN_WITHIN);
+            stderr::print(CLEAR.to_owned());
+            stderr::flush(CLEAR_TIMEOUT);
         }
     }
 }
 
 /// A thread that panicked has left nothing half done.
-fn open(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock_state(state: &Mutex<WaitState>) -> MutexGuard<'_, WaitState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -98,7 +98,7 @@ fn line_of(title: &str, locks: &[Lock], waited: Duration) -> String {
         None => String::new(),
     };
     let seconds = waited.as_secs();
-    let title = visible(title);
+    let title = escape(title);
     format!(
         "waiting for {title}{held_by}, {:02}:{:02}",
         seconds / 60,

@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use redlatch::{Client, HealthWarning, Lock, LockInfo, LockKind, Locks, Redlock};
 
-use super::{Mode, url};
+use super::{Topology, url};
 use crate::errors::Failure;
 
 /// Where the locks are, opened.
-pub(crate) struct Place {
-    pub(super) source: Source,
+pub(crate) struct Backend {
+    pub(super) source: Clients,
     pub(super) prefix: String,
-    pub(super) are_tokens: bool,
+    pub(super) uses_token_locks: bool,
     pub(super) lease: Duration,
     /// The place in a few words, without secrets.
     pub(super) title: String,
     /// The servers of the URLs, without secrets.
     pub(super) hosts: Vec<String>,
     /// Those to which all goes as plain text over a network.
-    pub(super) exposed: Vec<String>,
+    pub(super) plain_text_hosts: Vec<String>,
 }
 
 /// What was opened.
-pub(super) enum Source {
+pub(super) enum Clients {
     One {
         client: Client,
         /// Whether it is a database.
@@ -37,33 +37,33 @@ pub(super) enum Source {
     },
 }
 
-impl Mode {
+impl Topology {
     /// The place in a few words, without secrets.
     pub(super) fn title(&self, urls: &[String]) -> String {
         let first = urls.first().map(|url| url::address(url));
         let first = first.unwrap_or_default();
         let number = urls.len();
         match self {
-            Mode::One => first.to_owned(),
-            Mode::Cluster => format!("cluster at {first}"),
-            Mode::Replicas => format!("master of {number} nodes"),
-            Mode::Sentinel(master) => format!("sentinel {master}"),
-            Mode::Redlock => format!("redlock of {number} nodes"),
+            Topology::One => first.to_owned(),
+            Topology::Cluster => format!("cluster at {first}"),
+            Topology::Replicas => format!("master of {number} nodes"),
+            Topology::Sentinel(master) => format!("sentinel {master}"),
+            Topology::Redlock => format!("redlock of {number} nodes"),
         }
     }
 }
 
-impl Place {
+impl Backend {
     /// The place in a few words.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
     /// Of how many servers a minority may be silent without hiding a lock; 1 unless a majority decides.
-    pub(crate) fn voters(&self) -> usize {
+    pub(crate) fn node_count(&self) -> usize {
         match &self.source {
-            Source::One { .. } => 1,
-            Source::Quorum { nodes, .. } => nodes.len(),
+            Clients::One { .. } => 1,
+            Clients::Quorum { nodes, .. } => nodes.len(),
         }
     }
 
@@ -73,15 +73,15 @@ impl Place {
     }
 
     /// The servers to which all goes as plain text over a network.
-    pub(crate) fn exposed(&self) -> &[String] {
-        &self.exposed
+    pub(crate) fn plain_text_hosts(&self) -> &[String] {
+        &self.plain_text_hosts
     }
 
     /// How many threads of this process wait for locks here.
-    pub(crate) fn waits(&self) -> usize {
+    pub(crate) fn waiter_count(&self) -> usize {
         let activity = match &self.source {
-            Source::One { client, .. } => client.activity(),
-            Source::Quorum { redlock, .. } => redlock.activity(),
+            Clients::One { client, .. } => client.activity(),
+            Clients::Quorum { redlock, .. } => redlock.activity(),
         };
         activity.waits.len()
     }
@@ -89,21 +89,21 @@ impl Place {
     /// The lock of this name.
     pub(crate) fn lock(&self, name: &str) -> Lock {
         match &self.source {
-            Source::One { client, .. } if self.are_tokens => client.token_lock(name),
-            Source::One { client, .. } => client.lock(name),
-            Source::Quorum { redlock, .. } => redlock.lock(name),
+            Clients::One { client, .. } if self.uses_token_locks => client.token_lock(name),
+            Clients::One { client, .. } => client.lock(name),
+            Clients::Quorum { redlock, .. } => redlock.lock(name),
         }
     }
 
     /// Whether several masters decide by majority.
     pub(crate) fn is_quorum(&self) -> bool {
-        matches!(self.source, Source::Quorum { .. })
+        matches!(self.source, Clients::Quorum { .. })
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(
             self.source,
-            Source::One {
+            Clients::One {
                 is_cluster: true,
                 ..
             }
@@ -113,7 +113,7 @@ impl Place {
     pub(crate) fn is_database(&self) -> bool {
         matches!(
             self.source,
-            Source::One {
+            Clients::One {
                 is_database: true,
                 ..
             }
@@ -124,7 +124,7 @@ impl Place {
     #[cfg(feature = "mysql")]
     pub(crate) fn create_tables(&self) -> Result<(), Failure> {
         match &self.source {
-            Source::One {
+            Clients::One {
                 client,
                 is_database: true,
                 ..
@@ -136,23 +136,23 @@ impl Place {
     }
 
     /// Whether its locks are tokens.
-    pub(crate) fn has_tokens(&self) -> bool {
-        self.are_tokens
+    pub(crate) fn uses_token_locks(&self) -> bool {
+        self.uses_token_locks
     }
 
     /// Looks for what endangers locks, and for what is well.
     pub(crate) fn examine(&self) -> redlatch::Result<Vec<HealthWarning>> {
         match &self.source {
-            Source::One { client, .. } => client.examine(),
-            Source::Quorum { redlock, .. } => redlock.examine(),
+            Clients::One { client, .. } => client.examine(),
+            Clients::Quorum { redlock, .. } => redlock.examine(),
         }
     }
 
     /// The servers of which each can be asked by itself, with their names.
     pub(crate) fn clients(&self) -> Vec<(String, &Client)> {
         match &self.source {
-            Source::One { client, .. } => vec![(self.title.clone(), client)],
-            Source::Quorum { nodes, .. } => nodes
+            Clients::One { client, .. } => vec![(self.title.clone(), client)],
+            Clients::Quorum { nodes, .. } => nodes
                 .iter()
                 .map(|(node, client)| (node.clone(), client))
                 .collect(),
@@ -167,17 +167,17 @@ impl Place {
     /// The locks whose names begin so.
     pub(crate) fn locks(&self, prefix: &str) -> Locks {
         let locks = match &self.source {
-            Source::One { client, .. } => client.locks(prefix),
-            Source::Quorum { redlock, .. } => redlock.locks(prefix),
+            Clients::One { client, .. } => client.locks(prefix),
+            Clients::Quorum { redlock, .. } => redlock.locks(prefix),
         };
-        match self.are_tokens {
+        match self.uses_token_locks {
             true => locks.with_tokens(),
             false => locks,
         }
     }
 
     /// The name of a lock as it is typed here.
-    pub(crate) fn short<'a>(&self, name: &'a str) -> &'a str {
+    pub(crate) fn short_name<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&*self.prefix).unwrap_or(name)
     }
 
@@ -186,20 +186,20 @@ impl Place {
         // What is no number is looked for in no list.
         client.semaphore(name).available().ok()?;
         let mut all = self.locks(name).with_counters().filter_map(Result::ok);
-        all.find(|info| self.short(&info.name) == name && info.available.is_some())
+        all.find(|info| self.short_name(&info.name) == name && info.available.is_some())
     }
 
     /// The lock of this name, of the kind that is found there, and its state; also of a semaphore or a latch.
     pub(crate) fn describe(&self, name: &str) -> Result<(Lock, LockInfo), Failure> {
         let client = match &self.source {
-            Source::Quorum { redlock, .. } => {
+            Clients::Quorum { redlock, .. } => {
                 let lock = redlock.lock(name);
                 let info = lock.describe()?;
                 return Ok((lock, info));
             }
-            Source::One { client, .. } => client,
+            Clients::One { client, .. } => client,
         };
-        if self.are_tokens {
+        if self.uses_token_locks {
             let lock = client.token_lock(name);
             let info = lock.describe()?;
             return Ok((lock, info));

@@ -8,60 +8,60 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use redlatch::LockInfo;
 
-use crate::connect::Place;
-use crate::errors::{Failure, sentence};
+use crate::connect::Backend;
+use crate::errors::{Failure, message_of};
 
 /// More locks are no table for people.
 const MOST: usize = 10_000;
 
 /// What was seen at one moment.
-pub(super) struct Look {
+pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) clock: SystemTime,
     pub(super) took: Duration,
     /// The locks, called as they are called here.
     pub(super) locks: Vec<LockInfo>,
     /// The servers that did not tell, and what they said.
-    pub(super) silent: BTreeMap<String, String>,
+    pub(super) unreachable: BTreeMap<String, String>,
     /// Whether a lock that is not here is held by nobody.
-    pub(super) is_whole: bool,
+    pub(super) is_complete: bool,
     /// Why the last of those did not.
     failure: Option<Failure>,
     /// How long the least request took.
     pub(super) round_trip: Option<Duration>,
 }
 
-impl Look {
+impl Snapshot {
     /// When it began; what was told is at least as new.
     pub(super) fn begun(&self) -> Instant {
         self.at.checked_sub(self.took).unwrap_or(self.at)
     }
 
     /// The same, unless it saw nothing at all.
-    pub(super) fn useful(mut self) -> Result<Look, Failure> {
+    pub(super) fn useful(mut self) -> Result<Snapshot, Failure> {
         match self.failure.take() {
-            Some(failure) if !self.is_whole && self.locks.is_empty() => Err(failure),
+            Some(failure) if !self.is_complete && self.locks.is_empty() => Err(failure),
             _ => Ok(self),
         }
     }
 }
 
 #[cfg(test)]
-impl Look {
+impl Snapshot {
     /// A look at which this was seen, at this moment.
     pub(super) fn made(
         at: Instant,
         clock: SystemTime,
         locks: Vec<LockInfo>,
-        silent: BTreeMap<String, String>,
-    ) -> Look {
-        Look {
+        unreachable: BTreeMap<String, String>,
+    ) -> Snapshot {
+        Snapshot {
             at,
             clock,
             took: Duration::ZERO,
             locks,
-            is_whole: silent.is_empty(),
-            silent,
+            is_complete: unreachable.is_empty(),
+            unreachable,
             failure: None,
             round_trip: Some(Duration::from_micros(420)),
         }
@@ -69,10 +69,10 @@ impl Look {
 }
 
 /// Looks at all locks whose names begin so; an error that no later look can mend is returned.
-pub(super) fn look(place: &Place, beginning: &str) -> Result<Look, Failure> {
+pub(super) fn take(backend: &Backend, beginning: &str) -> Result<Snapshot, Failure> {
     let begun = Instant::now();
-    let (mut locks, mut silent, mut failure) = (Vec::new(), BTreeMap::new(), None);
-    for info in place.locks(beginning) {
+    let (mut locks, mut unreachable, mut failure) = (Vec::new(), BTreeMap::new(), None);
+    for info in backend.locks(beginning) {
         match info {
             Ok(_) if locks.len() == MOST => {
                 return Err(Failure::usage(format!(
@@ -80,28 +80,30 @@ pub(super) fn look(place: &Place, beginning: &str) -> Result<Look, Failure> {
                 )));
             }
             Ok(mut info) => {
-                info.name = place.short(&info.name).into();
+                info.name = backend.short_name(&info.name).into();
                 locks.push(info);
             }
-            Err(error) if is_lasting(error.kind()) => return Err(Failure::of_all(error)),
+            Err(error) if is_lasting(error.kind()) => return Err(Failure::without_lock(error)),
             Err(error) => {
-                let node = error.node().unwrap_or(place.title()).to_owned();
-                silent.insert(node, sentence(&error));
-                failure = Some(Failure::of_all(error));
+                let node = error.node().unwrap_or(backend.title()).to_owned();
+                unreachable.insert(node, message_of(&error));
+                failure = Some(Failure::without_lock(error));
             }
         }
     }
-    let is_whole = silent.is_empty() || silent.len() * 2 < place.voters();
+    let is_complete = unreachable.is_empty() || unreachable.len() * 2 < backend.node_count();
     let (at, clock) = (Instant::now(), SystemTime::now());
-    Ok(Look {
+    Ok(Snapshot {
         at,
         clock,
         took: at - begun,
         locks,
-        round_trip: is_whole.then(|| round_trip(place, beginning)).flatten(),
-        silent,
+        round_trip: is_complete
+            .then(|| round_trip(backend, beginning))
+            .flatten(),
+        unreachable,
         failure,
-        is_whole,
+        is_complete,
     })
 }
 
@@ -114,8 +116,8 @@ fn is_lasting(kind: &str) -> bool {
 }
 
 /// How long the cheapest question takes, which is for a lock that nobody has.
-fn round_trip(place: &Place, beginning: &str) -> Option<Duration> {
-    let lock = place.lock(&format!("{beginning}redlatch:rtt"));
+fn round_trip(backend: &Backend, beginning: &str) -> Option<Duration> {
+    let lock = backend.lock(&format!("{beginning}redlatch:rtt"));
     let begun = Instant::now();
     // A user who may not ask for that name sees no time.
     lock.is_locked().ok()?;
@@ -124,7 +126,7 @@ fn round_trip(place: &Place, beginning: &str) -> Option<Duration> {
 
 /// What is to be done at the place.
 pub(super) enum Task {
-    Look,
+    Snapshot,
     /// End the hold of this visitor.
     End {
         name: Arc<str>,
@@ -133,8 +135,8 @@ pub(super) enum Task {
 }
 
 /// What came of it.
-pub(super) enum Answer {
-    Looked(Result<Look, Failure>),
+pub(super) enum Reply {
+    Snapshot(Result<Snapshot, Failure>),
     Ended {
         name: Arc<str>,
         visitor: String,
@@ -143,29 +145,29 @@ pub(super) enum Answer {
 }
 
 /// The thread that asks.
-pub(super) struct Asker {
+pub(super) struct Poller {
     tasks: Sender<Task>,
-    pub(super) answers: Receiver<Answer>,
+    pub(super) replies: Receiver<Reply>,
 }
 
-impl Asker {
-    pub(super) fn start(place: Place, beginning: String) -> Result<Asker, Failure> {
+impl Poller {
+    pub(super) fn start(backend: Backend, beginning: String) -> Result<Poller, Failure> {
         let (tasks, given) = unbounded();
-        let (tell, answers) = unbounded();
+        let (sender, replies) = unbounded();
         let work = move || {
             for task in given {
-                let answer = match task {
-                    Task::Look => Answer::Looked(look(&place, &beginning)),
+                let reply = match task {
+                    Task::Snapshot => Reply::Snapshot(take(&backend, &beginning)),
                     Task::End { name, visitor } => {
-                        let freed = end(&place, &name, &visitor);
-                        Answer::Ended {
+                        let freed = end(&backend, &name, &visitor);
+                        Reply::Ended {
                             name,
                             visitor,
                             freed,
                         }
                     }
                 };
-                if tell.send(answer).is_err() {
+                if sender.send(reply).is_err() {
                     return;
                 }
             }
@@ -174,21 +176,21 @@ impl Asker {
             .name("redlatch-looks".to_owned())
             .spawn(work)
             .map_err(|error| Failure::usage(format!("no thread can be started: {error}")))?;
-        Ok(Asker { tasks, answers })
+        Ok(Poller { tasks, replies })
     }
 
     pub(super) fn give(&self, task: Task) -> Result<(), Failure> {
-        self.tasks.send(task).map_err(|_| stopped())
+        self.tasks.send(task).map_err(|_| poller_stopped())
     }
 }
 
 /// The thread that asks is gone.
-pub(super) fn stopped() -> Failure {
+pub(super) fn poller_stopped() -> Failure {
     Failure::usage("the thread that looks at the locks has stopped")
 }
 
 /// Ends one hold, in the way of its kind of lock, and no later one.
-fn end(place: &Place, name: &str, visitor: &str) -> Result<bool, Failure> {
-    let (lock, _) = place.describe(name)?;
+fn end(backend: &Backend, name: &str, visitor: &str) -> Result<bool, Failure> {
+    let (lock, _) = backend.describe(name)?;
     Ok(lock.force_unlock_of(visitor)?)
 }
