@@ -1,7 +1,7 @@
-//! `redlatch __child`: the last step before the command, in its own process.
+//! `redlatch __child`: the process that becomes the command.
 //!
-//! The kernel is told to end this process when the one that holds the lock dies. Nothing in between may forget that, so it is
-//! said here, and not before a fork.
+//! It asks the kernel for a signal when redlatch dies. `fork` clears that request, so the process that calls `exec`
+//! makes it.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,45 +15,51 @@ use crate::gate::GateWaiter;
 use crate::output::note;
 use crate::stderr;
 
-/// The argument by which the command calls itself.
+/// The argument with which redlatch starts this process.
 pub(crate) const CHILD: &str = "__child";
 
 /// The exit codes of env(1) for a command that cannot be started.
 const CANNOT_BE_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// For so long somebody may take to read why it was not started.
+/// Limit for printing why the command was not started.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The word for a signal of the dead, and for none.
+/// Encodes the signal for an orphaned command, 0 for none.
 pub(crate) fn encode_signal(orphan: Option<Signal>) -> String {
     orphan.map_or(0, Signal::as_raw).to_string()
 }
 
-/// The signal of such a word.
+/// Decodes `encode_signal`.
 pub(crate) fn decode_signal(word: &str) -> Option<Signal> {
     word.parse().ok().and_then(Signal::from_named_raw)
 }
 
-/// Becomes the command: `__child SIGNAL COMMAND [ARG...]`.
+/// Executes the command: `__child SIGNAL COMMAND [ARG...]`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let [signal, command, rest @ ..] = arguments else {
-        return fail("it was called by hand", CANNOT_BE_EXECUTED);
+        return fail(
+            "__child is internal to redlatch; use redlatch run",
+            CANNOT_BE_EXECUTED,
+        );
     };
     let signal = signal.to_str().and_then(decode_signal);
-    // Before the wait, so that a death is noticed by the one or by the other.
+    // Set before the wait: redlatch's death either closes the gate or sends the signal.
     if let Err(error) = set_parent_death_signal(signal) {
-        let text = format!("the command could not be tied to its lock: {error}");
+        let text =
+            format!("the command was not started, as it cannot be tied to redlatch: {error}");
         return fail(&text, CANNOT_BE_EXECUTED);
     }
     let gate = match GateWaiter::wait() {
         Ok(gate) => gate,
         Err(error) => {
-            let text = format!("the lock was gone before the command began: {error}");
+            let text = format!(
+                "the command was not started, as redlatch or its lock ended first: {error}"
+            );
             return fail(&text, CANNOT_BE_EXECUTED);
         }
     };
-    // redlatch is gone if it cannot be told, and then this process is about to be.
+    // If the report fails, redlatch is dead and this process is about to be signalled.
     let _ = gate.report();
     let error = Command::new(command).args(rest).exec();
     let _ = gate.report();
@@ -61,13 +67,13 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match error.kind() {
         io::ErrorKind::NotFound => fail(&format!("{shown}: command not found"), NOT_FOUND),
         _ => fail(
-            &format!("{shown} cannot be executed: {error}"),
+            &format!("cannot execute {shown}: {error}"),
             CANNOT_BE_EXECUTED,
         ),
     }
 }
 
-/// Has the kernel send this process a signal when its parent dies.
+/// Asks the kernel for a signal when the parent dies.
 #[cfg(target_os = "linux")]
 fn set_parent_death_signal(signal: Option<Signal>) -> rustix::io::Result<()> {
     match signal {
@@ -76,14 +82,14 @@ fn set_parent_death_signal(signal: Option<Signal>) -> rustix::io::Result<()> {
     }
 }
 
-/// Elsewhere there is no such signal.
+/// Other systems have no such signal.
 #[cfg(not(target_os = "linux"))]
 fn set_parent_death_signal(_: Option<Signal>) -> rustix::io::Result<()> {
     Ok(())
 }
 
 fn fail(text: &str, code: u8) -> ExitCode {
-    // Nobody may read it, and the lock is held until this process ends.
+    // stderr may block, and the lock is held until this process ends.
     let _ = stderr::detach();
     note(text);
     stderr::flush(FLUSH_TIMEOUT);

@@ -1,8 +1,7 @@
-//! Whether the output has colours.
+//! Use of colours in the output.
 
 use std::io::{self, IsTerminal};
 
-/// When the output has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ColorChoice {
     /// On a terminal, unless NO_COLOR is set or TERM is dumb
@@ -14,7 +13,7 @@ pub(crate) enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Whether what goes to stdout has colours.
+    /// Whether stdout gets colours.
     pub(crate) fn is_on(self) -> bool {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         match self {
@@ -25,7 +24,7 @@ impl ColorChoice {
     }
 }
 
-/// Whether the terminal knows no sequences.
+/// Whether the terminal has no escape sequences.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

@@ -1,4 +1,4 @@
-//! The place of the locks: which server or servers, as whom, with which settings.
+//! Connection settings: which servers, as which user, with which options.
 
 mod access;
 mod backend;
@@ -19,18 +19,18 @@ use files::load_secret;
 use map::Mapping;
 use url::Credentials;
 
-/// The arguments that say where the locks are.
+/// Arguments for the connection.
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Where the locks are")]
+#[command(next_help_heading = "Connection")]
 #[group(id = "connection")]
 pub(crate) struct ConnectArgs {
     /// One server: redis://, rediss://, redis+unix://, mysql:// or mysqls://, without a password [REDLATCH_URL]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// A file with that URL, which may have a password [REDLATCH_URL_FILE]
+    /// A file that contains the URL, which may have a password [REDLATCH_URL_FILE]
     #[arg(long, value_name = "FILE")]
     url_file: Option<PathBuf>,
-    /// One of several servers; say it once for each [REDLATCH_NODES, with spaces between]
+    /// One of several servers; repeat for each [REDLATCH_NODES, separated by spaces]
     #[arg(long = "node", value_name = "URL")]
     nodes: Vec<String>,
     /// The nodes belong to a Redis Cluster [REDLATCH_MODE=cluster]
@@ -39,48 +39,48 @@ pub(crate) struct ConnectArgs {
     /// The nodes are a master and its replicas [REDLATCH_MODE=replicas]
     #[arg(long, group = "mode")]
     replicas: bool,
-    /// The nodes are sentinels, which know this master [REDLATCH_MODE=sentinel:MASTER]
+    /// The nodes are sentinels that monitor this master [REDLATCH_MODE=sentinel:MASTER]
     #[arg(long, group = "mode", value_name = "MASTER")]
     sentinel: Option<String>,
-    /// The nodes are independent masters, of which a majority decides [REDLATCH_MODE=redlock]
+    /// The nodes are independent masters; a majority decides [REDLATCH_MODE=redlock]
     #[arg(long, group = "mode")]
     redlock: bool,
-    /// The number of the database, behind sentinels; elsewhere the URL has it [REDLATCH_DATABASE]
+    /// The database number behind sentinels; otherwise the URL has it [REDLATCH_DATABASE]
     #[arg(long, value_name = "NUMBER")]
     database: Option<u32>,
     #[command(flatten)]
     access: access::AccessArgs,
-    /// Where an address is reached that sentinels or a cluster announce, as HOST[:PORT]; say it once for each [REDLATCH_MAP,
-    /// with spaces between]
+    /// Replaces an address announced by sentinels or a cluster, as HOST[:PORT]; repeat for each [REDLATCH_MAP,
+    /// separated by spaces]
     #[arg(long = "map", value_name = "FROM=TO")]
     maps: Vec<Mapping>,
-    /// The beginning of every name, which is not typed [REDLATCH_PREFIX]
+    /// Prefix of every lock name, neither typed nor shown [REDLATCH_PREFIX]
     #[arg(long)]
     prefix: Option<String>,
-    /// The same, but a name that begins with it stays as it is [REDLATCH_PREFIX_ONCE]
+    /// Like --prefix, but a name that already starts with it is not changed [REDLATCH_PREFIX_ONCE]
     #[arg(long, conflicts_with = "prefix")]
     prefix_once: Option<String>,
     /// Plain token locks: SET name token NX PX lease
     #[arg(long)]
     token: bool,
-    /// With --redlock: token locks on each node, as libraries of other languages have them
+    /// With --redlock: token locks on each node, as Redlock libraries of other languages use them
     #[arg(long, requires = "redlock")]
     canonical: bool,
-    /// The lease of a lock, such as 30s; it is renewed at a third of it [REDLATCH_LEASE]
+    /// The lease of a lock, such as 30s; renewed every third of it [REDLATCH_LEASE]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     lease: Option<Duration>,
-    /// With --redlock: the longest lease that any program asks of these nodes [REDLATCH_MAX_LEASE]
+    /// With --redlock: the longest lease that any client of these nodes uses [REDLATCH_MAX_LEASE]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_lease: Option<Duration>,
     /// How many replicas must acknowledge a hold before it counts [REDLATCH_WAIT_REPLICAS]
     #[arg(long, value_name = "NUMBER")]
     wait_replicas: Option<u32>,
-    /// How long one request may take, such as 2s [REDLATCH_COMMAND_TIMEOUT]
+    /// Timeout of one request, such as 2s [REDLATCH_COMMAND_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     command_timeout: Option<Duration>,
 }
 
-/// How several servers belong together.
+/// How the given servers form one service.
 enum Topology {
     One,
     Cluster,
@@ -89,11 +89,11 @@ enum Topology {
     Redlock,
 }
 
-/// The lease and the longest time of a request by default, here as in the library.
+/// The defaults of the library.
 const LEASE: Duration = Duration::from_secs(30);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The variables that are set and have a secret, which a command under a lock has no use for.
+/// The environment variables that contain a secret. The command does not inherit them.
 pub(crate) fn secret_variables() -> Vec<&'static str> {
     let has_password = |name: &&str| {
         let urls = variable(name).unwrap_or_default();
@@ -104,24 +104,23 @@ pub(crate) fn secret_variables() -> Vec<&'static str> {
     with_passwords.chain(["REDLATCH_PASSWORD"]).collect()
 }
 
-/// A setting from a variable, if it is set to something.
+/// The value of an environment variable; `None` if it is empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn duration_variable(name: &str) -> Result<Option<Duration>, Failure> {
     let parse = |text: String| {
-        parse_duration(&text)
-            .map_err(|error| Failure::usage(format!("{name} cannot be used: {error}")))
+        parse_duration(&text).map_err(|error| Failure::usage(format!("{name} is invalid: {error}")))
     };
     variable(name).map(parse).transpose()
 }
 
-/// A number that was given, or else that of a variable.
+/// A number from an argument or, without one, from a variable.
 fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure> {
     let parse = |text: String| {
         text.parse()
-            .map_err(|_| Failure::usage(format!("{name} is {text:?}, which is no number")))
+            .map_err(|_| Failure::usage(format!("{name} is {text:?}, which is not a number")))
     };
     match given {
         None => variable(name).map(parse).transpose(),
@@ -129,9 +128,9 @@ fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure
     }
 }
 
-/// Reads a time such as `500ms`, `30s`, `5m`, `2h` or `1d`.
+/// Parses a time such as `500ms`, `30s`, `5m`, `2h` or `1d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("{text:?} is no time; write 500ms, 30s, 5m, 2h or 1d");
+    let invalid = || format!("{text:?} is not a time; write 500ms, 30s, 5m, 2h or 1d");
     let at = text
         .find(|sign: char| !sign.is_ascii_digit())
         .ok_or_else(invalid)?;
@@ -150,7 +149,6 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 impl ConnectArgs {
-    /// The lease that was asked for.
     fn lease(&self) -> Result<Option<Duration>, Failure> {
         match self.lease {
             None => duration_variable("REDLATCH_LEASE"),
@@ -165,18 +163,18 @@ impl ConnectArgs {
         }
     }
 
-    /// Whether several masters decide by majority.
+    /// Whether a majority of masters decides.
     pub(crate) fn is_quorum(&self) -> Result<bool, Failure> {
         Ok(matches!(self.mode()?, Topology::Redlock))
     }
 
-    /// Opens the place; nothing is connected yet, but for a quorum.
+    /// Creates the clients. Only a quorum connects at once.
     pub(crate) fn open(&self) -> Result<Backend, Failure> {
         for url in self.url.iter().chain(&self.nodes) {
             if url::has_password(url) {
                 return Err(Failure::usage(
-                    "a password in an argument is seen by everybody who runs ps; put it into the variable \
-                     REDLATCH_PASSWORD or a file (--password-file), or the whole URL into a file (--url-file)",
+                    "a password in an argument is visible in ps; use REDLATCH_PASSWORD, --password-file FILE, or \
+                     --url-file FILE for the whole URL",
                 ));
             }
         }
@@ -187,7 +185,7 @@ impl ConnectArgs {
         let urls = self.urls(&mode)?;
         if self.access.has_sentinel_settings() && !matches!(mode, Topology::Sentinel(_)) {
             return Err(Failure::usage(
-                "--master-tls and the arguments that begin with --sentinel- need --sentinel MASTER",
+                "--master-tls and --sentinel-* options need --sentinel MASTER",
             ));
         }
         let credentials = self.access.credentials()?;
@@ -211,8 +209,7 @@ impl ConnectArgs {
             Topology::One => {
                 let [url] = &urls[..] else {
                     return Err(Failure::usage(
-                        "several servers were given; say how they belong together: --cluster, --replicas, \
-                         --sentinel MASTER or --redlock",
+                        "several servers given without a mode; add --cluster, --replicas, --sentinel MASTER or --redlock",
                     ));
                 };
                 let (builder, url) = credentials.add_to(self.builder(&prefix)?, url)?;
@@ -269,7 +266,7 @@ impl ConnectArgs {
                     Some(master) if !master.is_empty() => Topology::Sentinel(master.to_owned()),
                     _ => {
                         return Err(Failure::usage(format!(
-                            "REDLATCH_MODE is {mode:?}; it has to be cluster, replicas, redlock or sentinel:MASTER"
+                            "REDLATCH_MODE is {mode:?}; use cluster, replicas, redlock or sentinel:MASTER"
                         )));
                     }
                 },
@@ -277,10 +274,12 @@ impl ConnectArgs {
         })
     }
 
-    /// The servers: what the arguments say goes before what variables say.
+    /// The servers. Arguments override variables.
     fn urls(&self, mode: &Topology) -> Result<Vec<String>, Failure> {
         if self.url.is_some() && (self.url_file.is_some() || !self.nodes.is_empty()) {
-            return Err(Failure::usage("--url excludes --url-file and --node"));
+            return Err(Failure::usage(
+                "--url cannot be combined with --url-file or --node",
+            ));
         }
         if let Some(url) = &self.url {
             return Ok(vec![url.clone()]);
@@ -296,7 +295,7 @@ impl ConnectArgs {
         }
         if !matches!(mode, Topology::One) {
             return Err(Failure::usage(
-                "no servers were given; name them with --node, or in REDLATCH_NODES",
+                "no servers given; set --node or REDLATCH_NODES",
             ));
         }
         if let Some(url) = variable("REDLATCH_URL") {
@@ -304,9 +303,9 @@ impl ConnectArgs {
         }
         match variable("REDLATCH_URL_FILE") {
             Some(file) => Ok(vec![load_secret(Path::new(&file))?]),
-            // A job that locks on its own localhost excludes nobody.
+            // No default: a job that locks on its own localhost excludes no other machine.
             None => Err(Failure::usage(
-                "no server was given, and there is no default one; set --url or REDLATCH_URL, such as redis://10.0.0.1:6379",
+                "no server given, and there is no default; set --url or REDLATCH_URL, such as redis://10.0.0.1:6379",
             )),
         }
     }
@@ -338,7 +337,7 @@ impl ConnectArgs {
             timeout => timeout,
         };
         if let Some(timeout) = timeout {
-            // A request may have to connect first.
+            // A request may include connecting.
             builder = builder
                 .command_timeout(timeout)
                 .connect_timeout(timeout / 2);
@@ -346,7 +345,7 @@ impl ConnectArgs {
         builder = self.access.certificates(builder)?;
         builder = map::apply(builder, &self.maps)?;
         if let Some(replicas) = self.wait_replicas()? {
-            // A hold that is not acknowledged in time is withdrawn in the rest of it.
+            // The other half of the timeout is for releasing a hold that was not acknowledged.
             let timeout = timeout.unwrap_or(COMMAND_TIMEOUT) / 2;
             builder = builder.wait_replicas(replicas, timeout);
         }
@@ -382,4 +381,29 @@ impl ConnectArgs {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_parsed() {
+        let read = |text: &str| parse_duration(text).map(|it| it.as_millis());
+        assert_eq!(read("500ms"), Ok(500));
+        assert_eq!(read("30s"), Ok(30_000));
+        assert_eq!(read("5m"), Ok(300_000));
+        assert_eq!(read("2h"), Ok(7_200_000));
+        assert_eq!(read("1d"), Ok(86_400_000));
+        for text in [
+            "",
+            "5",
+            "s",
+            "-5s",
+            "5 s",
+            "1.5s",
+            "5w",
+            "99999999999999999999s",
+            "999999999999999999d",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

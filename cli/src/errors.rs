@@ -1,4 +1,4 @@
-//! Why a command failed: one sentence, and an exit code.
+//! Failures of a command: a message and an exit code.
 
 use std::fmt;
 use std::io;
@@ -7,24 +7,24 @@ use std::process::ExitCode;
 use redlatch::{Error, LockInfo, LockKind};
 use serde::Serialize;
 
-use crate::escape::{SCHEMA, escape};
+use crate::escape::escape;
+use crate::output::SCHEMA;
 use crate::stderr;
 
-/// The answer is no.
 pub(crate) const NO: u8 = 1;
 const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 const FORBIDDEN: u8 = 4;
 const OUTPUT_FAILED: u8 = 5;
 
-/// The form of what is printed.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
     Json,
 }
 
-/// The reason why a command could not do what it was asked for.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Failure {
     lock: Option<String>,
     node: Option<String>,
     code: u8,
-    /// Whether there is nobody to tell, because a reader has closed the pipe.
+    /// Whether nothing is printed, because the reader has closed the pipe.
     is_silent: bool,
 }
 
@@ -62,7 +62,7 @@ impl Failure {
         }
     }
 
-    /// The output could not be written. A reader that has gone, such as `head`, has read all that it wanted.
+    /// Stdout cannot be written. A closed pipe, as behind `head`, is a success without a message.
     pub(crate) fn output(error: &io::Error) -> Failure {
         let is_silent = error.kind() == io::ErrorKind::BrokenPipe;
         Failure {
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// The code of an answer that was printed, or that nobody wanted to read.
+    /// Returns `code` once the output is written, or once its reader has closed the pipe.
     pub(crate) fn exit_with(printed: Result<(), Failure>, code: u8) -> Result<ExitCode, Failure> {
         match printed {
             Err(failure) if !failure.is_silent => Err(failure),
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// A question about all locks failed: the pattern of their names is no lock.
+    /// The failure of a request for several locks: its pattern is not reported as a lock name.
     pub(crate) fn without_lock(error: Error) -> Failure {
         let text = message_of(&error);
         Failure {
@@ -91,36 +91,38 @@ impl Failure {
         }
     }
 
-    /// What stands under a name has no hold that could be ended.
+    /// The key is a counter or a semaphore, which has no hold to release.
     pub(crate) fn not_a_lock(name: &str, info: &LockInfo) -> Failure {
         let advice = match info.kind {
             LockKind::Counter => {
-                "a latch or a semaphore without owners; count it down, add permits, or delete the key in the server"
+                "latch or semaphore without owners; count it down, add permits, or delete the key"
             }
             _ => {
-                "whose permits come back by themselves when the lease of a dead owner ends; Semaphore::add_permits adds \
-                 those that were forgotten"
+                "its permits are returned when the lease of their owner ends; Semaphore::add_permits replaces permits \
+                 that were never released"
             }
         };
         Failure {
             kind: "wrong_type",
             lock: Some(name.to_owned()),
             node: Some(info.node.to_string()),
-            ..Failure::usage(format!("{name} is no lock but a {}, {advice}", info.kind))
+            ..Failure::usage(format!(
+                "{name} is not a lock but a {}: {advice}",
+                info.kind
+            ))
         }
     }
 
-    /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
-    /// Says it on stderr, as a sentence.
+    /// Prints the message on stderr.
     pub(crate) fn print(&self) {
         self.report(Format::Text);
     }
 
-    /// Says it on stderr, and returns the exit code.
+    /// Prints the failure on stderr and returns the exit code.
     pub(crate) fn report(&self, format: Format) -> ExitCode {
         if !self.is_silent {
             let line = match format {
@@ -168,13 +170,13 @@ impl From<Error> for Failure {
             ..Failure::usage(format!("{error:?}"))
         };
         if kind == "schema" {
-            failure.text += "; `redlatch create-tables` makes those that are missing";
+            failure.text += "; `redlatch create-tables` creates missing tables";
         }
         failure
     }
 }
 
-/// What an error says, without the name that stands in front of it.
+/// The message of an error without the lock name in front.
 pub(crate) fn message_of(error: &Error) -> String {
     let name = format!("lock {:?}: ", error.lock_name().unwrap_or_default());
     let text = Failure::from(error.clone()).text;

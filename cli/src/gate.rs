@@ -1,7 +1,7 @@
-//! The gate before a command: its process waits there until all that ends it in time is in place.
+//! The gate before a command: its process waits until everything that ends it in time is set up.
 //!
-//! It is a socket in place of the standard input, and opens when that comes through it. It closes with redlatch, and neither side
-//! of it reaches the command.
+//! The gate is a socket in place of stdin. redlatch opens it by sending its own stdin through it. If redlatch dies, the
+//! socket closes and the process exits. The command inherits neither end.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -14,18 +14,18 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The side of redlatch.
+/// redlatch's end.
 pub(crate) struct Gate(UnixStream);
 
 impl Gate {
-    /// Makes one that is closed, and the standard input for the process that waits at it.
+    /// Creates a closed gate, and the stdin for the process that waits at it.
     pub(crate) fn new() -> io::Result<(Gate, Stdio)> {
         let (ours, its) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Gate(ours), OwnedFd::from(its).into()))
     }
 
-    /// Lets the process become the command.
+    /// Opens the gate.
     pub(crate) fn open(&self) -> io::Result<()> {
         let stdin = io::stdin();
         let files = [stdin.as_fd()];
@@ -38,25 +38,25 @@ impl Gate {
             &mut control,
             SendFlags::empty(),
         ) {
-            // It has ended, which is told elsewhere.
+            // The process has exited; the reaper thread reports that.
             Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether the command was there, once the process has ended.
+    /// Whether the process executed the command. Call it after the process has ended.
     pub(crate) fn was_command_executed(&self) -> bool {
         let mut reports = [0; 2];
-        // It says that it goes, and then that it could not.
+        // One byte before `exec`, a second one if `exec` failed.
         matches!((&self.0).read(&mut reports), Ok(1))
     }
 }
 
-/// The side of the process that becomes the command.
+/// The end of the process that becomes the command.
 pub(crate) struct GateWaiter(UnixStream);
 
 impl GateWaiter {
-    /// Waits until the gate is open, and puts the standard input in its place; an error if it never will be.
+    /// Waits until the gate opens and installs the received stdin. Fails if redlatch closes the gate.
     pub(crate) fn wait() -> io::Result<GateWaiter> {
         let gate = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -79,7 +79,7 @@ impl GateWaiter {
         Ok(GateWaiter(gate))
     }
 
-    /// Says that the command is started now, and again if that has failed.
+    /// Reports that `exec` follows, or, in a second call, that it failed.
     pub(crate) fn report(&self) -> io::Result<()> {
         (&self.0).write_all(b"s")
     }

@@ -1,4 +1,4 @@
-//! `redlatch inspect`: all that is known of one lock.
+//! `redlatch inspect`: the state of one lock.
 
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     Failure::exit_with(printed, code)
 }
 
-/// A lock as people read it.
+/// Describes a lock in lines of text.
 pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
     let job = marked_job(name, info).map(escape);
     let mut lines = vec![escape(name)];
@@ -60,14 +60,11 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
         Some(left) if let Some(job) = job => {
             line(
                 "mark of",
-                format!("--once-per: {job} has run in this period"),
+                format!("--once-per: {job} has already run in this period"),
             );
             line(
                 "runs again",
-                format!(
-                    "in {} at the earliest, or once this is unlocked",
-                    span(left)
-                ),
+                format!("in {}, or at once after this mark is unlocked", span(left)),
             );
         }
         Some(left) => line(

@@ -1,4 +1,4 @@
-//! `redlatch list`: the locks that somebody holds.
+//! `redlatch list`: the held locks.
 
 use std::process::ExitCode;
 
@@ -12,13 +12,13 @@ use crate::output::{LockObject, holder, json, mark, marked_job, note, span, tabl
 /// The arguments of `redlatch list`.
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
-    /// The beginning of the names; all locks without it
+    /// Prefix of the lock names; without it all locks are listed
     #[arg(value_name = "PREFIX")]
     beginning: Option<String>,
-    /// Also list semaphores and latches, held or not
+    /// Also list semaphores and latches, whether or not they are held
     #[arg(long)]
     all_kinds: bool,
-    /// List so many locks at most
+    /// List at most N locks
     #[arg(long, default_value_t = 1000, value_name = "N")]
     limit: usize,
     /// Print one JSON object per line
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
                 found.push(info);
             }
             Ok(info) => found.push(info),
-            // Of a quorum, other nodes may have something to say.
+            // Other nodes of a quorum may still answer.
             Err(error) => failure = Some(Failure::without_lock(error)),
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
     if is_cut {
         let limit = args.limit;
         note(&format!(
-            "there are more than {limit} locks; raise --limit, or give the beginning of the names"
+            "more than {limit} locks match; raise --limit or give a longer prefix"
         ));
     }
     match failure {
@@ -87,7 +87,7 @@ fn print(backend: &Backend, found: &mut [LockInfo]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lines of a lock: one for each holder.
+/// One row for each holder.
 fn rows_of(name: &str, info: &LockInfo) -> Vec<Vec<String>> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = |holder: String, count: String| {

@@ -1,4 +1,4 @@
-//! The command `redlatch`: locks for shells, cron and containers, and a look at them for those who operate them.
+//! The command `redlatch`: distributed locks for shells, cron jobs and containers, and tools for operators.
 
 mod bench;
 mod child;
@@ -27,7 +27,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use errors::{Failure, Format};
 use run::dead_man;
 
-/// Distributed locks on Redis, MySQL and MariaDB, for shells and for those who operate them.
+/// Distributed locks on Redis, MySQL and MariaDB for shell scripts and operators.
 #[derive(Parser)]
 #[command(name = "redlatch", version, max_term_width = 100, after_help = HELP_FOOTER)]
 struct Cli {
@@ -35,45 +35,47 @@ struct Cli {
     command: Command,
 }
 
-const HELP_FOOTER: &str = "The locks are found by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES; passwords \
-                     only by REDLATCH_PASSWORD or a file.\nExit codes: 0 done, 1 the answer is no, 2 usage, \
-                     3 unreachable or outcome unknown, 4 not permitted or not trusted, 5 the output could not be written.";
+const HELP_FOOTER: &str = "Servers are given by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES. \
+                           Passwords are read from REDLATCH_PASSWORD or a file, never from an argument.\nExit codes: 0 \
+                           success, 1 the answer is no, 2 invalid usage or settings, 3 server unreachable or outcome \
+                           unknown, 4 permission denied or TLS not trusted, 5 output not written.";
 
-const RUN_HELP_FOOTER: &str = "A TIME is 500ms, 30s, 5m, 2h or 1d.\n\nFor cron, on every machine; one of them runs it:\n  \
-                   redlatch run --once-per 24h nightly -- ./backup.sh\nTo let it run again before it is due:\n  \
-                   redlatch unlock nightly:once --force\n\nExit codes: that of the command, 128+n if signal n ended it; 120 it was not started, 121 the lock was lost, \
-                   122 an outer run has the lock, 124 --max-run was over, 125 redlatch failed, 126 it cannot be executed, \
-                   127 it was not found.";
+const RUN_HELP_FOOTER: &str = "A TIME is 500ms, 30s, 5m, 2h or 1d.\n\nIn the crontab of every machine; one machine \
+                               runs the job:\n  redlatch run --once-per 24h nightly -- ./backup.sh\nTo let the job run \
+                               again before the period ends:\n  redlatch unlock nightly:once --force\n\nExit codes: \
+                               the command's own, 128+n if signal n ended it; 120 not started, 121 lock lost, 122 lock \
+                               held by an outer run, 124 --max-run exceeded, 125 redlatch failed, 126 command not \
+                               executable, 127 command not found.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a command under a lock, and end it before the lock can be lost
+    /// Run a command while holding a lock, and end it before the lock can be lost
     #[command(after_help = RUN_HELP_FOOTER)]
     Run(Box<run::RunArgs>),
-    /// List the locks that somebody holds
+    /// List the locks that are held
     #[command(alias = "status")]
     List(list::ListArgs),
-    /// Show who holds a lock; ends with 1 if nobody does
+    /// Show the holders of a lock; exits with 1 if it is free
     Inspect(inspect::InspectArgs),
-    /// End one hold of a lock, and no later one
+    /// Release one hold by force; a later hold is not touched
     Unlock(unlock::UnlockArgs),
-    /// Show the locks that somebody holds, and what happens to them
+    /// Show the held locks and their events live
     Watch(watch::WatchArgs),
-    /// Measure what a lock costs here
+    /// Measure the latency and throughput of locks on this server
     Bench(bench::BenchArgs),
-    /// Look for what endangers locks here; ends with 1 on a danger
+    /// Check the server for dangers to locks; exits with 1 if it finds one
     Doctor(doctor::DoctorArgs),
-    /// Create the tables of the locks in a database, unless they are there
+    /// Create the tables for locks in a database if they are missing
     #[cfg(feature = "mysql")]
     CreateTables(connect::ConnectArgs),
-    /// Print the completions for a shell
+    /// Print the completion script of a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print a manual page, such as `redlatch man run | man -l -`
     Man {
-        /// The command that it is about; that of redlatch itself without it
+        /// The subcommand that the page describes; without it the page of redlatch
         command: Option<String>,
     },
 }
@@ -107,7 +109,7 @@ impl Command {
             #[cfg(feature = "mysql")]
             Command::CreateTables(connection) => {
                 connection.open()?.create_tables()?;
-                let printed = output::text("the tables redlatch and redlatch_rows are there");
+                let printed = output::text("the tables redlatch and redlatch_rows exist");
                 Failure::exit_with(printed, 0)
             }
             Command::Completions { shell } => {
@@ -121,7 +123,7 @@ impl Command {
     }
 }
 
-/// The manual page of redlatch, or of one of its commands.
+/// Renders the manual page of redlatch or of a subcommand.
 fn manual_page(name: Option<&str>) -> Result<Vec<u8>, Failure> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -129,7 +131,7 @@ fn manual_page(name: Option<&str>) -> Result<Vec<u8>, Failure> {
         let found = command.find_subcommand(name).cloned();
         command = found.ok_or_else(|| {
             Failure::usage(format!(
-                "{name:?} is no command; `redlatch --help` lists them"
+                "{name:?} is not a command; `redlatch --help` lists the commands"
             ))
         })?;
     }
@@ -166,7 +168,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help that was asked for, or says in one line what is wrong with the arguments.
+/// Prints the requested help, or one line that says what is wrong with the arguments.
 fn argument_error(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let is_help = matches!(
         error.kind(),
@@ -189,20 +191,20 @@ fn argument_error(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let command = arguments.get(1).and_then(|name| name.to_str());
     let known = Cli::command();
     let help = match command.filter(|name| known.find_subcommand(name).is_some()) {
-        Some(name) => format!("`redlatch {name} --help` shows how it is called"),
-        None => "`redlatch --help` lists the commands".to_owned(),
+        Some(name) => format!("see `redlatch {name} --help`"),
+        None => "see `redlatch --help` for the commands".to_owned(),
     };
     let message = match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command was given",
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command given",
         _ => message,
     };
     let mut failure = Failure::usage(format!("{message}; {help}"));
     if command == Some("run") {
         if !arguments.iter().any(|argument| argument == "--") {
-            // The tip would put one argument behind it.
+            // clap's tip suggests `--` for a single argument only.
             let message = message.split(" tip:").next().unwrap_or_default();
             failure = Failure::usage(format!(
-                "{message}; there is no -- before the command: redlatch run NAME -- COMMAND"
+                "{message}; the command needs -- before it: redlatch run NAME -- COMMAND"
             ));
         }
         failure.print();
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_do_not_contradict_each_other() {
+    fn clap_accepts_the_argument_definitions() {
         Cli::command().debug_assert();
     }
 }

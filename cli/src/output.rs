@@ -1,4 +1,4 @@
-//! The forms of what is printed: JSON for programs, text for people.
+//! What commands print: JSON for programs, text for people.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,10 +7,13 @@ use redlatch::{Holder, LockInfo};
 use serde::Serialize;
 
 use crate::errors::Failure;
-use crate::escape::{SCHEMA, escape};
+use crate::escape::escape;
 use crate::stderr;
 
-/// A lock as JSON; `cli/schema/lock.json` describes it.
+/// The version of the JSON objects. Within one version, fields are only added.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A lock as JSON (`cli/schema/lock.json`).
 #[derive(Serialize)]
 pub(crate) struct LockObject<'a> {
     schema: u32,
@@ -26,7 +29,7 @@ pub(crate) struct LockObject<'a> {
     mark_of: Option<&'a str>,
 }
 
-/// A hold as JSON, inside of other objects.
+/// A hold in JSON objects.
 #[derive(Serialize)]
 pub(crate) struct HolderObject<'a> {
     visitor: &'a str,
@@ -47,7 +50,7 @@ struct NodesObject {
 }
 
 impl<'a> LockObject<'a> {
-    /// The object of a lock that is called `name` here.
+    /// Describes a lock under the name that the user typed, without the prefix.
     pub(crate) fn of(name: &'a str, info: &'a LockInfo) -> LockObject<'a> {
         LockObject {
             schema: SCHEMA,
@@ -85,23 +88,22 @@ pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Prints an object on a line of its own.
+/// Prints an object as one line of JSON.
 pub(crate) fn json(object: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(object).map_err(|error| Failure::output(&error.into()))?;
     text(&line)
 }
 
-/// Prints a line.
 pub(crate) fn text(line: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{line}").map_err(|error| Failure::output(&error))
 }
 
-/// Says something on stderr that is no failure.
+/// Prints a message that is not a failure on stderr.
 pub(crate) fn note(text: &str) {
     stderr::print(format!("redlatch: {}\n", escape(text)));
 }
 
-/// A span of time as people read it.
+/// Formats a duration: `28.9 s`, `4m 12s`, `2h 01m`, `1d 01h`.
 pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -112,7 +114,7 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
-/// A holder in a few words: `web-3/812 thread 7`, or `1f6f…4d6e:31 (Redisson)`.
+/// Formats a holder: `web-3/812 thread 7`, or `1f6f…4d6e thread 31 (Redisson)`.
 pub(crate) fn holder(holder: &Holder) -> String {
     let thread = match holder.thread {
         Some(thread) => format!(" thread {thread}"),
@@ -140,8 +142,8 @@ pub(crate) fn holder(holder: &Holder) -> String {
     escape(&words)
 }
 
-/// The job of which a lock is the mark of `run --once-per`: such a lock is called `JOB:once` or `JOB:once:KEY`, entered once, and
-/// never renewed.
+/// The job whose `run --once-per` mark this lock is. A mark is named `JOB:once` or `JOB:once:KEY`, has a count of 1 and
+/// is never renewed.
 pub(crate) fn marked_job<'a>(name: &'a str, info: &LockInfo) -> Option<&'a str> {
     let is_mark = matches!(&info.holders[..], [it] if it.count == 1 && it.by != "Redisson");
     let mut parts = name
@@ -153,12 +155,15 @@ pub(crate) fn marked_job<'a>(name: &'a str, info: &LockInfo) -> Option<&'a str> 
     })
 }
 
-/// What stands in the place of the holder of a mark.
+/// Replaces the holder of a mark in tables.
 pub(crate) fn mark(left: Option<Duration>) -> String {
-    format!("mark, may run again in {}", span(left.unwrap_or_default()))
+    format!(
+        "mark, job may run again in {}",
+        span(left.unwrap_or_default())
+    )
 }
 
-/// Lines of cells, each column as wide as its widest cell.
+/// Pads each column to its widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let length = |cell: &String| cell.chars().count();
@@ -181,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_at_a_glance() {
+    fn durations_are_formatted() {
         let shown = |millis: u64| span(Duration::from_millis(millis));
         assert_eq!(shown(28_999), "28.9 s");
         assert_eq!(shown(0), "0.0 s");
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn columns_are_aligned() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         assert_eq!(
             table(&[row(["NAME", "KIND"]), row(["a", "b"])]),

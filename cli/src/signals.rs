@@ -1,4 +1,4 @@
-//! The signals that come to us: they end what waits, and go on to a command.
+//! Signals to this process: they end waits and are forwarded to the command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,22 +11,22 @@ use signal_hook::iterator;
 
 use crate::errors::Failure;
 
-/// Those that end a wait for the lock.
+/// Signals that end a wait for the lock.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 const OTHERS: [i32; 4] = [SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
-/// The signals of this process from now on.
+/// The signals that this process receives.
 pub(crate) struct Signals {
     received: Receiver<i32>,
     interrupt: Interrupt,
-    /// The first one that ends a wait; 0 if none came.
+    /// The first signal that ended a wait; 0 if none did.
     ending: Arc<AtomicI32>,
 }
 
 impl Signals {
-    /// Takes them over; those that this process was started to ignore stay ignored, as behind nohup.
+    /// Installs the handlers. Signals that were ignored at start stay ignored, as under nohup.
     pub(crate) fn install() -> Result<Signals, Failure> {
-        let failed = |error| Failure::usage(format!("the signals cannot be taken over: {error}"));
+        let failed = |error| Failure::usage(format!("cannot install signal handlers: {error}"));
         let ignored = ignored("self");
         let handled = ENDING.into_iter().chain(OTHERS);
         let handled = handled.filter(|signal| ignored & (1 << (signal - 1)) == 0);
@@ -67,24 +67,23 @@ impl Signals {
         &self.interrupt
     }
 
-    /// The first signal that came to end a wait.
+    /// The first signal that ended a wait.
     pub(crate) fn ending(&self) -> Option<u8> {
         let number = self.ending.load(Ordering::SeqCst);
         u8::try_from(number).ok().filter(|number| *number > 0)
     }
 
-    /// The same number for a thread of its own; 0 as long as none came.
+    /// Shares the number of that signal with a thread; 0 if there was none.
     pub(crate) fn ending_number(&self) -> Arc<AtomicI32> {
         Arc::clone(&self.ending)
     }
 
-    /// All signals as they come.
     pub(crate) fn received(&self) -> &Receiver<i32> {
         &self.received
     }
 }
 
-/// The signals that a process ignores, a bit for each; elsewhere than on Linux nobody tells.
+/// The signals that a process ignores, one bit each. Always 0 on systems other than Linux.
 pub(crate) fn ignored(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

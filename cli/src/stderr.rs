@@ -1,4 +1,4 @@
-//! What is said on stderr, which may be a pipe that nobody reads.
+//! Messages on stderr, which may be a pipe that nobody reads.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// More than this is not kept for a reader; what comes then is left out.
+/// Messages that wait for the writer thread; further messages are dropped.
 const CAPACITY: usize = 64;
 
-/// The way to the thread that writes, once there is one.
+/// Sends to the writer thread once `detach` has started it.
 static WRITER: OnceLock<Sender<Request>> = OnceLock::new();
 
 enum Request {
     Write(String),
-    /// Tells when all before it is written.
+    /// Reports that all earlier messages are written.
     Flush(Sender<()>),
 }
 
-/// Leaves all writing to a thread of its own from now on, so that nobody else ever waits for a reader.
+/// Starts the writer thread, so that no other thread blocks on a full pipe.
 pub(crate) fn detach() -> io::Result<()> {
     let (requests, queue) = bounded(CAPACITY);
     thread::Builder::new()
         .name("redlatch-stderr".to_owned())
         .spawn(move || write_all(&queue))?;
-    // There is one already if this fails, and ours ends.
+    // A second call keeps the first thread; the new one ends.
     let _ = WRITER.set(requests);
     Ok(())
 }
@@ -34,18 +34,18 @@ fn write_all(requests: &Receiver<Request>) {
     for request in requests {
         match request {
             Request::Write(text) => write_now(&text),
-            // Nobody may wait for it any more.
+            // The waiting thread may have timed out.
             Request::Flush(done) => drop(done.send(())),
         }
     }
 }
 
 fn write_now(text: &str) {
-    // Nobody is left to be told that this failed, too.
+    // A failure to write to stderr cannot be reported.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Says it; what was asked for is done without it.
+/// Prints a message. A failure to do so is ignored.
 pub(crate) fn print(text: String) {
     match WRITER.get() {
         Some(writer) => drop(writer.try_send(Request::Write(text))),
@@ -53,7 +53,7 @@ pub(crate) fn print(text: String) {
     }
 }
 
-/// Waits until all is written, but no longer than this for a reader.
+/// Waits until all messages are written, for at most `timeout`.
 pub(crate) fn flush(timeout: Duration) {
     let Some(writer) = WRITER.get() else { return };
     let deadline = Instant::now() + timeout;

@@ -1,4 +1,4 @@
-//! `redlatch unlock --force`: the end of one hold.
+//! `redlatch unlock --force`: releases one hold.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -7,22 +7,22 @@ use redlatch::LockInfo;
 use serde::Serialize;
 
 use crate::errors::{Failure, NO};
-use crate::escape::{SCHEMA, escape};
+use crate::escape::escape;
 use crate::inspect::lines;
-use crate::output::{holder, json, text};
+use crate::output::{SCHEMA, holder, json, text};
 
 /// The arguments of `redlatch unlock`.
 #[derive(clap::Args)]
 pub(crate) struct UnlockArgs {
     /// The name of the lock
     name: String,
-    /// Really end the hold of somebody else, who may be working under it
+    /// Confirm the release of a hold whose holder may still be working
     #[arg(long, required = true)]
     force: bool,
-    /// End the present hold without a question
+    /// Release the current hold without asking
     #[arg(long, conflicts_with = "holder")]
     yes: bool,
-    /// End the hold of this visitor, as `redlatch inspect` shows it
+    /// Release the hold of this visitor, as `redlatch inspect` shows it
     #[arg(long, value_name = "VISITOR")]
     holder: Option<String>,
     /// Print a JSON object
@@ -32,7 +32,7 @@ pub(crate) struct UnlockArgs {
     connection: crate::connect::ConnectArgs,
 }
 
-/// The outcome as JSON; `cli/schema/unlock.json` describes it.
+/// The outcome as JSON (`cli/schema/unlock.json`).
 #[derive(Serialize)]
 struct Unlocked<'a> {
     schema: u32,
@@ -53,23 +53,23 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<ExitCode, Failure> {
         && !info.holders.iter().any(|it| it.is_visitor(visitor))
     {
         return Err(Failure::usage(format!(
-            "{visitor:?} is not the id of a visitor; copy it from `redlatch inspect {}`, which shows those that hold it",
+            "{visitor:?} is not a visitor id; copy the id from `redlatch inspect {}`",
             args.name
         )));
     }
     let Some(visitor) = chosen(args, &info)? else {
-        return answer(args, None, false, "nobody holds it");
+        return answer(args, None, false, "the lock is not held");
     };
     if args.holder.is_none() && !args.yes && !is_confirmed(args, &info)? {
-        return answer(args, Some(&visitor), false, "nothing was done");
+        return answer(args, Some(&visitor), false, "nothing was released");
     }
     match lock.force_unlock_of(&visitor)? {
-        true => answer(args, Some(&visitor), true, "the hold was ended"),
+        true => answer(args, Some(&visitor), true, "the hold was released"),
         false => answer(args, Some(&visitor), false, &why_not(&visitor, &info)),
     }
 }
 
-/// Whether an id has the form of those that holds have: `uuid:thread`, and mostly more behind it.
+/// Whether an id has the form of a visitor: `uuid:thread`, usually with more parts.
 fn could_be_a_visitor(id: &str) -> bool {
     let mut parts = id.split(':');
     let is_client = parts.next().is_some_and(|client| {
@@ -80,10 +80,10 @@ fn could_be_a_visitor(id: &str) -> bool {
     is_client && parts.next().is_some_and(|it| it.parse::<u64>().is_ok())
 }
 
-/// Why the hold of this visitor could not be ended, by what was seen of the lock before.
+/// Why the hold was not released, judged by the state read before.
 fn why_not(visitor: &str, info: &LockInfo) -> String {
     if info.holders.iter().any(|it| it.is_visitor(visitor)) {
-        return "that hold had ended already, and nothing was done".to_owned();
+        return "this hold had already ended; nothing was released".to_owned();
     }
     let holders: Vec<String> = info
         .holders
@@ -91,15 +91,15 @@ fn why_not(visitor: &str, info: &LockInfo) -> String {
         .map(|it| format!("{} ({})", holder(it), escape(&it.visitor)))
         .collect();
     match holders.is_empty() {
-        true => "nobody holds it".to_owned(),
+        true => "the lock is not held".to_owned(),
         false => format!(
-            "that visitor does not hold it, and nothing was done; it is held by {}",
+            "this visitor does not hold the lock; nothing was released; held by {}",
             holders.join(", ")
         ),
     }
 }
 
-/// The hold that is to end; `None` if nobody holds the lock.
+/// The hold to release; `None` if the lock is free.
 fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure> {
     if let Some(visitor) = &args.holder {
         return Ok(Some(visitor.clone()));
@@ -110,7 +110,7 @@ fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure>
         several => {
             let visitors: Vec<&str> = several.iter().map(|it| &*it.visitor).collect();
             Err(Failure::usage(format!(
-                "{}: several hold it; choose one with --holder: {}",
+                "{} has several holders; choose one with --holder: {}",
                 args.name,
                 visitors.join(", ")
             )))
@@ -118,11 +118,12 @@ fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure>
     }
 }
 
-/// Shows the holder, and asks for the name to be typed.
+/// Shows the lock and asks the user to type its name.
 fn is_confirmed(args: &UnlockArgs, info: &LockInfo) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "there is no terminal to ask at; say --yes to end the present hold, or --holder VISITOR to end that one",
+            "stdin is not a terminal, so redlatch cannot ask; use --yes to release the current hold or --holder \
+             VISITOR to release that one",
         ));
     }
     let mut shown = io::stderr().lock();
@@ -132,14 +133,14 @@ fn is_confirmed(args: &UnlockArgs, info: &LockInfo) -> Result<bool, Failure> {
     told.and_then(|()| {
         write!(
             shown,
-            "Its holder may be working. Type the name of the lock to end this hold: "
+            "The holder may still be working. Type the lock name to release this hold: "
         )?;
         shown.flush()
     })
-    .map_err(|error| Failure::usage(format!("the question could not be asked: {error}")))?;
+    .map_err(|error| Failure::usage(format!("cannot write the question to stderr: {error}")))?;
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);
-    read.map_err(|error| Failure::usage(format!("the answer could not be read: {error}")))?;
+    read.map_err(|error| Failure::usage(format!("cannot read the answer from stdin: {error}")))?;
     Ok(typed.trim_end_matches(['\r', '\n']) == args.name)
 }
 

@@ -8,8 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::errors::Failure;
-use crate::escape::SCHEMA;
-use crate::output::{json, text};
+use crate::output::{SCHEMA, json, text};
 use crate::signals::Signals;
 use measure::{Bench, Samples};
 

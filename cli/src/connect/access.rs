@@ -1,4 +1,4 @@
-//! The arguments that let the command into a server: users and passwords, certificates.
+//! Users, passwords and certificates.
 
 use std::path::{Path, PathBuf};
 
@@ -9,52 +9,53 @@ use super::url::{self, Credentials};
 use super::variable;
 use crate::errors::Failure;
 
-/// The user, the password and the certificates.
 #[derive(clap::Args, Clone, Debug)]
 #[group(id = "access")]
 pub(super) struct AccessArgs {
     /// The user [REDLATCH_USER]
     #[arg(long)]
     user: Option<String>,
-    /// A file with the password, read anew for each connection; else REDLATCH_PASSWORD has it [REDLATCH_PASSWORD_FILE]
+    /// A file with the password, read for each connection; without it REDLATCH_PASSWORD is used
+    /// [REDLATCH_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// A file with the authorities to trust, for rediss:// and mysqls://; read again when it has changed [REDLATCH_CA]
+    /// A file with the trusted CA certificates for rediss:// and mysqls://; reread when it changes [REDLATCH_CA]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// A file with the certificate of this client; read again when it has changed [REDLATCH_CERT]
+    /// A file with the client certificate; reread when it changes [REDLATCH_CERT]
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// A file with the private key of that certificate [REDLATCH_KEY]
+    /// A file with the private key of the client certificate [REDLATCH_KEY]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// The name that the certificate of each server must have, in place of its host [REDLATCH_TLS_NAME]
+    /// The name that each server certificate must have, instead of the host name [REDLATCH_TLS_NAME]
     #[arg(long, value_name = "NAME")]
     tls_name: Option<String>,
-    /// The SHA-256 of the public key of the server, in hex or base64; without --ca it is all that is checked [REDLATCH_TLS_PIN]
+    /// The SHA-256 of the server's public key, in hex or base64; without --ca nothing else is checked
+    /// [REDLATCH_TLS_PIN]
     #[arg(long, value_name = "HASH")]
     tls_pin: Option<String>,
-    /// Whether the master behind sentinels talks TLS; else as the sentinels do [REDLATCH_MASTER_TLS]
+    /// Whether the master behind sentinels uses TLS; by default as the sentinels do [REDLATCH_MASTER_TLS]
     #[arg(long, value_name = "yes|no")]
     master_tls: Option<String>,
-    /// The user at the sentinels, with --sentinel-password-file [REDLATCH_SENTINEL_USER]
+    /// The user for the sentinels, with --sentinel-password-file [REDLATCH_SENTINEL_USER]
     #[arg(long, value_name = "USER")]
     sentinel_user: Option<String>,
-    /// A file with the password at the sentinels [REDLATCH_SENTINEL_PASSWORD_FILE]
+    /// A file with the password for the sentinels [REDLATCH_SENTINEL_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     sentinel_password_file: Option<PathBuf>,
-    /// The authorities of the sentinels, if not those of --ca [REDLATCH_SENTINEL_CA]
+    /// The CA certificates for the sentinels, if not --ca [REDLATCH_SENTINEL_CA]
     #[arg(long, value_name = "FILE")]
     sentinel_ca: Option<PathBuf>,
-    /// The certificate for the sentinels, if not that of --cert [REDLATCH_SENTINEL_CERT]
+    /// The client certificate for the sentinels, if not --cert [REDLATCH_SENTINEL_CERT]
     #[arg(long, value_name = "FILE", requires = "sentinel_key")]
     sentinel_cert: Option<PathBuf>,
-    /// The private key of that certificate [REDLATCH_SENTINEL_KEY]
+    /// The private key of the certificate for the sentinels [REDLATCH_SENTINEL_KEY]
     #[arg(long, value_name = "FILE", requires = "sentinel_cert")]
     sentinel_key: Option<PathBuf>,
 }
 
-/// What is known of a TLS connection.
+/// Settings of TLS connections.
 struct TlsSettings {
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
@@ -79,12 +80,12 @@ fn certificate_pair(
         (Some(cert), Some(key)) => Ok(Some((cert, key))),
         (None, None) => Ok(None),
         _ => Err(Failure::usage(format!(
-            "a certificate and its key belong together: set both {names}"
+            "a client certificate needs its key and a key its certificate; set both {names}"
         ))),
     }
 }
 
-/// Sets a file as the source of the password of a user.
+/// Reads the password from a file for each connection.
 pub(super) fn with_password_file(builder: Builder, user: String, file: &Path) -> Builder {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     builder.credentials_with(move || {
@@ -118,12 +119,11 @@ impl AccessArgs {
         })
     }
 
-    /// Adds the certificates.
     pub(super) fn certificates(&self, builder: Builder) -> Result<Builder, Failure> {
         self.tls()?.apply(builder)
     }
 
-    /// Whether something is given for sentinels alone.
+    /// Whether an argument applies to sentinels alone.
     pub(super) fn has_sentinel_settings(&self) -> bool {
         let paths = [
             &self.sentinel_password_file,
@@ -135,7 +135,7 @@ impl AccessArgs {
             || self.master_tls.is_some()
     }
 
-    /// Adds what is given for sentinels at these URLs, and for the master behind them.
+    /// Applies the settings for the sentinels at these URLs and for their master.
     pub(super) fn sentinel_settings(
         &self,
         mut builder: Builder,
@@ -162,7 +162,7 @@ impl AccessArgs {
             }
             let of_master = self.tls()?;
             let own = match urls.iter().any(|url| url::uses_tls(url)) {
-                // The key and the name of the master are not those of an authority's sentinels.
+                // The pinned key and the TLS name belong to the master's CA, not to the sentinels' own.
                 true if ca.is_some() => TlsSettings {
                     ca,
                     identity: identity.or(of_master.identity),
@@ -188,7 +188,7 @@ impl AccessArgs {
             Some("no") => false,
             Some(other) => {
                 return Err(Failure::usage(format!(
-                    "--master-tls is {other:?}; it has to be yes or no"
+                    "--master-tls is {other:?}; use yes or no"
                 )));
             }
         };
@@ -205,7 +205,9 @@ fn master_tls(builder: Builder, is_encrypted: bool) -> Result<Builder, Failure> 
 fn master_tls(builder: Builder, is_encrypted: bool) -> Result<Builder, Failure> {
     match is_encrypted {
         false => Ok(builder),
-        true => Err(Failure::usage("this redlatch is built without TLS")),
+        true => Err(Failure::usage(
+            "this redlatch was built without TLS; build it with the feature tls",
+        )),
     }
 }
 
@@ -236,7 +238,9 @@ impl TlsSettings {
                 name: None,
                 pin: None,
             } => Ok(builder),
-            _ => Err(Failure::usage("this redlatch is built without TLS")),
+            _ => Err(Failure::usage(
+                "this redlatch was built without TLS; build it with the feature tls",
+            )),
         }
     }
 }

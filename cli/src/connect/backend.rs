@@ -1,4 +1,4 @@
-//! The locks at an opened place.
+//! The clients of the configured servers, and their locks.
 
 use std::time::Duration;
 
@@ -7,38 +7,37 @@ use redlatch::{Client, HealthWarning, Lock, LockInfo, LockKind, Locks, Redlock};
 use super::{Topology, url};
 use crate::errors::Failure;
 
-/// Where the locks are, opened.
+/// The configured servers with their settings.
 pub(crate) struct Backend {
     pub(super) source: Clients,
     pub(super) prefix: String,
     pub(super) uses_token_locks: bool,
     pub(super) lease: Duration,
-    /// The place in a few words, without secrets.
+    /// A short name of the servers, without secrets.
     pub(super) title: String,
-    /// The servers of the URLs, without secrets.
+    /// The servers in the URLs, without secrets.
     pub(super) hosts: Vec<String>,
-    /// Those to which all goes as plain text over a network.
+    /// Servers that are reached in plain text over a network.
     pub(super) plain_text_hosts: Vec<String>,
 }
 
-/// What was opened.
 pub(super) enum Clients {
     One {
         client: Client,
-        /// Whether it is a database.
+        /// Whether the server is a database.
         is_database: bool,
-        /// Whether its locks are on several masters.
+        /// Whether the locks are spread over several masters.
         is_cluster: bool,
     },
     Quorum {
         redlock: Redlock,
-        /// The nodes by themselves, with their addresses.
+        /// A client and the address of each node.
         nodes: Vec<(String, Client)>,
     },
 }
 
 impl Topology {
-    /// The place in a few words, without secrets.
+    /// A short name of the servers, without secrets.
     pub(super) fn title(&self, urls: &[String]) -> String {
         let first = urls.first().map(|url| url::address(url));
         let first = first.unwrap_or_default();
@@ -54,12 +53,11 @@ impl Topology {
 }
 
 impl Backend {
-    /// The place in a few words.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
-    /// Of how many servers a minority may be silent without hiding a lock; 1 unless a majority decides.
+    /// The number of voting servers, of which a minority may be unreachable without hiding a lock; 1 without a quorum.
     pub(crate) fn node_count(&self) -> usize {
         match &self.source {
             Clients::One { .. } => 1,
@@ -67,17 +65,17 @@ impl Backend {
         }
     }
 
-    /// The servers of the URLs, without secrets.
+    /// The servers in the URLs, without secrets.
     pub(crate) fn hosts(&self) -> &[String] {
         &self.hosts
     }
 
-    /// The servers to which all goes as plain text over a network.
+    /// The servers that are reached in plain text over a network.
     pub(crate) fn plain_text_hosts(&self) -> &[String] {
         &self.plain_text_hosts
     }
 
-    /// How many threads of this process wait for locks here.
+    /// The number of threads of this process that wait for locks.
     pub(crate) fn waiter_count(&self) -> usize {
         let activity = match &self.source {
             Clients::One { client, .. } => client.activity(),
@@ -86,7 +84,6 @@ impl Backend {
         activity.waits.len()
     }
 
-    /// The lock of this name.
     pub(crate) fn lock(&self, name: &str) -> Lock {
         match &self.source {
             Clients::One { client, .. } if self.uses_token_locks => client.token_lock(name),
@@ -95,7 +92,7 @@ impl Backend {
         }
     }
 
-    /// Whether several masters decide by majority.
+    /// Whether a majority of masters decides.
     pub(crate) fn is_quorum(&self) -> bool {
         matches!(self.source, Clients::Quorum { .. })
     }
@@ -120,7 +117,7 @@ impl Backend {
         )
     }
 
-    /// Creates the tables of the locks, unless they are there.
+    /// Creates the missing tables for locks.
     #[cfg(feature = "mysql")]
     pub(crate) fn create_tables(&self) -> Result<(), Failure> {
         match &self.source {
@@ -130,17 +127,17 @@ impl Backend {
                 ..
             } => Ok(client.create_tables()?),
             _ => Err(Failure::usage(
-                "only a database has tables; name it by its URL, such as mysql://user@host/database",
+                "create-tables needs a database; give its URL, such as mysql://user@host/database",
             )),
         }
     }
 
-    /// Whether its locks are tokens.
+    /// Whether the locks are token locks.
     pub(crate) fn uses_token_locks(&self) -> bool {
         self.uses_token_locks
     }
 
-    /// Looks for what endangers locks, and for what is well.
+    /// Runs the checks of the library, which return dangers and confirmations.
     pub(crate) fn examine(&self) -> redlatch::Result<Vec<HealthWarning>> {
         match &self.source {
             Clients::One { client, .. } => client.examine(),
@@ -148,7 +145,7 @@ impl Backend {
         }
     }
 
-    /// The servers of which each can be asked by itself, with their names.
+    /// The servers that can be queried one by one, with their names.
     pub(crate) fn clients(&self) -> Vec<(String, &Client)> {
         match &self.source {
             Clients::One { client, .. } => vec![(self.title.clone(), client)],
@@ -159,12 +156,11 @@ impl Backend {
         }
     }
 
-    /// The lease of its locks.
     pub(crate) fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// The locks whose names begin so.
+    /// The locks whose names start with `prefix`.
     pub(crate) fn locks(&self, prefix: &str) -> Locks {
         let locks = match &self.source {
             Clients::One { client, .. } => client.locks(prefix),
@@ -176,20 +172,20 @@ impl Backend {
         }
     }
 
-    /// The name of a lock as it is typed here.
+    /// The name without the prefix, as the user types it.
     pub(crate) fn short_name<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&*self.prefix).unwrap_or(name)
     }
 
-    /// The semaphore or latch of this name: what a list has of it, as nothing else tells its kind.
+    /// Finds a semaphore or latch in the list of its prefix, which alone reports the kind.
     fn counter(&self, client: &Client, name: &str) -> Option<LockInfo> {
-        // What is no number is looked for in no list.
+        // Avoids a scan for a key that is not a number.
         client.semaphore(name).available().ok()?;
         let mut all = self.locks(name).with_counters().filter_map(Result::ok);
         all.find(|info| self.short_name(&info.name) == name && info.available.is_some())
     }
 
-    /// The lock of this name, of the kind that is found there, and its state; also of a semaphore or a latch.
+    /// The lock, semaphore or latch of this name in the kind that the server has, and its state.
     pub(crate) fn describe(&self, name: &str) -> Result<(Lock, LockInfo), Failure> {
         let client = match &self.source {
             Clients::Quorum { redlock, .. } => {
@@ -209,7 +205,7 @@ impl Backend {
             Ok(info) => info,
             Err(error) if error.kind() == "wrong_type" => {
                 let sides = client.read_write_lock(name);
-                // The first error says more.
+                // The first error is more precise than the second.
                 let info = match sides.read().describe() {
                     Ok(info) => info,
                     Err(_) => return Ok((lock, self.counter(client, name).ok_or(error)?)),
@@ -222,7 +218,7 @@ impl Backend {
             }
             Err(error) => return Err(error.into()),
         };
-        // The end of a hold is told to those who wait in the way of its kind.
+        // A fair lock notifies its waiters on other channels.
         let lock = match info.kind {
             LockKind::Fair => client.fair_lock(name),
             _ => lock,

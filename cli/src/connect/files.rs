@@ -1,34 +1,39 @@
-//! The files that arguments name.
+//! Files with secrets.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::errors::Failure;
 use crate::output::note;
 
-/// Reads a file with one secret in it.
+/// Reads a file with a secret, and warns if other users can read the file.
 pub(super) fn load_secret(path: &Path) -> Result<String, Failure> {
     let text = read_secret(path)?;
-    let shown = path.display();
-    let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
-    let mode = fs::metadata(path).map_err(wrong)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
         note(&format!(
-            "others can read {shown}, which has a secret; chmod 600 it"
+            "{} contains a secret and other users can read it; run chmod 600 on it",
+            path.display()
         ));
     }
     Ok(text)
 }
 
-/// The same, without a look at who else can read it.
+/// Reads a file with a secret without checking its permissions.
 pub(super) fn read_secret(path: &Path) -> Result<String, Failure> {
-    let shown = path.display();
-    let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
-    let text = fs::read_to_string(path).map_err(wrong)?;
+    let text = fs::read_to_string(path).map_err(|error| cannot_read(path, &error))?;
     let text = text.trim_end_matches(['\r', '\n']).to_owned();
     match text.is_empty() {
-        true => Err(Failure::usage(format!("{shown} is empty"))),
+        true => Err(Failure::usage(format!(
+            "{} is empty; write the secret into it",
+            path.display()
+        ))),
         false => Ok(text),
     }
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
 }

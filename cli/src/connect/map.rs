@@ -1,11 +1,11 @@
-//! Announced addresses, and those to connect to instead.
+//! Replacements for announced addresses.
 
 use redlatch::Builder;
 
 use super::variable;
 use crate::errors::Failure;
 
-/// A host and perhaps a port.
+/// A host with an optional port.
 type Address = (String, Option<u16>);
 
 /// One `FROM=TO`.
@@ -24,13 +24,13 @@ impl std::str::FromStr for Mapping {
             Some((from, parse_address(to.trim())?))
         });
         let (from, to) = addresses.ok_or_else(|| {
-            format!("{text:?} is no FROM=TO of two addresses; write 10.0.0.1:6379=127.0.0.1:7001, or 10.0.0.1=redis.example for all ports")
+            format!("{text:?} is not FROM=TO; write 10.0.0.1:6379=127.0.0.1:7001, or 10.0.0.1=redis.example for all ports")
         })?;
         Ok(Mapping { from, to })
     }
 }
 
-/// Reads `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
+/// Parses `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
 fn parse_address(text: &str) -> Option<Address> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -40,7 +40,7 @@ fn parse_address(text: &str) -> Option<Address> {
                 rest => (host, Some(rest.strip_prefix(':')?)),
             }
         }
-        // More colons than one are an IPv6 address without brackets.
+        // Several colons without brackets are an IPv6 address.
         None => match text.split_once(':') {
             Some((host, port)) if !port.contains(':') => (host, Some(port)),
             _ => (text, None),
@@ -53,13 +53,13 @@ fn parse_address(text: &str) -> Option<Address> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// Has the client map addresses by these arguments, or else by those in a variable.
+/// Maps addresses by the arguments or, without any, by the variable.
 pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Failure> {
     let mut mappings = given.to_vec();
     if mappings.is_empty() {
         let text = variable("REDLATCH_MAP").unwrap_or_default();
         let read: Result<_, String> = text.split_whitespace().map(str::parse).collect();
-        let unusable = |error| Failure::usage(format!("REDLATCH_MAP cannot be used: {error}"));
+        let unusable = |error| Failure::usage(format!("REDLATCH_MAP is invalid: {error}"));
         mappings = read.map_err(unusable)?;
     }
     match mappings.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Fail
     }
 }
 
-/// Where to connect to instead of this announced address. A mapping with its port goes before one for all ports.
+/// The replacement for an address. A mapping with a port overrides one for all ports.
 fn mapped(mappings: &[Mapping], host: &str, port: u16) -> (String, u16) {
     let of = |wanted: Option<u16>| {
         let mut all = mappings.iter();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_with_its_port_goes_first() {
+    fn a_mapping_with_a_port_has_priority() {
         let read = |text: &str| text.parse::<Mapping>();
         let all: Result<Vec<_>, _> = [
             "10.0.0.1=gate",

@@ -1,4 +1,4 @@
-//! URLs and the secrets in them.
+//! URLs and credentials.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use redlatch::Builder;
 use super::access::with_password_file;
 use crate::errors::Failure;
 
-/// The user and the password that stand beside the URLs.
+/// The user and password that are given outside of the URLs.
 pub(super) struct Credentials {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    /// The file that has the password, which may change.
+    /// The file that contains the password; its content may change.
     pub(super) file: Option<PathBuf>,
 }
 
-/// The parts of a URL: the scheme with its slashes, the user with the password, the rest.
+/// Splits a URL into the scheme with `://`, the user with the password, and the rest.
 fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
     let at = url.find("://")? + 3;
     let (scheme, rest) = url.split_at(at);
@@ -26,14 +26,14 @@ fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
     }
 }
 
-/// The server that a URL names, without user, password and options.
+/// The host and path of a URL, without user, password and options.
 pub(super) fn address(url: &str) -> &str {
     let rest = parts(url).map_or("", |(_, _, rest)| rest);
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     rest.get(..end).unwrap_or_default().trim_end_matches('/')
 }
 
-/// Whether a URL shows a password.
+/// Whether a URL contains a password.
 pub(super) fn has_password(url: &str) -> bool {
     let in_front = |user: &str| user.split_once(':').is_some_and(|(_, it)| !it.is_empty());
     let behind = url.split_once('?').is_some_and(|(_, query)| {
@@ -41,7 +41,7 @@ pub(super) fn has_password(url: &str) -> bool {
             .split('&')
             .any(|pair| pair.strip_prefix("pass=").is_some_and(|it| !it.is_empty()))
     });
-    // A password may have any sign in it.
+    // An unescaped password may hide the `@` from `parts`.
     let is_odd = url.contains('@') && parts(url).is_none_or(|(_, user, _)| user.is_none());
     behind
         || is_odd
@@ -51,7 +51,7 @@ pub(super) fn has_password(url: &str) -> bool {
 }
 
 impl Credentials {
-    /// Adds the user and the password of a master that sentinels name.
+    /// Sets the credentials of a master that sentinels name.
     pub(super) fn add_to_master(&self, builder: Builder) -> Builder {
         let user = self.user.clone().unwrap_or_default();
         match (&self.file, &self.password) {
@@ -61,7 +61,7 @@ impl Credentials {
         }
     }
 
-    /// The settings for a URL, and the URL with user and password in it, unless a file has the password.
+    /// Adds the credentials to the builder if they come from a file, otherwise to the URL.
     pub(super) fn add_to(&self, builder: Builder, url: &str) -> Result<(Builder, String), Failure> {
         let file = self.file.as_ref();
         let file = file.filter(|_| !has_password(url) && !url.starts_with("mysql"));
@@ -76,7 +76,7 @@ impl Credentials {
         ))
     }
 
-    /// The same for servers that belong together: the user of the first URL is that of all.
+    /// Like `add_to` for several servers of one service, which share the user of the first URL.
     pub(super) fn add_to_all(
         &self,
         mut builder: Builder,
@@ -96,7 +96,7 @@ impl Credentials {
         Ok((builder, with_credentials))
     }
 
-    /// The URL with user and password in it, unless it has its own.
+    /// Adds user and password to a URL that has no password.
     pub(super) fn add_to_url(&self, url: &str) -> Result<String, Failure> {
         let Some(password) = self.password.as_deref() else {
             return match &self.user {
@@ -106,7 +106,7 @@ impl Credentials {
                 None => Ok(url.to_owned()),
             };
         };
-        // The library says best what is wrong with it.
+        // The library reports what is wrong with the URL.
         let Some((scheme, user, rest)) = parts(url) else {
             return Ok(url.to_owned());
         };
@@ -134,7 +134,7 @@ impl Credentials {
     }
 }
 
-/// Whether what is said to the server of a URL can be read on a network.
+/// Whether traffic to this server is readable on a network.
 pub(super) fn is_exposed(url: &str) -> bool {
     let is_socket = url.contains("+unix://") || url.contains("socket=");
     let host_and_port = address(url).split('/').next().unwrap_or_default();
@@ -150,7 +150,6 @@ pub(super) fn is_exposed(url: &str) -> bool {
     !uses_tls(url) && !is_socket && !is_here
 }
 
-/// Whether a URL asks for TLS.
 pub(super) fn uses_tls(url: &str) -> bool {
     let scheme = url.split(':').next().unwrap_or_default();
     ["rediss", "valkeys", "mysqls"]
@@ -158,7 +157,6 @@ pub(super) fn uses_tls(url: &str) -> bool {
         .any(|it| scheme.eq_ignore_ascii_case(it))
 }
 
-/// A part of a URL as text.
 fn percent_decode(part: &str) -> String {
     let mut pieces = part.split('%');
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
@@ -180,7 +178,6 @@ fn percent_decode(part: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A text as a part of a URL.
 fn percent_encode(text: &str) -> String {
     let mut percent_encode = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -197,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_in_a_url_is_seen() {
+    fn a_password_in_a_url_is_detected() {
         for url in [
             "redis://:secret@h",
             "redis://user:secret@h:1/0",
@@ -219,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_shows_no_secret() {
+    fn an_address_contains_no_secret() {
         assert_eq!(address("redis://user:p@ss@h:1/2?x=y"), "h:1/2");
         assert_eq!(address("rediss://h:1/"), "h:1");
         assert_eq!(
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_to_another_machine_is_exposed() {
+    fn plain_text_to_another_machine_is_reported() {
         for url in [
             "redis://h",
             "redis://u:p@10.0.0.1:6379/1",
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_read_as_it_is_written() {
+    fn percent_decoding_reverses_encoding() {
         for user in ["app", "a@b", "ü:%", "100%"] {
             assert_eq!(percent_decode(&percent_encode(user)), user);
         }
@@ -262,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_put_into_urls() {
+    fn credentials_are_added_to_urls() {
         let put = |user: Option<&str>, url: &str| {
             let secrets = Credentials {
                 user: user.map(str::to_owned),

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::connect::Backend;
 use crate::errors::{Failure, NO, message_of};
-use crate::escape::{SCHEMA, escape};
-use crate::output::{json, note, table, text};
+use crate::escape::escape;
+use crate::output::{SCHEMA, json, note, table, text};
 use promises::Promise;
 
 /// The arguments of `redlatch doctor`.

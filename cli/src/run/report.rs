@@ -10,8 +10,7 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::errors::Failure;
-use crate::escape::SCHEMA;
-use crate::output::millis;
+use crate::output::{SCHEMA, millis};
 
 /// The story of one run.
 #[derive(Default)]

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redlatch::Holder;
 use serde::Serialize;
 
-use crate::escape::{SCHEMA, escape};
-use crate::output::{HolderObject, holder, millis};
+use crate::escape::escape;
+use crate::output::{HolderObject, SCHEMA, holder, millis};
 
 /// The kind of an event; `cli/schema/event.json` says when each comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
