@@ -1,4 +1,4 @@
-//! The measurements, on names that nobody else has.
+//! The measurements, on lock names that no other client uses.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,26 +9,25 @@ use redlatch::{Error, Interrupt, Lock};
 use crate::connect::Backend;
 use crate::errors::Failure;
 
-/// A lock that is free is handed over in this time, or something is wrong.
+/// A hand-off that takes longer is a failure.
 const HAND_OFF_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A thread that is late makes up for so much of it.
+/// A late thread catches up by at most this much.
 const MAX_LAG: Duration = Duration::from_millis(20);
 
-/// What is measured, and how.
 pub(super) struct Bench<'a> {
     pub(super) backend: &'a Backend,
-    /// The same place as another client.
+    /// A second client of the same servers.
     pub(super) other: &'a Backend,
-    /// The beginning of all names.
+    /// Prefix of all lock names.
     pub(super) name: String,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     pub(super) time: Duration,
     pub(super) max_rate: u32,
     pub(super) interrupt: &'a Interrupt,
 }
 
-/// The times that were measured, the shortest first.
+/// The measured times, in ascending order.
 pub(super) struct Samples {
     pub(super) threads: u32,
     pub(super) times: Vec<Duration>,
@@ -45,7 +44,7 @@ impl Samples {
         }
     }
 
-    /// The time that so many percent of all do not exceed.
+    /// The percentile: the time that `percent` % of the samples do not exceed.
     pub(super) fn at(&self, percent: usize) -> Duration {
         let rank = (self.times.len() * percent).div_ceil(100);
         self.times
@@ -55,18 +54,18 @@ impl Samples {
     }
 }
 
-/// The turns of one thread, which come no faster than they may.
+/// Limits the rate of one thread.
 struct Pacer<'a> {
     each: Duration,
     next: Instant,
     until: Instant,
-    /// So many come, however late it is.
+    /// The number of rounds that run even after `until`.
     least: u32,
     interrupt: &'a Interrupt,
 }
 
 impl Pacer<'_> {
-    /// Waits for the next turn; `false` if there is none.
+    /// Waits for the next round; `false` if there is none.
     fn wait_for_next(&mut self) -> bool {
         let now = Instant::now();
         let at = self.next;
@@ -74,7 +73,7 @@ impl Pacer<'_> {
             return false;
         }
         self.least = self.least.saturating_sub(1);
-        // Turns that were missed come later, but not all at a time.
+        // Missed rounds are caught up, up to `MAX_LAG`.
         self.next = now.checked_sub(MAX_LAG).map_or(at, |least| at.max(least)) + self.each;
         match at.checked_duration_since(now) {
             Some(pause) if !pause.is_zero() => !self.interrupt.wait_timeout(pause),
@@ -94,16 +93,16 @@ impl Bench<'_> {
             each: Duration::from_secs(threads.into()) / self.max_rate,
             next: now,
             until: now + self.time,
-            // The first hand-off is not measured.
+            // The first hand-off connects and is not measured.
             least: 2,
             interrupt: self.interrupt,
         }
     }
 
-    /// The question whether a free name is locked: no other request costs less.
+    /// Asks whether a free name is locked, the cheapest request of the library.
     pub(super) fn round_trip(&self) -> Result<Samples, Failure> {
         let lock = self.lock(self.backend, "free");
-        // The first one connects.
+        // The first request connects.
         lock.is_locked()?;
         let (begun, mut pacer, mut times) = (Instant::now(), self.pacer(1), Vec::new());
         while pacer.wait_for_next() {
@@ -114,17 +113,22 @@ impl Bench<'_> {
         Ok(Samples::new(1, times, begun.elapsed()))
     }
 
-    /// Pairs of lock and unlock by so many threads, each with a name of its own.
+    /// Measures pairs of lock and unlock by `threads` threads, each with its own lock.
     pub(super) fn pairs(&self, threads: u32) -> Result<Samples, Failure> {
         let begun = Instant::now();
         let done: Result<Vec<_>, Failure> = thread::scope(|scope| {
             let spawn = |number| scope.spawn(move || self.pairs_of_one(number, threads));
             let workers: Vec<_> = (0..threads).map(spawn).collect();
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {
-                let panicked = |_| Err(Failure::usage("a thread of the measurement has died"));
+                let panicked = |_| {
+                    Err(Failure::usage(
+                        "a thread of the measurement panicked; report this as a defect \
+                                                       of redlatch",
+                    ))
+                };
                 worker.join().unwrap_or_else(panicked)
             };
-            // All have ended, and unlocked, before one is asked for its outcome.
+            // All threads are joined, and have unlocked, before the first result is read.
             workers.into_iter().map(join).collect::<Vec<_>>()
         })
         .into_iter()
@@ -149,7 +153,7 @@ impl Bench<'_> {
         Ok(times)
     }
 
-    /// Locks and unlocks; `false` if it was interrupted before.
+    /// Locks and unlocks; `false` if interrupted while waiting.
     fn pair(&self, lock: &Lock) -> Result<bool, Failure> {
         match lock.lock_interruptibly(self.interrupt) {
             Ok(()) => {
@@ -161,7 +165,7 @@ impl Bench<'_> {
         }
     }
 
-    /// From the unlock in one client to the lock in another, which waits for it.
+    /// Measures from the unlock in one client to the lock in another client that waits for it.
     pub(super) fn hand_off(&self) -> Result<Samples, Failure> {
         let giver = self.lock(self.backend, "handed");
         let taker = self.lock(self.other, "handed");
@@ -175,11 +179,15 @@ impl Bench<'_> {
                 }
             }
         };
-        let panicked = || Failure::usage("a thread of the measurement has died");
+        let panicked = || {
+            Failure::usage(
+                "a thread of the measurement panicked; report this as a defect of redlatch",
+            )
+        };
         let begun = Instant::now();
         let times = thread::scope(|scope| {
             scope.spawn(take);
-            // It ends with this end of the channel, and so before the scope.
+            // Dropped at the end of this closure, which ends the taker thread.
             let go = go;
             let (mut pacer, mut times) = (self.pacer(1), Vec::new());
             let mut is_first = true;
@@ -197,7 +205,7 @@ impl Bench<'_> {
                 giver.unlock()?;
                 waits?;
                 let taken = receiver.recv().map_err(|_| panicked())??;
-                // The first one connects.
+                // The first request connects.
                 if !std::mem::take(&mut is_first) {
                     times.push(taken.saturating_duration_since(given));
                 }
@@ -208,17 +216,20 @@ impl Bench<'_> {
     }
 }
 
-/// Waits for the lock, and tells when it came.
+/// Waits for the lock and returns when it was acquired.
 fn take(lock: &Lock) -> Result<Instant, Failure> {
     if !lock.try_lock_for(HAND_OFF_TIMEOUT)? {
-        return Err(Failure::usage("the lock was not handed over"));
+        return Err(Failure::usage(
+            "the waiting client did not acquire the lock within 30 s of the unlock; check the \
+                                   server with redlatch doctor",
+        ));
     }
     let taken = Instant::now();
     lock.unlock()?;
     Ok(taken)
 }
 
-/// Returns when a thread of the other client waits, and listens.
+/// Returns once a thread of the other client waits and has subscribed.
 fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     let begun = Instant::now();
     while backend.waiter_count() == 0
@@ -227,6 +238,6 @@ fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     {
         thread::sleep(Duration::from_micros(100));
     }
-    // It subscribes and tries once more; that takes two round trips, and what took so long so far were at least as many.
+    // Subscribing and trying again takes two round trips. At least as many have passed so far.
     thread::sleep(begun.elapsed().max(Duration::from_millis(1)));
 }

@@ -1,4 +1,4 @@
-//! `redlatch bench`: what a lock costs at this place, as multiples of a round trip.
+//! `redlatch bench`: the latency of locks on these servers, also as multiples of a round trip.
 
 mod measure;
 
@@ -15,13 +15,13 @@ use measure::{Bench, Samples};
 /// The arguments of `redlatch bench`.
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
-    /// How long it takes in all; each of the four measurements gets a quarter
+    /// Total duration; each of the four measurements gets a quarter
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// How many threads lock at a time in the last measurement
+    /// Number of threads in the last measurement
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// How many times in a second something is measured at most, by all threads together
+    /// Maximum number of rounds per second, over all threads
     #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_rate: u32,
     /// Print one JSON object per line
@@ -31,7 +31,6 @@ pub(crate) struct BenchArgs {
     connection: crate::connect::ConnectArgs,
 }
 
-/// What is measured.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Measurement {
@@ -50,7 +49,7 @@ impl Measurement {
     ];
 }
 
-/// A measurement as JSON; `cli/schema/bench.json` describes it.
+/// A measurement as JSON (`cli/schema/bench.json`).
 #[derive(Serialize)]
 struct MeasurementObject {
     schema: u32,
@@ -68,7 +67,7 @@ struct MeasurementObject {
 const SIGNALLED: u8 = 128;
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    // Before anything is locked, so that all of it is unlocked.
+    // Before the first lock, so that a signal leaves no lock behind.
     let signals = Signals::install()?;
     let (backend, other) = (args.connection.open()?, args.connection.open()?);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             std::process::id(),
             since.unwrap_or_default().as_nanos()
         ),
-        // They share it.
+        // Four measurements share the time.
         time: Duration::from_secs(args.seconds) / 4,
         max_rate: args.max_rate,
         interrupt: signals.interrupt(),
@@ -98,7 +97,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         }
         if sample.times.is_empty() {
             return Err(Failure::usage(format!(
-                "nothing was measured in {:?}, as one round took longer; raise --seconds or --max-rate",
+                "no round completed in {:?}; raise --seconds or --max-rate",
                 bench.time
             )));
         }
@@ -114,7 +113,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     if !args.json {
         text(&format!(
-            "\nA round trip is the question whether a free name is locked. At most {} a second (--max-rate).",
+            "\nA round trip is one request that asks whether a free name is locked. Rate limit: {} per second (--max-rate).",
             args.max_rate
         ))?;
     }

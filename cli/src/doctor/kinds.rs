@@ -1,4 +1,4 @@
-//! Each kind of lock that is asked about, tried once.
+//! Tries each requested kind of lock once.
 
 use std::thread;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use redlatch::{Client, Lock, Result};
 use crate::doctor::Finding;
 use crate::errors::message_of;
 
-/// The lease of the locks taken here, which bounds what is left if this process is killed.
+/// The lease of the locks taken here, which bounds what remains if this process is killed.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long somebody else who tries the same is waited for.
+/// How long a lock held by another doctor is waited for.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long the lock is waited for that is held here.
+/// How long the second thread waits for the lock that is held here.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A kind of lock, and how it is tried on a name. `false` if somebody else had it for all the time.
+/// A kind of lock, and a function that tries it on a name. It returns `false` if another client held the lock until the
+/// timeout.
 type Kind = (&'static str, fn(&Client, &str) -> Result<bool>);
 
-/// The names of the kinds, and that of all of them.
+/// The values of `--kind`.
 pub(super) const NAMES: [&str; 10] = [
     "all",
     "lock",
@@ -33,44 +34,52 @@ pub(super) const NAMES: [&str; 10] = [
     "latch",
 ];
 
-/// Takes the permit of a semaphore of either kind, gives it back, and takes the semaphore away.
+/// Acquires and releases a permit of either kind of semaphore, and deletes the semaphore.
 macro_rules! permit {
     ($semaphore:expr) => {{
         let semaphore = $semaphore;
         semaphore.try_set_for(1, LEASE)?;
         let permits = semaphore.try_acquire_for(1, WAIT)?;
-        let is_taken = permits.is_some();
+        let is_acquired = permits.is_some();
         permits.map(|it| it.release()).transpose()?;
         semaphore.delete()?;
-        Ok(is_taken)
+        Ok(is_acquired)
     }};
 }
 
 const KINDS: [Kind; 9] = [
-    ("lock", |client, name| taken(&client.lock(name))),
-    ("fair", |client, name| taken(&client.fair_lock(name))),
+    ("lock", |client, name| {
+        acquire_and_release(&client.lock(name))
+    }),
+    ("fair", |client, name| {
+        acquire_and_release(&client.fair_lock(name))
+    }),
     ("read-write", |client, name| {
         let sides = client.read_write_lock(name);
         let read = sides.read().with_lease_time(LEASE);
         if !read.try_lock_for(WAIT)? {
             return Ok(false);
         }
-        // A second reader looks at the times of the first one.
+        // A second reader runs the part of the script that reads the first reader's timeout.
         let second = thread::scope(|scope| {
-            let reading = scope.spawn(|| taken(&sides.read()));
+            let reading = scope.spawn(|| acquire_and_release(&sides.read()));
             reading.join().unwrap_or(Ok(false))
         });
         let unlocked = read.unlock();
         let second = second?;
         unlocked?;
-        Ok(second && taken(&sides.write())?)
+        Ok(second && acquire_and_release(&sides.write())?)
     }),
-    // Its key for tokens stays, so it has one name.
+    // A fixed name, because its key for tokens is not deleted.
     ("fenced", |client, _| {
-        taken(&client.fenced_lock("redlatch:doctor:fenced"))
+        acquire_and_release(&client.fenced_lock("redlatch:doctor:fenced"))
     }),
-    ("spin", |client, name| taken(&client.spin_lock(name))),
-    ("token", |client, name| taken(&client.token_lock(name))),
+    ("spin", |client, name| {
+        acquire_and_release(&client.spin_lock(name))
+    }),
+    ("token", |client, name| {
+        acquire_and_release(&client.token_lock(name))
+    }),
     ("semaphore", |client, name| permit!(client.semaphore(name))),
     ("permits", |client, name| {
         permit!(client.permit_semaphore(name))
@@ -82,8 +91,8 @@ const KINDS: [Kind; 9] = [
     }),
 ];
 
-/// Takes a lock, lets a second thread wait for it for a moment, and gives it back.
-fn taken(lock: &Lock) -> Result<bool> {
+/// Acquires a lock, has a second thread wait for it, and releases it.
+fn acquire_and_release(lock: &Lock) -> Result<bool> {
     let lock = lock.with_lease_time(LEASE);
     if !lock.try_lock_for(WAIT)? {
         return Ok(false);
@@ -98,30 +107,30 @@ fn taken(lock: &Lock) -> Result<bool> {
     lock.unlock().and(waited).map(|()| true)
 }
 
-/// Tries the kinds of these names, and says of each whether it works.
+/// Tries the kinds of these names and reports whether each works.
 pub(super) fn try_kinds(node: &str, client: &Client, names: &[String]) -> Vec<Finding> {
     const CODE: &str = "kinds";
-    let is_asked = |kind: &str| names.iter().any(|name| name == kind || name == "all");
-    let asked = KINDS.iter().filter(|(kind, _)| is_asked(kind));
-    let tried = asked.map(|(kind, once)| {
+    let is_requested = |kind: &str| names.iter().any(|name| name == kind || name == "all");
+    let requested = KINDS.iter().filter(|(kind, _)| is_requested(kind));
+    let findings = requested.map(|(kind, once)| {
         let name = format!("redlatch:doctor:{}:{kind}", client.id());
         match once(client, &name) {
             Ok(true) => Finding::ok(node, CODE, format!("{kind}: works")),
             Ok(false) => Finding::note(
                 node,
                 CODE,
-                format!("{kind}: somebody else had it for {} s", WAIT.as_secs()),
-                "try again",
+                format!("{kind}: another client held the test lock for {} s", WAIT.as_secs()),
+                "run redlatch doctor again",
             ),
             Err(error) => Finding::danger(
                 node,
                 CODE,
                 format!("{kind}: does not work: {}", message_of(&error)),
-                "use another kind there, or look at docs/services.md and docs/rights.md for what it needs",
+                "use another kind of lock, or see docs/services.md and docs/rights.md for what this kind needs",
             ),
         }
     });
-    tried.collect()
+    findings.collect()
 }
 
 #[cfg(test)]
@@ -129,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_but_all_is_that_of_a_kind() {
+    fn every_name_except_all_is_a_kind() {
         let kinds: Vec<_> = KINDS.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, NAMES[1..]);
     }

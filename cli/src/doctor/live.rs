@@ -1,4 +1,4 @@
-//! Looks that ask again and again, or take a lock of their own for some seconds.
+//! Probes that send many requests, or hold a lock of their own for seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -9,29 +9,29 @@ use redlatch::{Client, Error, Event, Lock, Observer, Severity};
 use crate::connect::{Backend, ConnectArgs};
 use crate::doctor::Finding;
 
-/// So many round trips are timed, if they fit into the time.
+/// Round trips to time, if they fit into `TIMING`.
 const ROUND_TRIPS: usize = 100;
 const TIMING: Duration = Duration::from_secs(3);
-/// How long the clock of the server is compared with ours.
+/// How long the server's clock is compared with the local clock.
 const CLOCK: Duration = Duration::from_secs(3);
-/// The lease of the locks taken here; it outlasts all looks, and bounds what is left if this process is killed.
+/// The lease of the locks taken here. It outlasts all probes, and bounds what remains if this process is killed.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a waiter is given to listen, and then to hear.
+/// How long a waiter may take to subscribe, and then to be notified.
 const MESSAGE: Duration = Duration::from_secs(3);
-/// What stands in place of a node where a lock was taken at a majority of them.
+/// The node name in findings about a lock on a majority of nodes.
 pub(super) const ALL_NODES: &str = "all nodes";
-/// So often a message may miss the waiter, which also asks by itself about once a second.
+/// Attempts. Each may miss the message, because a waiter also polls about once a second.
 const MESSAGES: usize = 3;
 
-/// A server that is looked at by itself.
+/// A server that is probed on its own.
 struct ProbedServer<'a> {
     node: &'a str,
     client: &'a Client,
-    /// Another client of the same server.
+    /// A second client of the same server.
     other: Option<&'a Client>,
     uses_token_locks: bool,
     lease: Duration,
-    /// The longest time for a request to it, where others decide without it.
+    /// The timeout of one node in a quorum, which goes on without a slow node.
     node_timeout: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn probe(
     before: &[Finding],
     is_read_only: bool,
 ) -> Vec<Finding> {
-    // Each look would end with the same refusal.
+    // Each probe would be refused in the same way.
     let is_off =
         |it: &Finding| matches!(it.code, "state" | "lock-table") && it.severity == Severity::Danger;
     if !backend.is_quorum() && before.iter().any(is_off) {
@@ -49,7 +49,7 @@ pub(super) fn probe(
     }
     let others = match is_read_only || backend.uses_token_locks() || backend.is_database() {
         true => None,
-        // The same arguments have just been used.
+        // The same arguments have just been accepted.
         false => args.open().ok(),
     };
     let clients = backend.clients();
@@ -83,14 +83,14 @@ pub(super) fn probe(
                 vec![Finding::note(
                     server.node,
                     "dry-run",
-                    "the look ended with a panic",
-                    "report it as a defect of redlatch",
+                    "a probe panicked",
+                    "report this as a defect of redlatch",
                 )]
             }));
         }
         found
     });
-    // Without a majority of votes there is none, which was said already.
+    // A missing majority is already reported.
     let has_majority = !before
         .iter()
         .any(|it| it.code == "redlock-nodes" && it.severity == Severity::Danger);
@@ -102,7 +102,7 @@ pub(super) fn probe(
     found
 }
 
-/// A part of a name that no other process uses.
+/// A part of lock names that no other process uses.
 fn own_id(clients: &[(String, &Client)]) -> String {
     clients
         .first()
@@ -122,8 +122,8 @@ impl ProbedServer<'_> {
         let lock = self.lock_of(self.client, &name);
         let mut found = Vec::new();
         match latency(&lock) {
-            Ok(took) => found.push(self.latency_finding(&took)),
-            // That it is silent was said already, and the others decide without it.
+            Ok(times) => found.push(self.latency_finding(&times)),
+            // An unreachable node of a quorum is already reported.
             Err(_) if self.node_timeout.is_some() => return found,
             Err(error) => {
                 found.push(Finding::of_error(Some(self.node), "latency", &error));
@@ -147,17 +147,17 @@ impl ProbedServer<'_> {
         if let Some(other) = self.other {
             let waiting = self.lock_of(other, &name);
             found.push(match wake_up_latency(&lock, &waiting) {
-                Ok(Some(took)) => Finding::ok(
+                Ok(Some(times)) => Finding::ok(
                     self.node,
                     "pubsub",
-                    format!("a message of an unlock woke a waiter after {} ms", took.as_millis()),
+                    format!("an unlock message notified a waiter after {} ms", times.as_millis()),
                 ),
                 Ok(None) => Finding::danger(
                     self.node,
                     "pubsub",
-                    "no message of an unlock arrives; waiters ask about once a second",
-                    "give the user +subscribe, +publish and the channels (resetchannels &redisson_lock__channel:*), and let \
-                     proxies pass messages",
+                    "no unlock message arrives; waiters poll about once a second",
+                    "grant the user +subscribe, +publish and the channels (resetchannels &redisson_lock__channel:*), \
+                     and let proxies pass pub/sub messages",
                 ),
                 Err(error) => Finding::of_failed_probe(self.node, "pubsub", &error),
             });
@@ -165,24 +165,30 @@ impl ProbedServer<'_> {
         found
     }
 
-    fn latency_finding(&self, took: &[Duration]) -> Finding {
+    fn latency_finding(&self, times: &[Duration]) -> Finding {
         const CODE: &str = "latency";
-        let median = took.get(took.len() / 2).copied().unwrap_or_default();
-        let longest = took.last().copied().unwrap_or_default();
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        let longest = times.last().copied().unwrap_or_default();
         let seen = format!(
-            "{} round trips: {} at the median, {} at most",
-            took.len(),
-            short(median),
-            short(longest)
+            "{} round trips: median {}, maximum {}",
+            times.len(),
+            duration_text(median),
+            duration_text(longest)
         );
-        let advice = "raise --lease (watchdog_timeout) above a hundred round trips, or find out what slows the server or the \
-                      network down (SLOWLOG GET, redis-cli --latency)";
+        let advice = "raise --lease (watchdog_timeout) above 100 round trips, or find the cause of the delay (SLOWLOG \
+                      GET, redis-cli --latency)";
         if median * 10 > self.lease {
-            let seen = format!("{seen}; a lease of {} is less than ten", short(self.lease));
+            let seen = format!(
+                "{seen}; the lease of {} is shorter than ten round trips",
+                duration_text(self.lease)
+            );
             return Finding::danger(self.node, CODE, seen, advice);
         }
         if let Some(timeout) = self.node_timeout.filter(|timeout| median * 2 > *timeout) {
-            let seen = format!("{seen}; node_timeout is {} by default", short(timeout));
+            let seen = format!(
+                "{seen}; the default node_timeout is {}",
+                duration_text(timeout)
+            );
             return Finding::note(
                 self.node,
                 CODE,
@@ -191,7 +197,7 @@ impl ProbedServer<'_> {
             );
         }
         if longest * 10 > self.lease {
-            let seen = format!("{seen}; a lease is {}", short(self.lease));
+            let seen = format!("{seen}; the lease is {}", duration_text(self.lease));
             return Finding::note(self.node, CODE, seen, advice);
         }
         Finding::ok(self.node, CODE, seen)
@@ -202,31 +208,31 @@ impl ProbedServer<'_> {
         let percent = |rate: f64| (rate - 1.0) * 100.0;
         let (low, high) = (percent(least), percent(most));
         let seen = format!(
-            "over {} s its clock ran by {low:+.2} to {high:+.2} % against ours",
+            "over {} s the server clock drifted by {low:+.2} to {high:+.2} % from the local clock",
             CLOCK.as_secs()
         );
         if high < -1.0 || low > 1.0 {
             return Finding::danger(
                 self.node,
                 CODE,
-                format!("{seen}, and locks reckon with 1 %"),
-                "look at both clocks (chronyc tracking, timedatectl): one was set, or runs too fast or too slow",
+                format!("{seen}; locks allow for 1 %"),
+                "check both clocks (chronyc tracking, timedatectl): one was set, or runs too fast or too slow",
             );
         }
         if low < -1.0 || high > 1.0 {
             return Finding::note(
                 self.node,
                 CODE,
-                format!("{seen}: round trips are too slow to see 1 %"),
-                "look again when the machines and the network are quiet",
+                format!("{seen}; round trips are too slow to measure 1 %"),
+                "run redlatch doctor again under less load",
             );
         }
         Finding::ok(self.node, CODE, seen)
     }
 }
 
-/// A time with as many digits as it takes.
-fn short(time: Duration) -> String {
+/// Formats a duration in ms or s.
+fn duration_text(time: Duration) -> String {
     match time.as_millis() {
         0..=9 => format!("{:.2} ms", time.as_secs_f64() * 1000.0),
         10..=9_999 => format!("{} ms", time.as_millis()),
@@ -234,22 +240,22 @@ fn short(time: Duration) -> String {
     }
 }
 
-/// The times of round trips, the shortest first.
+/// Returns the times of round trips in ascending order.
 fn latency(lock: &Lock) -> Result<Vec<Duration>, Error> {
-    // The first one connects.
+    // The first request connects.
     lock.is_locked()?;
     let end = Instant::now() + TIMING;
-    let mut took = Vec::with_capacity(ROUND_TRIPS);
-    while took.len() < ROUND_TRIPS && (took.is_empty() || Instant::now() < end) {
+    let mut times = Vec::with_capacity(ROUND_TRIPS);
+    while times.len() < ROUND_TRIPS && (times.is_empty() || Instant::now() < end) {
         let start = Instant::now();
         lock.is_locked()?;
-        took.push(start.elapsed());
+        times.push(start.elapsed());
     }
-    took.sort_unstable();
-    Ok(took)
+    times.sort_unstable();
+    Ok(times)
 }
 
-/// Locks, re-enters and unlocks. Returns whether it could.
+/// Locks, re-enters and unlocks. `false` if a lock was refused.
 fn dry_run(lock: &Lock, uses_token_locks: bool) -> Result<bool, Error> {
     if !lock.try_lock()? {
         return Ok(false);
@@ -269,18 +275,19 @@ fn dry_run(lock: &Lock, uses_token_locks: bool) -> Result<bool, Error> {
 
 fn dry_run_finding(node: &str, tried: Result<bool, Error>) -> Finding {
     match tried {
-        Ok(true) => Finding::ok(node, "dry-run", "a lock was taken and unlocked"),
+        Ok(true) => Finding::ok(node, "dry-run", "a lock was acquired and released"),
         Ok(false) => Finding::danger(
             node,
             "dry-run",
-            "a lock with a name of its own was refused",
-            "look whether a proxy answers in place of the server",
+            "a lock was refused although no other client uses its name",
+            "check whether a proxy replies in place of the server",
         ),
         Err(error) => Finding::of_error(Some(node), "dry-run", &error),
     }
 }
 
-/// The least and the greatest rate at which the clock of the server may run, 1 for ours: how much of a lease went by there.
+/// Returns bounds for the rate of the server's clock relative to the local clock, from the part of a lease that elapsed
+/// there.
 fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     if !lock.try_lock()? {
         return Ok((0.0, f64::INFINITY));
@@ -293,7 +300,7 @@ fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     let unlocked = lock.unlock();
     let (first, second) = (first?, second?);
     unlocked?;
-    // The server tells whole milliseconds.
+    // The server returns whole milliseconds.
     let passed = first.left.as_secs_f64() - second.left.as_secs_f64();
     let (least, most) = (
         (second.before - first.after).as_secs_f64(),
@@ -302,14 +309,14 @@ fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     Ok(((passed - 0.001) / most, (passed + 0.001) / least))
 }
 
-/// What was left of a lease at some instant between two.
+/// The remaining lease at some instant between `before` and `after`.
 struct LeaseSample {
     before: Instant,
     left: Duration,
     after: Instant,
 }
 
-/// Asks often, and takes the quickest answer.
+/// Queries the remaining lease 20 times and returns the sample with the shortest round trip.
 fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
     let mut best: Option<LeaseSample> = None;
     for _ in 0..20 {
@@ -320,12 +327,15 @@ fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
             left,
             after: Instant::now(),
         };
-        let took = |it: &LeaseSample| it.after - it.before;
-        if best.as_ref().is_none_or(|best| took(&sample) < took(best)) {
+        let times = |it: &LeaseSample| it.after - it.before;
+        if best
+            .as_ref()
+            .is_none_or(|best| times(&sample) < times(best))
+        {
             best = Some(sample);
         }
     }
-    // At least one was taken.
+    // The loop took at least one sample.
     let now = Instant::now();
     Ok(best.unwrap_or(LeaseSample {
         before: now,
@@ -334,10 +344,10 @@ fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
     }))
 }
 
-/// How many waiters of this process a message has woken.
+/// The number of waiters of this process that a message has woken.
 static WOKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Counts them.
+/// Counts waiters that a message has woken.
 pub(crate) struct WakeUpCounter;
 
 impl Observer for WakeUpCounter {
@@ -348,7 +358,7 @@ impl Observer for WakeUpCounter {
     }
 }
 
-/// How long a message of an unlock took to a waiter of another client; `None` if none arrives.
+/// Returns the time from an unlock until a waiter of another client is woken; `None` if no message arrives.
 fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Error> {
     let woken = || WOKEN.load(Ordering::Relaxed);
     for _ in 0..MESSAGES {
@@ -366,13 +376,13 @@ fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Erro
                 Ok::<_, Error>(at)
             });
             let end = Instant::now() + MESSAGE / 3;
-            // Where that is not told, it has had the time.
+            // Without a count of listeners the waiter has had time to subscribe.
             while Instant::now() < end
                 && !matches!(lock.describe(), Ok(info) if info.listening > Some(0))
             {
                 thread::sleep(Duration::from_millis(5));
             }
-            // It asks once more as soon as it listens.
+            // A waiter tries the lock once more after subscribing.
             thread::sleep(Duration::from_millis(20));
             let freed = Instant::now();
             let unlocked = lock.unlock();

@@ -1,4 +1,4 @@
-//! `redlatch doctor`: the dangers to the locks of this server, and the promises that hold there.
+//! `redlatch doctor`: dangers to locks on these servers, and the promises that hold there.
 
 mod kinds;
 pub(crate) mod live;
@@ -19,13 +19,13 @@ use promises::Promise;
 /// The arguments of `redlatch doctor`.
 #[derive(clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Take no lock: leaves out the clock, the messages and the dry run
+    /// Acquire no lock: skips the clock, pub/sub and dry-run checks
     #[arg(long)]
     read_only: bool,
-    /// Try this kind of lock; say it once for each
+    /// Try this kind of lock; repeat for each kind
     #[arg(long = "kind", value_name = "KIND", conflicts_with = "read_only", value_parser = kinds::NAMES)]
     kinds: Vec<String>,
-    /// End with 1 on a note, too
+    /// Exit with 1 on a note, too
     #[arg(long)]
     strict: bool,
     /// Print a JSON object
@@ -35,16 +35,16 @@ pub(crate) struct DoctorArgs {
     connection: crate::connect::ConnectArgs,
 }
 
-/// Something that was looked at.
+/// The result of one check.
 #[derive(Serialize)]
 struct Finding {
     #[serde(serialize_with = "serialize_severity")]
     severity: Severity,
     code: &'static str,
     node: String,
-    /// The state that was seen.
+    /// What was observed.
     seen: String,
-    /// The thing to do about it.
+    /// What to do about it.
     advice: Option<String>,
 }
 
@@ -92,80 +92,82 @@ impl Finding {
             severity: found.severity,
             code: found.code,
             node: found.node.to_string(),
-            // The lock under which it was looked at says nothing.
+            // The name of the library's test lock is of no use to the reader.
             seen: found.message.replace("lock \"redlatch:preflight\": ", ""),
             advice: Some(found.advice).filter(|advice| !advice.is_empty()),
         };
-        // The library looks at the rights of the reentrant lock.
+        // The library checks the rights for reentrant locks.
         if finding.code == "rights"
             && finding.severity == Severity::Danger
             && backend.uses_token_locks()
         {
             finding.severity = Severity::Note;
             finding.advice = Some(
-                "token locks need fewer rights: the dry run tells whether these are enough"
+                "token locks need fewer rights; the dry run shows whether these are enough"
                     .to_owned(),
             );
         }
         finding
     }
 
-    /// A look that failed after a lock was taken: one that the user may not take endangers no lock.
+    /// A probe that failed after a lock was acquired. A missing right for the probe itself endangers no lock.
     fn of_failed_probe(node: &str, code: &'static str, error: &Error) -> Finding {
         let mut finding = Finding::of_error(Some(node), code, error);
         if error.kind() == "permission" {
             finding.severity = Severity::Note;
-            finding.seen = format!("{code} was not looked at: {}", finding.seen);
+            finding.seen = format!("{code} was not checked: {}", finding.seen);
         }
         finding
     }
 
-    /// A look that failed; without `node` the look at the whole place.
+    /// A failed probe; without `node`, of all servers.
     fn of_error(node: Option<&str>, code: &'static str, error: &Error) -> Finding {
         let (code, advice) = match error.kind() {
             "permission" if node.is_some() => (
                 "rights",
-                "give the user this right; if it may use some names only, say with --prefix how they begin",
+                "grant the user this right; if the user may use only some names, give their prefix with --prefix",
             ),
             "permission" => (
                 "rights",
-                "correct the user and the password (--user, REDLATCH_PASSWORD), or give the user the rights of docs/rights.md",
+                "correct the user and password (--user, REDLATCH_PASSWORD), or grant the rights listed in docs/rights.md",
             ),
             "untrusted" => (
                 "reachable",
-                "correct --ca, --cert and --key, or the certificate of the server",
+                "correct --ca, --cert and --key, or replace the server's certificate",
             ),
             "unreachable" | "unknown" => (
                 "reachable",
-                "start it if it is down, wake it if it is stopped or busy (kill -CONT, SLOWLOG GET), or correct the address \
-                 (--url, REDLATCH_URL); redis-cli PING from this machine shows whether it answers",
+                "start the server if it is down, check for a stopped or busy process (kill -CONT, SLOWLOG GET), or \
+                 correct --url; redis-cli PING from this machine tests the connection",
             ),
             "unavailable" => (
                 code,
-                "correct what the server complains of, or wait if it is starting or failing over",
+                "fix the cause that the server reports, or wait if it is starting or failing over",
             ),
             "unexpected" => (
                 code,
-                "correct the address: something else than the server answers there, or a proxy changes its answers",
+                "correct the address: another service answers there, or a proxy changes the replies",
             ),
-            "invalid_config" => ("cluster-state", "name the cluster with --cluster"),
-            "not_replicated" => (code, "bring the replicas back, or lower --wait-replicas"),
-            "no_quorum" => (code, "bring back the nodes that gave no usable answer"),
-            // What it says ends with the advice.
-            "schema" => ("lock-table", "correct the table, or make it"),
-            _ => (code, "correct what the message says, and look again"),
+            "invalid_config" => ("cluster-state", "use --cluster for a cluster"),
+            "not_replicated" => (code, "restore the replicas, or lower --wait-replicas"),
+            "no_quorum" => (code, "restore the nodes that gave no usable reply"),
+            // The message already ends with advice.
+            "schema" => ("lock-table", "create or correct the table"),
+            _ => (
+                code,
+                "fix what the message says, then run redlatch doctor again",
+            ),
         };
         let node = node.or(error.node()).unwrap_or("the server");
-        // The lock is one of ours, and its name says nothing.
-        let said = message_of(error);
-        Finding::danger(node, code, said, advice)
+        let message = message_of(error);
+        Finding::danger(node, code, message, advice)
     }
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     if !args.kinds.is_empty() && args.connection.is_quorum()? {
         return Err(Failure::usage(
-            "--kind needs one server, or several that belong together: a Redlock has one kind",
+            "--kind needs one server, a cluster, replicas or sentinels; a Redlock has only one kind of lock",
         ));
     }
     let backend = args.connection.open()?;
@@ -190,16 +192,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         Finding::note(
             node,
             "plain-text",
-            "all goes to it as plain text, passwords too",
-            "use TLS (rediss://, mysqls://), unless the network is private",
+            "traffic to this server is plain text, including passwords",
+            "use TLS (rediss://, mysqls://) unless the network is private",
         )
     }));
-    // Nothing can be said of a server that was not seen.
+    // Unreachable servers have no promises.
     let promises = match code {
         None => promises::of(&findings, &backend, args.read_only),
         Some(_) => Vec::new(),
     };
-    // The worst first: at night only those are read.
+    // Worst first.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let severity = findings.first().map_or(Severity::Ok, |it| it.severity);
     let printed = match args.json {
@@ -212,7 +214,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         false => print(&findings, &promises),
     };
     if args.read_only && code.is_none() && !args.json && printed.is_ok() {
-        note("the clock, the messages and a lock were not tried, because of --read-only");
+        note("--read-only: clock, pub/sub and locking were not checked");
     }
     let limit = match args.strict {
         true => Severity::Note,
@@ -222,7 +224,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     Failure::exit_with(printed, code.unwrap_or(verdict))
 }
 
-/// A name that leaves room on the line: a group may have the names of all its servers.
+/// Shortens a name for the table: a group may contain the names of all its servers.
 fn brief(node: &str) -> String {
     const WIDTH: usize = 40;
     let name = escape(node);

@@ -1,4 +1,4 @@
-//! The promises of the README, for the server that was looked at.
+//! The promises of the README for the checked servers.
 
 use redlatch::Severity;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::doctor::Finding;
 use crate::doctor::live::ALL_NODES;
 use crate::output::span;
 
-/// A promise, and whether it holds here.
+/// A promise, and whether it holds on these servers.
 #[derive(Serialize)]
 pub(super) struct Promise {
     pub(super) promise: &'static str,
@@ -17,14 +17,14 @@ pub(super) struct Promise {
     pub(super) because: String,
 }
 
-/// The promises, by what was found. The order of the findings is that in which they were looked at.
+/// Derives the promises from the findings, which are in the order of the checks.
 pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) -> Vec<Promise> {
     let worst = |codes: &[&str]| {
         let mut of_codes: Vec<&Finding> = findings
             .iter()
             .filter(|it| codes.contains(&it.code))
             .collect();
-        // Of equals the first is named.
+        // A stable sort: the first of the worst.
         of_codes.sort_by_key(|it| std::cmp::Reverse(it.severity));
         of_codes.first().copied()
     };
@@ -36,8 +36,8 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
     let danger_in = |codes: &[&str]| worst(codes).filter(|it| it.severity == Severity::Danger);
     let mut promises = Vec::new();
 
-    let title = "a lock can be had now";
-    // What one node of a quorum refuses, the others may grant.
+    let title = "a lock can be acquired now";
+    // Other nodes of a quorum may grant what one refuses.
     let refusing: &[&str] = match backend.is_quorum() {
         true => &["redlock-nodes"],
         false => &[
@@ -54,7 +54,7 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
         true => it.node == ALL_NODES,
         false => it.code == "dry-run",
     });
-    // In a cluster one master was tried of several.
+    // A cluster's dry run used one of its masters.
     let is_decided = !backend.is_cluster() && tried.is_some_and(|it| it.severity == Severity::Ok);
     let refused = danger_in(refusing).filter(|_| !is_decided);
     promises.push(match (refused, tried) {
@@ -62,7 +62,7 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
         (None, Some(bad)) if bad.severity > Severity::Ok => promise(title, "no", &bad.seen),
         (None, Some(tried)) => promise(title, "yes", &tried.seen),
         (None, None) if is_read_only => {
-            promise(title, "unknown", "not tried, because of --read-only")
+            promise(title, "unknown", "not tried because of --read-only")
         }
         (None, None) => promise(title, "unknown", "not tried"),
     });
@@ -71,17 +71,17 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
     let is_known = backend.is_database() || worst(&["eviction"]).is_some();
     promises.push(match danger_in(&["eviction", "clock-rate", "version"]) {
         Some(bad) => promise(title, "no", &bad.seen),
-        None if !is_known => promise(title, "unknown", "whether it evicts keys was not told"),
+        None if !is_known => promise(title, "unknown", "the eviction policy is unknown"),
         None => match worst(&["clock-rate"]) {
             Some(clock) if clock.severity == Severity::Ok => promise(
                 title,
                 "yes",
-                "while nobody flushes or deletes keys, and its clock is not set",
+                "unless keys are flushed or deleted, or the server clock is set",
             ),
             _ => promise(
                 title,
                 "yes",
-                "while nobody flushes or deletes keys, and its clock is not set and runs within 1 % of ours",
+                "unless keys are flushed or deleted, or the server clock is set or drifts by more than 1 %",
             ),
         },
     });
@@ -91,11 +91,11 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
         _ if backend.is_quorum() => promise(
             title,
             "yes",
-            "a node that restarts has no vote for one max_lease",
+            "a restarted node has no vote for one max_lease",
         ),
         Some(kept) if kept.severity == Severity::Ok => promise(title, "yes", &kept.seen),
         Some(kept) => promise(title, "no", &kept.seen),
-        None => promise(title, "unknown", "what it keeps on disk was not told"),
+        None => promise(title, "unknown", "the persistence settings are unknown"),
     });
 
     promises.push(over_a_failover(
@@ -106,9 +106,11 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
 
     let lease = span(backend.lease());
     promises.push(promise(
-        "the lock of a dead holder is free",
+        "the lock of a dead holder expires",
         "yes",
-        &format!("at most {lease} after its last renewal (--lease), unless the clock of the server is set back"),
+        &format!(
+            "at most {lease} after its last renewal (--lease), unless the server clock is set back"
+        ),
     ));
 
     let title = "an unlock wakes a waiter at once";
@@ -118,10 +120,10 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
         None if backend.uses_token_locks() => promise(
             title,
             "no",
-            "nobody is told of a token lock; waiters ask every 5 to 100 ms",
+            "token locks send no messages; waiters poll every 5 to 100 ms",
         ),
         None if backend.is_database() => {
-            promise(title, "no", "a database sends no messages; waiters ask")
+            promise(title, "no", "a database sends no messages; waiters poll")
         }
         None => promise(title, "unknown", "not tried"),
     });
@@ -141,19 +143,19 @@ fn over_a_failover(
         (true, _, Some(bad)) if bad.severity == Severity::Danger => ("no", bad.seen.clone()),
         (true, ..) => (
             "yes",
-            "as long as a majority answers; without one no lock is granted".to_owned(),
+            "while a majority of nodes is reachable; otherwise no lock is granted".to_owned(),
         ),
         (_, Some(seen), _) if seen.severity > Severity::Ok => ("no", seen.seen.clone()),
         (_, Some(seen), _) if seen.seen.starts_with("no replicas") => ("yes", seen.seen.clone()),
         (_, Some(seen), _) => (
             "unlikely to break",
-            format!("never excluded; {}", seen.seen),
+            format!("a failover may still lose a lock; {}", seen.seen),
         ),
         (_, None, _) if backend.is_database() => (
             "unknown",
-            "as far as the new primary has every transaction of the old one".to_owned(),
+            "holds if the new primary has all transactions of the old one".to_owned(),
         ),
-        (_, None, _) => ("unknown", "its replicas were not told".to_owned()),
+        (_, None, _) => ("unknown", "the replicas are unknown".to_owned()),
     };
     Promise {
         promise: title,

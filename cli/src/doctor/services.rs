@@ -1,17 +1,17 @@
-//! What is known of the services and products that the doctor recognises.
+//! Facts about the services and products that the doctor recognises.
 
 use crate::connect::Backend;
 use crate::doctor::Finding;
 
-/// A service or a product. The first that matches is taken.
+/// A service or product. The first match in `SERVICES` wins.
 struct Service {
     name: &'static str,
-    /// What the look at the version says of it, if its `INFO` or its `HELLO` shows it.
+    /// Text in the `version` finding, if `INFO` or `HELLO` identifies the service.
     version_text: &'static str,
-    /// What the names of its hosts have in them, all of one of these.
+    /// Parts of host names: all parts of one entry must match.
     hosts: &'static [&'static [&'static str]],
     facts: &'static str,
-    /// What to do about that; nothing if it is empty.
+    /// Advice; empty if there is none.
     advice: &'static str,
 }
 
@@ -20,97 +20,99 @@ const SERVICES: [Service; 12] = [
         name: "ElastiCache Serverless",
         version_text: "",
         hosts: &[&[".serverless.", ".cache.amazonaws.com"]],
-        facts: "a cluster that always talks TLS; at its limit of memory it evicts keys with a time to live, such as holds",
-        advice: "name it with --cluster and rediss://, and set no limit of memory that it can reach",
+        facts: "a cluster that always uses TLS; at its memory limit it evicts keys with a TTL, including locks",
+        advice: "use --cluster and rediss://, and set no memory limit that can be reached",
     },
     Service {
         name: "ElastiCache",
         version_text: "Amazon ElastiCache",
         hosts: &[&[".cache.amazonaws.com"]],
-        facts: "CONFIG is refused, so what it keeps on disk is not seen; tokens of IAM last 15 minutes (--password-file)",
+        facts: "CONFIG is refused, so persistence is unknown; IAM tokens last 15 minutes (--password-file)",
         advice: "",
     },
     Service {
         name: "MemoryDB",
         version_text: "Amazon MemoryDB",
         hosts: &[&[".memorydb.", ".amazonaws.com"]],
-        facts: "a cluster that talks TLS (--cluster, rediss://); tokens of IAM last 15 minutes (--password-file)",
+        facts: "a cluster with TLS (--cluster, rediss://); IAM tokens last 15 minutes (--password-file)",
         advice: "",
     },
     Service {
         name: "Azure Cache for Redis",
         version_text: "",
         hosts: &[&[".redis.cache.windows.net"]],
-        facts: "rediss:// at port 6380; nodes of a cluster announce IP addresses, which have the certificate of the host",
+        facts: "use rediss:// on port 6380; cluster nodes announce IP addresses, but their certificate names the host",
         advice: "",
     },
     Service {
         name: "Azure Managed Redis",
         version_text: "",
         hosts: &[&[".redis.azure.net"], &[".redisenterprise.cache.azure.net"]],
-        facts: "rediss:// at port 10000; with the policy OSS it is a cluster (--cluster), with others a proxy",
+        facts: "use rediss:// on port 10000; with the OSS policy it is a cluster (--cluster), otherwise a proxy",
         advice: "",
     },
     Service {
         name: "Memorystore",
         version_text: "Google Memorystore",
         hosts: &[],
-        facts: "commands that it does not list are refused, such as CONFIG: what it keeps on disk is not seen",
+        facts: "commands outside its list are refused, such as CONFIG, so persistence is unknown",
         advice: "",
     },
     Service {
         name: "Redis Cloud",
         version_text: "",
         hosts: &[&[".redislabs.com"], &[".redis-cloud.com"], &[".rlrcp.com"]],
-        facts: "an Active-Active database grants one lock in two regions",
-        advice: "keep locks in a database of one region",
+        facts: "an Active-Active database can grant one lock in two regions at once",
+        advice: "keep locks in a database with one region",
     },
     Service {
         name: "Upstash",
         version_text: "Upstash",
         hosts: &[&[".upstash.io"]],
-        facts: "a server of its own, which speaks TLS (rediss://)",
-        advice: "try the kinds of locks that you use (--kind)",
+        facts: "its own implementation of the protocol, with TLS (rediss://)",
+        advice: "check the kinds of locks that you use (--kind)",
     },
     Service {
         name: "Dragonfly",
         version_text: "Dragonfly",
         hosts: &[&[".dragonflydb.cloud"]],
-        facts: "scripts that use undeclared keys are refused by default, as those of read-write locks do",
-        advice: "try the kinds of locks that you use (--kind); --default_lua_flags=allow-undeclared-keys lets all run",
+        facts: "scripts with undeclared keys are refused by default, such as those of read-write locks",
+        advice: "check the kinds of locks that you use (--kind); --default_lua_flags=allow-undeclared-keys permits all \
+                 of them",
     },
     Service {
         name: "Garnet",
         version_text: "Garnet",
         hosts: &[],
-        facts: "it runs scripts only if it was started with --lua; without them there are token locks alone, if it has their commands",
-        advice: "start it with --lua, and try the kinds of locks that you use (--kind)",
+        facts: "scripts run only if it was started with --lua; otherwise only token locks work, if it has their commands",
+        advice: "start it with --lua, and check the kinds of locks that you use (--kind)",
     },
     Service {
         name: "KeyDB",
         version_text: "KeyDB",
         hosts: &[],
-        facts: "with active-replica or multi-master the last write wins, so that two can hold one lock",
-        advice: "let it have one master",
+        facts: "with active-replica or multi-master the last write wins, so two clients can hold one lock",
+        advice: "use a single master",
     },
     Service {
         name: "Kvrocks",
         version_text: "Kvrocks",
         hosts: &[],
-        facts: "with lua-strict-key-accessing it refuses scripts that use undeclared keys, as those of read-write locks do",
-        advice: "try the kinds of locks that you use (--kind)",
+        facts: "with lua-strict-key-accessing, scripts with undeclared keys are refused, such as those of read-write locks",
+        advice: "check the kinds of locks that you use (--kind)",
     },
 ];
 
-/// What is known of the servers that were recognised, one finding for each.
+/// Returns one finding for each recognised service.
 pub(super) fn findings(found: &[Finding], backend: &Backend) -> Vec<Finding> {
-    let by_answer = found.iter().filter(|it| it.code == "version");
-    let by_answer = by_answer.map(|it| (&*it.node, by_version(&it.seen), "by what it answers"));
+    let by_reply = found.iter().filter(|it| it.code == "version");
+    let by_reply =
+        by_reply.map(|it| (&*it.node, by_version(&it.seen), "identified by its replies"));
     let by_host = backend.hosts().iter();
-    let by_host = by_host.map(|host| (&**host, by_host_name(host), "by the name of its host"));
+    let by_host = by_host.map(|host| (&**host, by_host_name(host), "identified by its host name"));
     let mut facts: Vec<Finding> = Vec::new();
-    // A host name tells a kind of service which answers do not.
-    for (node, service, how) in by_host.chain(by_answer) {
+    // A host name can tell variants of a service apart, which replies do not.
+    for (node, service, how) in by_host.chain(by_reply) {
         let Some(service) = service else { continue };
         let seen = format!("{} ({how}): {}", service.name, service.facts);
         if facts.iter().any(|it| it.seen.starts_with(service.name)) {
@@ -124,9 +126,9 @@ pub(super) fn findings(found: &[Finding], backend: &Backend) -> Vec<Finding> {
     facts
 }
 
-fn by_version(said: &str) -> Option<&'static Service> {
-    let is_said = |it: &&Service| !it.version_text.is_empty() && said.contains(it.version_text);
-    SERVICES.iter().find(is_said)
+fn by_version(seen: &str) -> Option<&'static Service> {
+    let matches = |it: &&Service| !it.version_text.is_empty() && seen.contains(it.version_text);
+    SERVICES.iter().find(matches)
 }
 
 fn by_host_name(host: &str) -> Option<&'static Service> {
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_known_by_their_hosts() {
+    fn services_are_recognised_by_host_name() {
         for (host, name) in [
             (
                 "locks-ab12cd.serverless.use1.cache.amazonaws.com:6379",
@@ -183,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn services_are_known_by_their_answers() {
-        for (said, name) in [
+    fn services_are_recognised_by_version() {
+        for (seen, name) in [
             ("Redis 7.1.0, Amazon ElastiCache", "ElastiCache"),
             ("Valkey 8.0.1, Amazon MemoryDB", "MemoryDB"),
             ("Valkey 8.0.1, Google Memorystore", "Memorystore"),
@@ -193,10 +195,10 @@ mod tests {
                 "KeyDB",
             ),
         ] {
-            assert_eq!(by_version(said).map(|it| it.name), Some(name), "{said}");
+            assert_eq!(by_version(seen).map(|it| it.name), Some(name), "{seen}");
         }
-        for said in ["Redis 7.0.15", "Valkey 9.0.0"] {
-            assert!(by_version(said).is_none(), "{said}");
+        for seen in ["Redis 7.0.15", "Valkey 9.0.0"] {
+            assert!(by_version(seen).is_none(), "{seen}");
         }
     }
 }
