@@ -42,7 +42,7 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
     match info.available {
         Some(number) if info.kind == LockKind::Counter => line("count", number.to_string()),
         Some(number) => line("free", format!("{number} permits")),
-        None if info.holders.is_empty() => line("holder", "nobody".to_owned()),
+        None if info.holders.is_empty() => line("holder", "none".to_owned()),
         None => {}
     }
     for it in &info.holders {

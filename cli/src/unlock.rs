@@ -122,8 +122,8 @@ fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure>
 fn is_confirmed(args: &UnlockArgs, info: &LockInfo) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "stdin is not a terminal, so redlatch cannot ask; use --yes to release the current hold or --holder \
-             VISITOR to release that one",
+            "stdin is not a terminal, so redlatch cannot ask; use --yes to release the current hold or --holder VISITOR \
+             to release that one",
         ));
     }
     let mut shown = io::stderr().lock();

@@ -120,13 +120,7 @@ impl Bench<'_> {
             let spawn = |number| scope.spawn(move || self.pairs_of_one(number, threads));
             let workers: Vec<_> = (0..threads).map(spawn).collect();
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {
-                let panicked = |_| {
-                    Err(Failure::usage(
-                        "a thread of the measurement panicked; report this as a defect \
-                                                       of redlatch",
-                    ))
-                };
-                worker.join().unwrap_or_else(panicked)
+                worker.join().unwrap_or_else(|_| Err(thread_panicked()))
             };
             // All threads are joined, and have unlocked, before the first result is read.
             workers.into_iter().map(join).collect::<Vec<_>>()
@@ -179,11 +173,6 @@ impl Bench<'_> {
                 }
             }
         };
-        let panicked = || {
-            Failure::usage(
-                "a thread of the measurement panicked; report this as a defect of redlatch",
-            )
-        };
         let begun = Instant::now();
         let times = thread::scope(|scope| {
             scope.spawn(take);
@@ -197,14 +186,14 @@ impl Bench<'_> {
                     Err(Error::Interrupted { .. }) => break,
                     Err(error) => return Err(error.into()),
                 }
-                let waits = go.send(()).map_err(|_| panicked());
+                let waits = go.send(()).map_err(|_| thread_panicked());
                 if waits.is_ok() {
                     until_waiting(self.other, self.interrupt);
                 }
                 let given = Instant::now();
                 giver.unlock()?;
                 waits?;
-                let taken = receiver.recv().map_err(|_| panicked())??;
+                let taken = receiver.recv().map_err(|_| thread_panicked())??;
                 // The first request connects.
                 if !std::mem::take(&mut is_first) {
                     times.push(taken.saturating_duration_since(given));
@@ -216,12 +205,16 @@ impl Bench<'_> {
     }
 }
 
+fn thread_panicked() -> Failure {
+    Failure::usage("a thread of the measurement panicked; report this as a defect of redlatch")
+}
+
 /// Waits for the lock and returns when it was acquired.
 fn take(lock: &Lock) -> Result<Instant, Failure> {
     if !lock.try_lock_for(HAND_OFF_TIMEOUT)? {
         return Err(Failure::usage(
-            "the waiting client did not acquire the lock within 30 s of the unlock; check the \
-                                   server with redlatch doctor",
+            "the waiting client did not acquire the lock within 30 s of the unlock; check the server with redlatch \
+             doctor",
         ));
     }
     let taken = Instant::now();

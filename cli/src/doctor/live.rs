@@ -147,10 +147,10 @@ impl ProbedServer<'_> {
         if let Some(other) = self.other {
             let waiting = self.lock_of(other, &name);
             found.push(match wake_up_latency(&lock, &waiting) {
-                Ok(Some(times)) => Finding::ok(
+                Ok(Some(latency)) => Finding::ok(
                     self.node,
                     "pubsub",
-                    format!("an unlock message notified a waiter after {} ms", times.as_millis()),
+                    format!("an unlock message notified a waiter after {} ms", latency.as_millis()),
                 ),
                 Ok(None) => Finding::danger(
                     self.node,
@@ -327,10 +327,10 @@ fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
             left,
             after: Instant::now(),
         };
-        let times = |it: &LeaseSample| it.after - it.before;
+        let round_trip = |it: &LeaseSample| it.after - it.before;
         if best
             .as_ref()
-            .is_none_or(|best| times(&sample) < times(best))
+            .is_none_or(|best| round_trip(&sample) < round_trip(best))
         {
             best = Some(sample);
         }

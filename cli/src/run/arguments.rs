@@ -1,4 +1,4 @@
-//! The arguments of `redlatch run`.
+//! Arguments of `redlatch run`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use rustix::process::Signal;
 use crate::connect::parse_duration;
 use crate::errors::Failure;
 
-/// The slack that is left out of a period, so that a timer that is early by a little finds it over.
+/// Default slack, so that a timer that fires slightly early still runs the job.
 const MOST_SLACK: Duration = Duration::from_secs(300);
 
-/// A period is a lease, and those of the library are not longer.
+/// A period is a lease, whose maximum this is.
 const LONGEST_PERIOD: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 
-/// The arguments of `redlatch run`.
+/// Arguments of `redlatch run`.
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
-    /// The name of the lock; several are taken all or none
+    /// Name of the lock; several locks are acquired all or none
     #[arg(required = true, value_name = "NAME")]
     pub(super) names: Vec<String>,
     /// The command and its arguments
@@ -29,34 +29,34 @@ pub(crate) struct RunArgs {
     /// Do not wait for the lock
     #[arg(long = "try", conflicts_with = "wait")]
     pub(super) only_tries: bool,
-    /// Wait for the lock so long at most, such as 30s; without it for ever, or with --once-per not at all
+    /// Maximum wait for the lock, such as 30s; by default unlimited, with --once-per none
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) wait: Option<Duration>,
     /// End the command after this time, as timeout(1) does
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) max_run: Option<Duration>,
-    /// What the command gets when its lock is in danger or lost
+    /// Reaction if the lock is about to be lost, or is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(super) on_lost: OnLost,
-    /// How long before the end of its validity the command is told; a third of the lease at most, which is the default
+    /// Send TERM this long before the lock's validity ends; by default and at most a third of the lease
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) grace: Option<Duration>,
-    /// From TERM to KILL where there is no validity to wait for
+    /// Time from TERM to KILL, unless the lock's validity ends first
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
     pub(super) kill_after: Duration,
-    /// Run the command once in this time (24h), over all machines, counted from its last start
+    /// Run the command at most once in this time (24h) over all machines, counted from its last start
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) once_per: Option<Duration>,
-    /// With --once-per: whether the start counts, or only an end with 0
+    /// With --once-per: what counts as a run, the start or only an exit with 0
     #[arg(long, value_enum, default_value_t = MarkWhen::Start, requires = "once_per")]
     pub(super) mark: MarkWhen,
-    /// With --once-per: a period of its own, such as "$(date +%F)"
+    /// With --once-per: key of a separate period, such as "$(date +%F)"
     #[arg(long, value_name = "KEY", requires = "once_per")]
     pub(super) once_key: Option<String>,
-    /// With --once-per: how much earlier it may run again; a tenth, at most 5m, by default
+    /// With --once-per: how much earlier the next run may start; by default a tenth, at most 5m
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "once_per")]
     pub(super) slack: Option<Duration>,
-    /// The exit code if the command was not started, because somebody else has the lock or it has run already
+    /// Exit code if the command was not started because the lock is held or the job has already run
     #[arg(
         short = 'E',
         long = "refused-exit-code",
@@ -64,29 +64,29 @@ pub(crate) struct RunArgs {
         default_value_t = 120
     )]
     pub(super) refused_code: u8,
-    /// The exit code if the lock was lost before the command had ended
+    /// Exit code if the lock was lost before the command ended
     #[arg(long = "lost-exit-code", value_name = "N", default_value_t = 121)]
     pub(super) lost_code: u8,
-    /// What the command gets if redlatch itself is killed
+    /// Signal to the command if redlatch itself is killed
     #[arg(long, value_enum, default_value_t = Orphan::Kill)]
     pub(super) orphan: Orphan,
-    /// Leave the command in this process group, as on a terminal
+    /// Leave the command in redlatch's process group, as on a terminal
     #[arg(long)]
     pub(super) foreground: bool,
-    /// Leave the variables with secrets to the command
+    /// Pass variables that contain secrets to the command
     #[arg(long)]
     pub(super) keep_credentials: bool,
     /// Write a JSON object about the run to this file
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
-    /// Say nothing while it waits, nor when it is not started
+    /// Print nothing while waiting, nor if the command is not started
     #[arg(long, short)]
     pub(super) quiet: bool,
     #[command(flatten)]
     pub(super) connection: crate::connect::ConnectArgs,
 }
 
-/// What a command gets whose lock is in danger.
+/// Reaction to a lock in danger.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     Term,
@@ -94,14 +94,14 @@ pub(crate) enum OnLost {
     Warn,
 }
 
-/// When a run counts.
+/// What counts as a run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MarkWhen {
     Start,
     Success,
 }
 
-/// What an orphan gets.
+/// Signal to an orphaned command.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Orphan {
     Kill,
@@ -110,16 +110,16 @@ pub(crate) enum Orphan {
 }
 
 impl RunArgs {
-    /// Refuses what does not go together.
+    /// Rejects contradictory arguments.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.once_per.is_some() && self.names.len() > 1 {
-            return Err(Failure::usage("--once-per goes with one name"));
+            return Err(Failure::usage("--once-per takes exactly one lock name"));
         }
         self.period()?;
         if self.once_per.is_some() && self.connection.is_quorum()? {
             return Err(Failure::usage(
-                "--once-per does not go with --redlock: a lease of hours would take restarted nodes out of the vote for \
-                 hours",
+                "--once-per cannot be used with --redlock: a lease of hours would exclude restarted nodes from voting \
+                 for hours",
             ));
         }
         if self
@@ -128,13 +128,13 @@ impl RunArgs {
             .is_none_or(|command| command.is_empty())
         {
             return Err(Failure::usage(
-                "the command is empty; name a program behind --",
+                "the command is empty; give a program after --",
             ));
         }
         Ok(())
     }
 
-    /// How long one run keeps others away, if it does: `--once-per` without the slack.
+    /// The lease of the mark: `--once-per` minus the slack.
     pub(super) fn period(&self) -> Result<Option<Duration>, Failure> {
         let Some(period) = self.once_per else {
             return Ok(None);
@@ -143,23 +143,23 @@ impl RunArgs {
         let period = period.saturating_sub(slack);
         if period < SHORTEST_PERIOD {
             return Err(Failure::usage(format!(
-                "--once-per has to be longer than --slack, by {SHORTEST_PERIOD:?} at least"
+                "--once-per must exceed --slack by at least {SHORTEST_PERIOD:?}"
             )));
         }
         if period > LONGEST_PERIOD {
             return Err(Failure::usage(
-                "--once-per is longer than 365d, which is the longest time that the server keeps a lock for",
+                "--once-per must be at most 365d, the longest lease of a lock",
             ));
         }
         Ok(Some(period))
     }
 
-    /// The names, for messages.
+    /// The lock names, for messages.
     pub(super) fn title(&self) -> String {
         self.names.join(" + ")
     }
 
-    /// How long it waits for the lock; `None` for ever.
+    /// The timeout for the lock; `None` without limit.
     pub(super) fn wait_timeout(&self) -> Option<Duration> {
         match self.only_tries || (self.once_per.is_some() && self.wait.is_none()) {
             true => Some(Duration::ZERO),

@@ -1,8 +1,8 @@
-//! The dead man's switch of a command: a process beside redlatch that ends the command once nobody watches over it.
+//! The dead man's switch: a process beside redlatch that ends the command when redlatch no longer supervises it.
 //!
-//! redlatch may be killed, or stopped for longer than its lock is valid. The kernel tells only the command itself of a death, none
-//! of the processes that it has started, and tells nobody of a stop. So redlatch says again and again until when the command may
-//! live, and this process ends all of it at that time, or when redlatch is gone.
+//! redlatch may be killed, or stopped for longer than its lock is valid. At redlatch's death the kernel signals only
+//! the command, none of its descendants, and a stop signals no process. redlatch therefore sends a new deadline again
+//! and again. The switch kills the whole process group at that deadline or at redlatch's death.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -29,28 +29,28 @@ use crate::errors::Failure;
 use crate::output::note;
 use crate::stderr;
 
-/// The argument by which redlatch calls itself to be the switch.
+/// The argument with which redlatch starts the switch.
 pub(crate) const SWITCH: &str = "__switch";
 
-/// It looks at least this often, as a poll does not count the time for which a machine is suspended.
+/// The longest poll: its timer stops while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it looks whether a command that was asked to end has done so.
+/// The poll interval while a command is asked to end.
 pub(super) const FAST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is said in place of a time when nothing of the command is watched any more.
+/// Message in place of a deadline: nothing is watched any more.
 const ENDED: u64 = 0;
 
-/// What is said in place of a time when the command has ended, and the rest of its group may still be there.
+/// Message in place of a deadline: the command has ended, its group may still exist.
 const COMMAND_ENDED: u64 = 1;
 
-/// What marks a time as the one until which the lock is valid, also where the command may outlive that.
+/// Flag of a deadline: the lock's validity, which `--on-lost warn` lets the command outlive.
 const VALID: u64 = 1 << 63;
 
-/// A message: first the id of the process, then times of the clock below, in ns.
+/// A message is a sequence of words: first the process id, then times of `now` in ns.
 const WORD: usize = size_of::<u64>();
 
-/// The clock that leases count on; all processes of a machine share it.
+/// The clock of leases, common to all processes of the machine.
 pub(super) fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
@@ -59,20 +59,20 @@ pub(super) fn now() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// A time in a message.
+/// Encodes a time.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(!VALID, |nanos| nanos.min(!VALID))
 }
 
-/// The side of redlatch.
+/// redlatch's end.
 pub(super) struct Switch {
     pipe: ChildStdin,
-    /// Whether it may be gone, and nobody needs to be told of it any more.
+    /// Whether the switch may exit, or its exit is already reported.
     is_gone: Cell<bool>,
 }
 
 impl Switch {
-    /// Starts the process. It is there before the command, so that no command runs without it.
+    /// Starts the switch, before the command, so that no command runs without one.
     pub(super) fn start(
         itself: &Path,
         orphan: Option<Signal>,
@@ -88,11 +88,11 @@ impl Switch {
             ])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Signals of the terminal and of the command's group are not for it.
+            // Signals of the terminal and to the command's group must not reach the switch.
             .process_group(0)
             .spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        // One that is stopped must not stop redlatch.
+        // A stopped switch must not block redlatch.
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         Ok(Switch {
             pipe,
@@ -100,34 +100,34 @@ impl Switch {
         })
     }
 
-    /// Names the command, and lets it live until this time of the clock above; without redlatch, until the validity ends.
+    /// Passes the command's process id, the deadline for the command and the end of the lock's validity, which applies
+    /// if redlatch dies.
     pub(super) fn arm(&self, pid: Pid, deadline: Duration, valid_until: Duration) {
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
-        // At once, so that there is no moment in which only one of them is known.
+        // A single write, so that the switch never has a process id without a deadline.
         self.send(&[pid, nanos(valid_until) | VALID, nanos(deadline)]);
     }
 
-    /// Lets the command live until this time.
+    /// Moves the deadline of the command.
     pub(super) fn set_deadline(&self, deadline: Duration) {
         self.send(&[nanos(deadline)]);
     }
 
-    /// Says until when the lock is valid: an orphan has no more time, whatever it may do beside redlatch.
+    /// Moves the end of the validity, which is the deadline of an orphaned command.
     pub(super) fn set_valid_until(&self, time: Duration) {
         self.send(&[nanos(time) | VALID]);
     }
 
-    /// Says that the command has ended, and that its id may be that of others as soon as its group is gone.
+    /// Reports that the command has ended. Its id may be reused once its group is gone.
     pub(super) fn command_ended(&self) {
         self.send(&[COMMAND_ENDED]);
-        // From now on it may go by itself.
+        // The switch may exit from now on.
         self.is_gone.set(true);
     }
 
-    /// Ends the process, as the command has ended.
+    /// Ends the switch after the end of the command.
     pub(super) fn disarm(&self) {
         self.send(&[ENDED]);
-        // It goes now.
         self.is_gone.set(true);
     }
 
@@ -137,50 +137,53 @@ impl Switch {
             Err(error)
                 if error.kind() == io::ErrorKind::BrokenPipe && !self.is_gone.replace(true) =>
             {
-                note("the process that ends the command should this one die is gone");
+                note(
+                    "the process that ends the command if redlatch dies has exited; this run continues without it",
+                );
             }
-            // If it is full, the switch is stopped, and reads old times when it goes on: the command ends too early then.
+            // A full pipe means that the switch is stopped. When it continues, it reads old deadlines and ends the
+            // command too early.
             _ => {}
         }
     }
 }
 
-/// What the switch hears.
+/// Why the switch acts.
 enum SwitchEvent {
-    /// The command is not watched any more, or nothing is left of it.
+    /// The command is no longer watched, or its group is gone.
     Ended,
-    /// redlatch is gone.
+    /// redlatch has died.
     ParentGone,
-    /// Nothing, by the time at which the command has to end.
+    /// The deadline has passed.
     DeadlinePassed,
 }
 
-/// Is the switch: `__switch SIGNAL LEADS TITLE`.
+/// Runs the switch: `__switch SIGNAL LEADS TITLE`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let words: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
     let Some([orphan, leads, title]) = words.as_deref() else {
-        Failure::usage("it was called by hand".to_owned()).print();
+        Failure::usage("__switch is internal to redlatch; use redlatch run".to_owned()).print();
         return ExitCode::FAILURE;
     };
-    // What ends redlatch in good order is no reason to go first: it says when the command has ended.
+    // Signals that end redlatch in an orderly way must not end the switch first: redlatch reports the end of the
+    // command.
     for signal in [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
-        // If it cannot be ignored, redlatch notices that the switch is gone.
+        // If a handler cannot be installed, redlatch notices the exit of the switch.
         let _ = flag::register(signal, Arc::default());
     }
     let mut first = [0; WORD];
-    // Without a buffer, which would take what comes behind it.
-    // Nothing is read if redlatch is gone.
+    // Unbuffered, to leave the words that follow in the pipe. If redlatch is dead, nothing is read.
     let _ = rustix::io::read(io::stdin(), &mut first);
     let pid = i32::try_from(u64::from_le_bytes(first)).ok();
     let Some(pid) = pid.and_then(Pid::from_raw) else {
-        // It had started no command.
+        // redlatch started no command.
         return ExitCode::SUCCESS;
     };
     let target = Target {
         pid,
         leads: *leads == "1",
     };
-    // All that has come is to be known before anything is done.
+    // The switch reads all pending messages before it acts.
     if fcntl_setfl(io::stdin(), OFlags::NONBLOCK).is_err() {
         return ExitCode::FAILURE;
     }
@@ -194,14 +197,14 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the switch knows.
+/// State of the switch.
 struct SwitchState {
     target: Target,
-    /// Until when the command may live; `None` if that was not said yet.
+    /// When the command is killed; `None` before the first message.
     deadline: Option<Duration>,
-    /// Until when the lock is valid.
+    /// When the lock's validity ends.
     valid_until: Option<Duration>,
-    /// Whether the command has ended, so that its group alone keeps its id from others.
+    /// Whether the command has ended. Only its group then keeps its id from being reused.
     has_command_ended: bool,
 }
 
@@ -211,9 +214,11 @@ impl SwitchState {
             SwitchEvent::Ended => {}
             SwitchEvent::DeadlinePassed => {
                 self.target.signal(Signal::KILL);
-                // After that, and not for ever, as stderr may be a pipe that nobody reads.
+                // After the kill and with a time limit: stderr may block.
                 let _ = stderr::detach();
-                note(&format!("{title}: the lock ends, so the command is ended"));
+                note(&format!(
+                    "{title}: the lock is about to expire, so the command was killed"
+                ));
                 stderr::flush(POLL_INTERVAL);
             }
             SwitchEvent::ParentGone => {
@@ -224,7 +229,7 @@ impl SwitchState {
                 {
                     self.target.signal(Signal::CONT);
                     while let Some(left) = deadline.checked_sub(now()) {
-                        // Its id may be that of others after this.
+                        // Afterwards the id may be reused.
                         if self.target.is_gone() {
                             return;
                         }
@@ -236,7 +241,7 @@ impl SwitchState {
         }
     }
 
-    /// Listens until something has to be done.
+    /// Waits for a reason to act.
     fn wait(&mut self) -> SwitchEvent {
         let stdin = io::stdin();
         let fd = stdin.as_fd();
@@ -248,12 +253,12 @@ impl SwitchState {
                 POLL_INTERVAL
             };
             let timeout = Timespec::try_from(left.unwrap_or(pause).min(pause)).ok();
-            // A signal may end it early, and what has come meanwhile is read all the same.
+            // A signal may interrupt the poll; pending messages are read in any case.
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
             let mut bytes = [0; 512 * WORD];
             let is_alone = loop {
                 match rustix::io::read(fd, &mut bytes) {
-                    // A word is written at once, so none is read in two parts.
+                    // Writes of this size are atomic, so no word is split.
                     Ok(length @ 1..) => {
                         let words = bytes[..length].chunks_exact(WORD);
                         for word in words.filter_map(|word| word.try_into().ok()) {

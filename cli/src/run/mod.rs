@@ -1,4 +1,4 @@
-//! `redlatch run`: a command that runs as long as its lock is held, and no longer.
+//! `redlatch run`: a command that runs only while its lock is held.
 
 mod arguments;
 pub(crate) mod dead_man;
@@ -25,19 +25,19 @@ use process::{Ended, Process};
 use report::RunReport;
 use supervise::{Limits, Outcome};
 
-/// An outer run has this very lock.
+/// An outer run holds the same lock.
 const NESTED: u8 = 122;
-/// `--max-run` was over, as timeout(1) says it.
+/// `--max-run` was exceeded; the code of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// It failed by itself.
+/// redlatch itself failed.
 pub(crate) const FAILED: u8 = 125;
-/// The base of the codes of signals.
+/// Added to the number of a signal.
 const SIGNALLED: u8 = 128;
 
-/// The last words are waited for so long at most, if nobody reads them.
+/// Limit for writing the last messages to stderr.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the command; every failure of our own has one code.
+/// Runs the command and returns the exit code. Every failure of redlatch itself has the code `FAILED`.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let mut report = RunReport::default();
     let code = match attempt(args, &mut report) {
@@ -60,11 +60,10 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 
 fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     args.check()?;
-    // Before anything is locked that could not be used.
+    // Fails before a lock is acquired in vain.
     target::itself()?;
-    stderr::detach()
-        .map_err(|error| Failure::usage(format!("no thread could be started: {error}")))?;
-    // Before anything is asked, so that no signal is missed.
+    stderr::detach().map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))?;
+    // Installed before the first request, so that no signal is missed.
     let signals = Signals::install()?;
     let backend = args.connection.open()?;
     let limits = Limits::of(args, backend.lease())?;
@@ -76,7 +75,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         Obtained::Refused => {
             if !args.quiet {
                 note(&format!(
-                    "{}: somebody else holds it, so the command was not started",
+                    "{}: another client holds the lock; the command was not started",
                     args.title()
                 ));
             }
@@ -84,7 +83,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         }
         Obtained::Nested => {
             note(&format!(
-                "{}: the redlatch run around this one holds it, so waiting would never end",
+                "{}: an outer redlatch run holds the lock, so waiting would never end; the command was not started",
                 args.title()
             ));
             return Ok(NESTED);
@@ -112,7 +111,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         if !args.quiet {
             let again = mark.as_ref().map(once::Mark::next_run_text);
             note(&format!(
-                "{}: it has run in this period, so the command was not started{}",
+                "{}: already run in this period; the command was not started{}",
                 args.title(),
                 again.unwrap_or_default()
             ));
@@ -120,7 +119,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         drop(release(guard));
         return Ok(args.refused_code);
     }
-    // None that came until here is for a command that was not there.
+    // Earlier signals were not meant for the command.
     while signals.received().try_recv().is_ok() {}
     if let Some(number) = signals.ending() {
         if let Some(mark) = &mark {
@@ -129,21 +128,20 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         drop(release(guard));
         return Ok(SIGNALLED.saturating_add(number));
     }
-    // To ask for the mark may have taken longer than the lease.
+    // The request for the mark may have taken longer than the lease.
     if !guard.is_valid() {
         if let Some(mark) = &mark {
             mark.remove();
         }
         drop(guard);
-        let lost = "its validity ended before the command was started";
-        note(&format!("{}: the lock is lost: {lost}", args.title()));
+        let lost = "its validity ended before the command started";
+        note(&format!("{}: the lock was lost: {lost}", args.title()));
         report.lost = Some(lost.to_owned());
         return Ok(args.lost_code);
     }
     under_lock(args, &limits, guard, mark.as_ref(), &signals, report)
 }
 
-/// Runs the command under the lock.
 fn under_lock(
     args: &RunArgs,
     limits: &Limits,
@@ -152,7 +150,7 @@ fn under_lock(
     signals: &Signals,
     report: &mut RunReport,
 ) -> Result<u8, Failure> {
-    // The time first, as this process may be stopped in between.
+    // Read the clock first: this process may be stopped between the two reads.
     let read = dead_man::now();
     let left = guard.remaining_validity();
     let times = [limits.unsupervised(left), limits.kill_deadline(left)];
@@ -175,7 +173,7 @@ fn under_lock(
     }
     report.held = process.begun.elapsed();
     let lost = match (lost, is_valid) {
-        (None, false) => Some("its validity ended before the command did".to_owned()),
+        (None, false) => Some("its validity ended before the command".to_owned()),
         (lost, _) => lost,
     };
     let ended_well = ended == Some(Ended::Code(0)) && lost.is_none() && !is_late;
@@ -185,7 +183,7 @@ fn under_lock(
     };
     let lost = match lost {
         Some(lost) => {
-            // It is no longer ours to unlock.
+            // The hold is lost; there is nothing to unlock.
             drop(guard);
             Some(lost)
         }
@@ -204,7 +202,7 @@ fn under_lock(
         report.lost = Some(lost);
         return Ok(args.lost_code);
     }
-    // The 0 of the command would say that its period is noted.
+    // Exit code 0 would claim that the period is recorded.
     noted?;
     if is_late {
         return Ok(TIMED_OUT);
@@ -213,13 +211,12 @@ fn under_lock(
         Some(Ended::Code(code)) => Ok(code),
         Some(Ended::Signal(number)) => Ok(SIGNALLED.saturating_add(number)),
         None => Err(Failure::usage(
-            "the command is gone, and the system did not tell how it ended",
+            "the command ended, but the system did not report its exit status",
         )),
     }
 }
 
-/// Unlocks, and returns why the lock was found to be lost, if it was. The command has ended, so an answer that does not
-/// come is no failure of it.
+/// Unlocks, and returns the cause if the lock was lost. The command has ended, so a missing reply is not its failure.
 fn release(guard: Guard) -> Option<String> {
     match guard.unlock() {
         Ok(()) => None,

@@ -1,4 +1,4 @@
-//! The lock for a command: taken, refused, or waited for until a signal ends that.
+//! Acquires the lock for a command, unless it is refused or a signal ends the wait.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::signals::Signals;
 
-/// The variable with the holds of the runs around this one.
+/// The variable that lists the holds of outer runs.
 pub(super) const VISITORS: &str = "REDLATCH_VISITOR";
 
-/// What came of asking for the lock.
+/// Result of the attempt.
 pub(super) enum Obtained {
-    /// It is held, with the locks that it is made of.
+    /// The guard, and the locks that it holds.
     Held(Guard, Vec<Lock>),
     Refused,
-    /// A run around this one has it.
+    /// An outer run holds the lock.
     Nested,
     Signalled(u8),
 }
 
-/// Takes the lock of all names.
+/// Acquires the locks of all names.
 pub(super) fn obtain(
     args: &RunArgs,
     backend: &Backend,
@@ -63,7 +63,7 @@ pub(super) fn obtain(
     }
 }
 
-/// Whether a run around this one holds one of the locks. A variable that is stale does no harm: a hold's id is used once.
+/// Whether an outer run holds one of the locks. A stale variable is harmless, as the id of a hold is never reused.
 fn is_held_around(locks: &[Lock], signals: &Signals) -> Result<bool, Failure> {
     let around = std::env::var(VISITORS).unwrap_or_default();
     if around.is_empty() {

@@ -1,4 +1,4 @@
-//! `--once-per`: the mark that a command has run in a period, which is a lock with a fixed lease that nobody unlocks.
+//! `--once-per`: the mark of a run in a period, a lock with a fixed lease that stays locked.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::output::{note, span};
 
-/// How long a mark in doubt is waited for, and how often it is looked at.
+/// How long, and how often, an in-doubt mark is checked.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The mark of one command.
+/// The mark of one job.
 pub(super) struct Mark {
     lock: Lock,
     period: Duration,
@@ -37,7 +37,7 @@ impl Mark {
         }))
     }
 
-    /// Whether the command may run in this period; if its start counts, that is noted.
+    /// Whether the job may run. With `--mark start` this sets the mark.
     pub(super) fn may_run(&self) -> Result<bool, Failure> {
         match self.when {
             MarkWhen::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
@@ -45,7 +45,7 @@ impl Mark {
         }
     }
 
-    /// When it may run again, in words; nothing if the server does not tell.
+    /// When the job may run again, as text; empty if unknown.
     pub(super) fn next_run_text(&self) -> String {
         let left = self.lock.remaining_lease().ok().flatten();
         left.map_or(String::new(), |left| {
@@ -53,7 +53,7 @@ impl Mark {
         })
     }
 
-    /// Forgets that the command was about to start, which it was not. What cannot be taken back counts as a run.
+    /// Removes the mark of a command that was not started. If that fails, the period counts as run.
     pub(super) fn remove(&self) {
         if self.when == MarkWhen::Start
             && let Err(error) = self.lock.unlock()
@@ -62,8 +62,8 @@ impl Mark {
         }
     }
 
-    /// Waits, but not for long, until nothing is left of a request whose answer did not come: the client forgets it only while it
-    /// lives. What is left all the same counts as a run.
+    /// Waits, with a limit, until the client has resolved an in-doubt mark, which it does only while it lives. A mark
+    /// that remains counts as a run.
     pub(super) fn wait_until_resolved(&self, guard: &Guard) {
         let visitor = guard.visitor().as_str();
         let client = visitor.split(':').next().unwrap_or(visitor);
@@ -80,7 +80,7 @@ impl Mark {
         }
     }
 
-    /// Notes that the command has ended well; its period counts from its start.
+    /// Records the success of a command; its period counts from its start.
     pub(super) fn record_success(&self, begun: Instant) -> Result<(), Failure> {
         if self.when == MarkWhen::Start {
             return Ok(());
@@ -90,7 +90,7 @@ impl Mark {
             return Ok(());
         }
         if !self.lock.with_lease_time(left).try_lock()? {
-            note("somebody else has noted this period already");
+            note("another client has already recorded a run for this period");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The line that tells a person what is waited for.
+//! Messages about a wait for the lock.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,21 +12,21 @@ use crate::escape::escape;
 use crate::output::{holder, note};
 use crate::stderr;
 
-/// Shorter waits are nobody's concern.
+/// Shorter waits print nothing.
 const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
-/// How often it is said where no line can be renewed.
+/// Interval of messages if stderr is not a terminal.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Begins the line of a terminal anew; the one before may have been longer.
+/// Clears the line of the terminal.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// A terminal that shows nothing is not waited for.
+/// Limit for clearing the line at the end.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A wait that is told of until it ends.
+/// Prints messages until it is dropped.
 pub(super) struct WaitProgress {
-    /// Ends the pauses of the thread that tells.
+    /// Dropped to wake the printing thread.
     _ends: Sender<()>,
     state: Arc<Mutex<WaitState>>,
 }
@@ -34,7 +34,7 @@ pub(super) struct WaitProgress {
 #[derive(Default)]
 struct WaitState {
     has_ended: bool,
-    /// Whether a line is on the terminal.
+    /// Whether a line is shown on the terminal.
     is_shown: bool,
 }
 
@@ -48,7 +48,7 @@ impl WaitProgress {
             let is_terminal = io::stderr().is_terminal();
             let mut pause = FIRST_MESSAGE;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                // A server that is silent takes its time, and the wait may end meanwhile.
+                // An unresponsive server delays this, and the wait may end meanwhile.
                 let line = line_of(&title, &locks, begun.elapsed());
                 let mut state = lock_state(&shared);
                 if state.has_ended {
@@ -63,7 +63,7 @@ impl WaitProgress {
                 }
             }
         };
-        // Without room for a thread nothing is told.
+        // Without a thread nothing is printed.
         let _ = thread::Builder::new()
             .name("redlatch-waits".to_owned())
             .spawn(show);
@@ -82,13 +82,13 @@ impl Drop for WaitProgress {
     }
 }
 
-/// A thread that panicked has left nothing half done.
+/// A panic leaves no partial state.
 fn lock_state(state: &Mutex<WaitState>) -> MutexGuard<'_, WaitState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn line_of(title: &str, locks: &[Lock], waited: Duration) -> String {
-    // One that cannot be asked now is waited for all the same.
+    // A lock that cannot be queried has no holder in the message.
     let holders = locks.iter().find_map(|lock| {
         let info = lock.describe().ok()?;
         info.holders.into_iter().next()

@@ -1,4 +1,4 @@
-//! `--report`: what became of a run, for programs.
+//! `--report`: the outcome of a run for programs.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::errors::Failure;
 use crate::output::{SCHEMA, millis};
 
-/// The story of one run.
+/// The outcome of a run.
 #[derive(Default)]
 pub(super) struct RunReport {
     pub(super) obtained: bool,
@@ -26,7 +26,7 @@ pub(super) struct RunReport {
     error: Option<String>,
 }
 
-/// The same as JSON; `cli/schema/report.json` describes it.
+/// The outcome as JSON (`cli/schema/report.json`).
 #[derive(Serialize)]
 struct ReportObject<'a> {
     schema: u32,
@@ -43,7 +43,7 @@ struct ReportObject<'a> {
 }
 
 impl RunReport {
-    /// Notes that we could not do it.
+    /// Records a failure of redlatch.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.error = Some(failure.to_string());
     }
@@ -66,13 +66,16 @@ impl RunReport {
             serde_json::to_string(&object).map_err(|error| Failure::output(&error.into()))?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        // A named pipe that nobody reads is not waited for.
+        // Does not block on a named pipe without a reader.
         options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let written = options
             .open(file)
             .and_then(|mut file| file.write_all((line + "\n").as_bytes()));
         written.map_err(|error| {
-            Failure::usage(format!("{} cannot be written: {error}", file.display()))
+            Failure::usage(format!(
+                "cannot write the report {}: {error}",
+                file.display()
+            ))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The watch over a command: signals go on to it, and it ends before its lock can.
+//! Supervises a command: forwards signals, and ends the command before its lock can expire.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +14,24 @@ use crate::errors::Failure;
 use crate::output::note;
 use crate::signals::Signals;
 
-/// The watch looks at least this often, for timers do not count while a machine is suspended.
+/// The longest pause: timers stop while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The cause of a loss is told within this time after the validity has ended.
+/// How long after the end of validity the cause of a loss is waited for.
 const LOSS_REPORT_WAIT: Duration = Duration::from_millis(100);
 
-/// A command that goes on for so long after INT gets TERM, as it does at once after a second INT. One that follows within the
-/// shorter time is the first one once more: timeout(1) sends it to a process and then to its group.
+/// A command that still runs this long after INT gets TERM; a second INT sends TERM at once. timeout(1) signals a
+/// process and then its group, so an INT within the shorter time is not a second one.
 const INT_TIMEOUT: Duration = Duration::from_secs(10);
 const INT_DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// What got KILL is waited for so long at most before its lock is given back.
+/// How long after KILL the lock is kept for processes that still exist.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// KILL comes this part of the lease before the end of the validity.
+/// KILL is sent this fraction of the lease before the end of validity.
 const LAST_PART: u32 = 60;
 
-/// The times of a run.
+/// Time limits of a run.
 pub(super) struct Limits {
     lease: Duration,
     grace: Duration,
@@ -41,13 +41,13 @@ pub(super) struct Limits {
     title: String,
 }
 
-/// How a run has ended.
+/// How a run ended.
 pub(super) struct Outcome {
-    /// `None` if the system did not tell: it is gone, but nobody knows how.
+    /// `None` if the exit status is unknown.
     pub(super) ended: Option<Ended>,
-    /// Whether `--max-run` was over.
+    /// Whether `--max-run` was exceeded.
     pub(super) is_late: bool,
-    /// Why the lock was lost, or why the command had to end before it could be.
+    /// Why the lock was lost, or why the command was ended before a loss.
     pub(super) lost: Option<String>,
 }
 
@@ -61,13 +61,14 @@ impl Limits {
         let grace = args.grace.unwrap_or(longest);
         if grace > longest {
             return Err(Failure::usage(format!(
-                "--grace is longer than a third of the lease, {longest:?}: each renewal would come too late; raise --lease"
+                "--grace must be at most a third of the lease, {longest:?}, or renewals come too late; lower it or \
+                 raise --lease"
             )));
         }
         let shortest = lease / LAST_PART + LOSS_REPORT_WAIT;
         if args.grace.is_some_and(|grace| grace < shortest) {
             return Err(Failure::usage(format!(
-                "--grace is shorter than {shortest:?}, which leaves no time between TERM and KILL"
+                "--grace must be at least {shortest:?} to leave time between TERM and KILL"
             )));
         }
         Ok(Limits {
@@ -80,8 +81,8 @@ impl Limits {
         })
     }
 
-    /// How long the command may live without a further look, if so much validity is left. One who looks does so before that,
-    /// and then gives the command all the time there is.
+    /// How long the switch lets the command live without another `check`, for this remaining validity. `check` runs
+    /// earlier and then permits the whole remaining time.
     pub(super) fn unsupervised(&self, left: Duration) -> Duration {
         match self.on_lost {
             OnLost::Warn => Duration::MAX,
@@ -89,31 +90,31 @@ impl Limits {
         }
     }
 
-    /// The time until the last moment for KILL, if so much validity is left.
+    /// The time until KILL for this remaining validity.
     pub(super) fn kill_deadline(&self, left: Duration) -> Duration {
         left.saturating_sub(self.lease / LAST_PART)
     }
 }
 
-/// What has been done about the command so far.
+/// State of the supervision.
 struct Supervisor<'a> {
     process: &'a Process,
     limits: &'a Limits,
     /// When KILL is sent.
     kill_at: Option<Instant>,
-    /// How long the group may take to follow a signal that asks it to end.
+    /// Until when the group may react to a signal that asks it to end.
     group_deadline: Option<Instant>,
-    /// When an INT came that the command may go on after.
+    /// When an INT was forwarded after which the command may continue.
     int_at: Option<Instant>,
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
-    /// Whether the store has told of a loss: then its cause decides, and no validity.
+    /// Whether a loss was reported. Its cause then decides, not the validity.
     is_loss_reported: bool,
     lost: Option<String>,
 }
 
-/// Watches over the command until it has ended.
+/// Supervises the command until it has ended.
 pub(super) fn supervise(
     process: &Process,
     guard: &Guard,
@@ -125,7 +126,7 @@ pub(super) fn supervise(
     let mut lost = losses.as_receiver();
     let no_second_end = crossbeam_channel::never();
     let mut reaped = &process.ended;
-    // How the command itself has ended; its group may go on.
+    // How the command ended, while its group may continue.
     let mut first = None;
     let mut supervisor = Supervisor {
         process,
@@ -140,7 +141,7 @@ pub(super) fn supervise(
         lost: None,
     };
     loop {
-        // The time first, as this process may be stopped in between.
+        // Read the clock first: this process may be stopped between the two reads.
         let read = dead_man::now();
         let left = guard.remaining_validity();
         if left.is_zero()
@@ -158,7 +159,7 @@ pub(super) fn supervise(
                 process.disarm_switch();
                 if supervisor.is_killed && !process.kill_group(KILL_WAIT) {
                     note(&format!(
-                        "{}: {KILL_WAIT:?} after KILL something of the command is still there, and the lock is given back",
+                        "{}: processes of the command still exist {KILL_WAIT:?} after KILL; the lock is released",
                         limits.title
                     ));
                 }
@@ -185,7 +186,7 @@ pub(super) fn supervise(
             recv(lost) -> loss => {
                 match loss {
                     Ok(loss) => supervisor.on_loss(&loss.cause),
-                    // There was none.
+                    // The channel closed without a loss.
                     Err(_) => lost = &never,
                 }
             }
@@ -195,7 +196,7 @@ pub(super) fn supervise(
 }
 
 impl Supervisor<'_> {
-    /// Does what is due where so much validity was left at the time `read`, and returns how long nothing will be.
+    /// Does what is due for the remaining validity `left` at the time `read`. Returns the time until the next action.
     fn check(&mut self, read: Duration, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
@@ -231,7 +232,7 @@ impl Supervisor<'_> {
             if self.lost.is_none() {
                 self.lost = Some("its lease could not be renewed in time".to_owned());
                 note(&format!(
-                    "{}: the lock is not renewed, so the command is ended before it can be lost",
+                    "{}: the lease could not be renewed; ending the command before the lock can be lost",
                     limits.title
                 ));
                 match limits.on_lost {
@@ -239,12 +240,12 @@ impl Supervisor<'_> {
                     _ => self.terminate_within(last),
                 }
             }
-            // Where it ends for another reason, it has no longer than this either.
+            // An end for another reason must not take longer.
             self.kill_at = Some(self.kill_at.map_or(now + last, |at| at.min(now + last)));
         } else if is_short && !self.is_warned {
             self.is_warned = true;
             note(&format!(
-                "{}: the lock is not renewed and may be lost soon",
+                "{}: the lease could not be renewed; the lock may be lost soon",
                 limits.title
             ));
         }
@@ -254,9 +255,7 @@ impl Supervisor<'_> {
         if self.kill_at.is_some_and(|at| at <= now) && !self.is_killed {
             self.kill();
             let title = &limits.title;
-            note(&format!(
-                "{title}: the command has not ended, and gets KILL"
-            ));
+            note(&format!("{title}: the command did not end; sending KILL"));
         }
         let mut pause = POLL_INTERVAL;
         if left > limits.grace {
@@ -274,10 +273,10 @@ impl Supervisor<'_> {
         pause
     }
 
-    /// The store has told that the hold is lost.
+    /// Handles the report that the hold is lost.
     fn on_loss(&mut self, cause: &LossCause) {
         let limits = self.limits;
-        note(&format!("{}: the lock is lost: {cause}", limits.title));
+        note(&format!("{}: the lock was lost: {cause}", limits.title));
         self.is_loss_reported = true;
         self.lost = Some(cause.to_string());
         let is_in_time = matches!(cause, LossCause::Gone | LossCause::HeldBy(_));
@@ -288,12 +287,12 @@ impl Supervisor<'_> {
                     .set_deadline(dead_man::now() + limits.kill_after + POLL_INTERVAL);
                 self.terminate_within(limits.kill_after);
             }
-            // There is no time left that could be waited for.
+            // No time remains for TERM.
             OnLost::Term | OnLost::Kill => self.kill(),
         }
     }
 
-    /// Passes a signal on that came to us.
+    /// Forwards a signal to the command.
     fn forward(&mut self, number: i32) {
         let signal = match number {
             SIGINT => Signal::INT,
@@ -306,7 +305,7 @@ impl Supervisor<'_> {
             SIGWINCH => Signal::WINCH,
             _ => return,
         };
-        // On a terminal it comes to the command, too.
+        // A terminal sends these signals to the command itself.
         let is_known = matches!(number, SIGINT | SIGQUIT | SIGWINCH | SIGCONT);
         if !(is_known && self.process.shares_terminal()) {
             self.process.signal(signal);
@@ -326,7 +325,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The command itself has ended. If it was asked to, so was its group, and that has as long.
+    /// After the end of the command, its group has the rest of the time that a forwarded signal gave both.
     fn on_command_end(&mut self) {
         let now = Instant::now();
         if let Some(at) = self.group_deadline.filter(|at| *at > now) {
@@ -334,35 +333,35 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether nothing of the command is waited for any more, once it has ended itself.
+    /// Whether the supervision is over after the end of the command.
     fn is_over(&self) -> bool {
         self.is_killed || self.kill_at.is_none() || self.process.is_group_gone()
     }
 
-    /// Ends a command that goes on after INT, as TERM does. At a terminal that key is a word to programs such as shells and
-    /// databases, which catch it: only one that ignores it is ended.
+    /// Ends a command that continues after INT. On a terminal, shells and databases handle INT and continue; only a
+    /// command that ignores INT is ended there.
     fn terminate_after_int(&mut self) {
         self.int_at = None;
         if !self.process.shares_terminal() || self.process.ignores_int() {
             self.group_deadline = Some(Instant::now() + self.limits.kill_after);
-            self.terminate_because("has not followed INT");
+            self.terminate_because("did not end after INT");
         }
     }
 
-    /// Says why the command is ended, and does so.
+    /// Prints why the command is ended, and sends TERM.
     fn terminate_because(&mut self, why: &str) {
         let Limits {
             title, kill_after, ..
         } = self.limits;
         note(&format!(
-            "{title}: the command {why}, so it gets TERM, and KILL {kill_after:?} later"
+            "{title}: the command {why}; sending TERM, and KILL after {kill_after:?}"
         ));
         self.terminate_within(*kill_after);
     }
 
     fn terminate_within(&mut self, time: Duration) {
         self.process.signal(Signal::TERM);
-        // One that is stopped hears nothing.
+        // A stopped process handles TERM only after CONT.
         self.process.signal(Signal::CONT);
         self.kill_within(time);
     }

@@ -1,4 +1,4 @@
-//! What the run and its dead man's switch both act on: the processes of the command, and this program.
+//! The command's processes and the redlatch executable, for the run and its switch.
 
 use std::env;
 use std::fs;
@@ -12,23 +12,23 @@ use rustix::process::{
 
 use crate::errors::Failure;
 
-/// The processes that signals go to.
+/// The processes that get signals.
 pub(super) struct Target {
     pub(super) pid: Pid,
-    /// Whether it leads a group of its own, all of which gets them.
+    /// Whether the process leads a group that gets the signals.
     pub(super) leads: bool,
 }
 
 impl Target {
     pub(super) fn signal(&self, signal: Signal) {
-        // One that has ended gets none.
+        // The processes may have ended.
         let _ = match self.leads {
             true => kill_process_group(self.pid, signal),
             false => kill_process(self.pid, signal),
         };
     }
 
-    /// Whether none of them is left, so that the id may be that of others soon.
+    /// Whether all processes have ended, so that the id may be reused.
     pub(super) fn is_gone(&self) -> bool {
         let found = match self.leads {
             true => test_kill_process_group(self.pid),
@@ -38,9 +38,10 @@ impl Target {
     }
 }
 
-/// This program, also if its file was replaced meanwhile.
+/// The path of this program, valid even if its file was replaced.
 pub(super) fn itself() -> Result<PathBuf, Failure> {
-    let lost = |error: io::Error| Failure::usage(format!("redlatch does not find itself: {error}"));
+    let lost =
+        |error: io::Error| Failure::usage(format!("cannot find the redlatch executable: {error}"));
     if !cfg!(target_os = "linux") {
         return env::current_exe().map_err(lost);
     }
@@ -48,7 +49,7 @@ pub(super) fn itself() -> Result<PathBuf, Failure> {
     match fs::read_link(&path) {
         Ok(_) => Ok(path),
         Err(error) => Err(Failure::usage(format!(
-            "redlatch starts itself from /proc/self/exe, which cannot be read: {error}; mount /proc"
+            "cannot read /proc/self/exe, which redlatch run executes: {error}; mount /proc"
         ))),
     }
 }

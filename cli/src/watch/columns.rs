@@ -1,4 +1,4 @@
-//! The columns of the table, which depend on how wide the screen is.
+//! The columns of the table for a screen width.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,6 @@ use super::view::Sort;
 use crate::escape::escape;
 use crate::output::{holder, mark};
 
-/// One column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Column {
     Name,
@@ -21,7 +20,7 @@ enum Column {
     Holder,
     Count,
     Held,
-    /// With a bar that has so many signs.
+    /// With a bar of this many cells.
     Expires(usize),
     Listen,
     Nodes,
@@ -30,7 +29,7 @@ enum Column {
 
 use Column::{Count, Expires, Held, Holder, Kind, Listen, Name, Nodes, Note};
 
-/// What a screen of this width, or a wider one, has.
+/// The columns for screens of at least this width.
 const LAYOUTS: [(u16, &[Column]); 5] = [
     (
         120,
@@ -52,20 +51,19 @@ const LAYOUTS: [(u16, &[Column]); 5] = [
     (0, &[Name]),
 ];
 
-/// The space for a time: `23h 59m`.
+/// Width of a duration: `23h 59m`.
 const TIME: usize = 7;
 
-/// The columns with their widths.
 pub(super) struct Columns {
     columns: Vec<(Column, usize)>,
     width: usize,
     now: Instant,
-    /// The last look, of which a lock is news.
+    /// The time of the last snapshot. A lock that is not in it is stale.
     last_snapshot: Option<Instant>,
 }
 
 impl Columns {
-    /// The columns for these lines on a screen of this width.
+    /// Chooses the columns and widths for these rows.
     pub(super) fn of(state: &State, rows: &[Row<'_>], width: u16, now: Instant) -> Columns {
         let layout = LAYOUTS.iter().find(|(least, _)| *least <= width);
         let columns = layout.map_or(&[][..], |(_, columns)| columns);
@@ -79,7 +77,7 @@ impl Columns {
             let cells = rows.iter().map(|row| all.cell(*column, row, width));
             let widest = cells.map(|cell| Span::raw(cell).width()).max();
             let widest = widest.unwrap_or_default();
-            // Columns with nothing in them are for others.
+            // Empty columns leave their space to others.
             let is_empty = matches!(column, Nodes | Note) && widest == 0;
             if !is_empty {
                 let least = column.title().len() + usize::from(column.sort().is_some());
@@ -90,7 +88,7 @@ impl Columns {
         all
     }
 
-    /// Makes names and holders as short as they have to be.
+    /// Shortens the name and holder columns to the screen width.
     fn fit(&mut self) {
         let used = |all: &[(Column, usize)]| all.iter().map(|(_, width)| width + 2).sum::<usize>();
         let excess = used(&self.columns).saturating_sub(1 + self.width);
@@ -99,19 +97,19 @@ impl Columns {
             found.map_or(0, |(_, width)| *width)
         };
         let (name, of) = (width_of(Name), width_of(Holder));
-        let room = (name + of).saturating_sub(excess);
-        // Half of the room each, unless one needs less.
-        let of_fits = of.min((room / 2).max(room.saturating_sub(name)));
+        let space = (name + of).saturating_sub(excess);
+        // Half of the space each, unless one column needs less.
+        let holder_width = of.min((space / 2).max(space.saturating_sub(name)));
         for (column, width) in &mut self.columns {
             match column {
-                Name => *width = room - of_fits,
-                Holder => *width = of_fits,
+                Name => *width = space - holder_width,
+                Holder => *width = holder_width,
                 _ => {}
             }
         }
     }
 
-    /// The heads of the columns; the one by which they are sorted is marked.
+    /// The column titles; the sort column is marked.
     pub(super) fn titles(&self, sort: Sort) -> Line<'static> {
         let title = |column: Column| match column.sort() {
             Some(by) if by == sort => format!("{}▾", column.title()),
@@ -124,7 +122,6 @@ impl Columns {
         line.style(Paint::bold())
     }
 
-    /// A line of the table.
     pub(super) fn line(&self, row: &Row<'_>, paint: Paint, has_cursor: bool) -> Line<'static> {
         let width = u16::try_from(self.width).unwrap_or(u16::MAX);
         let mut line = Line::raw(if has_cursor { "›" } else { " " });
@@ -132,7 +129,7 @@ impl Columns {
             let text = padded(&self.cell(*column, row, width), *cells);
             line.push_span(Span::styled(text, self.style(*column, row, paint)));
         }
-        if self.is_old(row) {
+        if self.is_stale(row) {
             line = line.style(Paint::dim());
         }
         match has_cursor {
@@ -141,8 +138,8 @@ impl Columns {
         }
     }
 
-    /// Whether the last look did not show it, because a server did not answer.
-    fn is_old(&self, row: &Row<'_>) -> bool {
+    /// Whether the last snapshot lacks this lock because a server did not reply.
+    fn is_stale(&self, row: &Row<'_>) -> bool {
         self.last_snapshot.is_some_and(|at| row.lock.seen < at)
     }
 
@@ -169,7 +166,7 @@ impl Columns {
                     let time = brief(left);
                     match bar {
                         0 => time,
-                        _ => format!("{} {time:>TIME$}", drawn(left, row.hold.full, bar)),
+                        _ => format!("{} {time:>TIME$}", bar_text(left, row.hold.full, bar)),
                     }
                 }
                 None => "never".to_owned(),
@@ -180,13 +177,13 @@ impl Columns {
             Nodes => info
                 .nodes
                 .map_or(String::new(), |(held, of)| format!("{held}/{of}")),
-            Note if self.is_old(row) => "no news".to_owned(),
+            Note if self.is_stale(row) => "stale".to_owned(),
             Note if row.hold.is_disconnected() && !row.is_mark() => "disconnected".to_owned(),
             Note => String::new(),
         }
     }
 
-    /// Colours for what somebody may have to see to.
+    /// Highlights what may need action.
     fn style(&self, column: Column, row: &Row<'_>, paint: Paint) -> Style {
         match column {
             Expires(_) if row.is_mark() => Style::new(),
@@ -221,7 +218,7 @@ impl Column {
         }
     }
 
-    /// The order that goes by it.
+    /// The sort order of this column.
     fn sort(self) -> Option<Sort> {
         match self {
             Name => Some(Sort::Name),
@@ -237,19 +234,19 @@ fn is_partly_held(row: &Row<'_>) -> bool {
     row.lock.info.nodes.is_some_and(|(held, of)| held < of)
 }
 
-/// A bar with so many signs, for the part of the lease that is left.
-fn drawn(left: Duration, full: Duration, signs: usize) -> String {
+/// A bar of `cells` characters for the remaining part of the lease.
+fn bar_text(left: Duration, full: Duration, cells: usize) -> String {
     let part = match full.is_zero() {
         true => 0.0,
         false => left.as_secs_f64() / full.as_secs_f64(),
     };
-    let filled = (1..=signs)
-        .filter(|sign| *sign as f64 <= (part * signs as f64).round())
+    let filled = (1..=cells)
+        .filter(|cell| *cell as f64 <= (part * cells as f64).round())
         .count();
-    "█".repeat(filled) + &"░".repeat(signs - filled)
+    "█".repeat(filled) + &"░".repeat(cells - filled)
 }
 
-/// A text with two spaces behind it, in so many cells and two.
+/// Pads a text to `width` cells and two spaces.
 fn padded(text: &str, width: usize) -> String {
     let mut text = truncated(text, width);
     let rest = width.saturating_sub(Span::raw(&*text).width());
@@ -257,19 +254,19 @@ fn padded(text: &str, width: usize) -> String {
     text
 }
 
-/// A text in at most so many cells; one that is longer ends with a mark.
+/// Truncates a text to `width` cells; `…` marks the cut.
 pub(super) fn truncated(text: &str, width: usize) -> String {
     let span = Span::raw(text);
     if span.width() <= width {
         return text.to_owned();
     }
     let (mut kept, mut used) = (String::new(), 0);
-    for sign in span.styled_graphemes(Style::new()) {
-        used += Span::raw(sign.symbol).width();
+    for cell in span.styled_graphemes(Style::new()) {
+        used += Span::raw(cell.symbol).width();
         if used >= width {
             break;
         }
-        kept.push_str(sign.symbol);
+        kept.push_str(cell.symbol);
     }
     if width > 0 {
         kept.push('…');
@@ -277,16 +274,16 @@ pub(super) fn truncated(text: &str, width: usize) -> String {
     kept
 }
 
-/// A text in lines of at most so many cells.
+/// Wraps a text into lines of at most `width` cells.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
-    for sign in Span::raw(text).styled_graphemes(Style::new()) {
-        let cells = Span::raw(sign.symbol).width();
+    for cell in Span::raw(text).styled_graphemes(Style::new()) {
+        let cells = Span::raw(cell.symbol).width();
         if used + cells > width && !line.is_empty() {
             lines.push(std::mem::take(&mut line));
             used = 0;
         }
-        line.push_str(sign.symbol);
+        line.push_str(cell.symbol);
         used += cells;
     }
     lines.push(line);
@@ -298,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_by_cells_and_not_by_signs() {
+    fn text_is_truncated_and_wrapped_by_cells() {
         assert_eq!(truncated("orders", 6), "orders");
         assert_eq!(truncated("orders", 5), "orde…");
         assert_eq!(truncated("鎖鎖鎖", 6), "鎖鎖鎖");
@@ -311,11 +308,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_full_as_the_lease() {
+    fn the_bar_shows_the_remaining_lease() {
         let seconds = Duration::from_secs;
-        assert_eq!(drawn(seconds(30), seconds(30), 5), "█████");
-        assert_eq!(drawn(seconds(12), seconds(30), 5), "██░░░");
-        assert_eq!(drawn(seconds(0), seconds(30), 5), "░░░░░");
-        assert_eq!(drawn(seconds(1), Duration::ZERO, 5), "░░░░░");
+        assert_eq!(bar_text(seconds(30), seconds(30), 5), "█████");
+        assert_eq!(bar_text(seconds(12), seconds(30), 5), "██░░░");
+        assert_eq!(bar_text(seconds(0), seconds(30), 5), "░░░░░");
+        assert_eq!(bar_text(seconds(1), Duration::ZERO, 5), "░░░░░");
     }
 }

@@ -1,4 +1,4 @@
-//! The screen of a state.
+//! Draws the screen.
 
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,19 @@ use crate::escape::escape;
 use crate::inspect::lines;
 use crate::output::holder;
 
-/// So many lines at most are for events.
+/// Maximum number of lines for events.
 const EVENTS: u16 = 8;
 
-/// What became of a request is shown for so long.
-const SAID: Duration = Duration::from_secs(5);
+/// How long a notice is shown.
+const NOTICE_TIME: Duration = Duration::from_secs(5);
 
-/// Draws the state as it is now.
+/// Draws the state at the time `now`.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let area = frame.area();
     let paint = Paint::new(state.has_colour);
     let rows = state.rows(now);
     let cursor = state.cursor(&rows);
-    // A screen that is too low for all has the header, the locks and the keys, in this order.
+    // A low screen drops events and titles first, then the keys, then the header.
     let events = match area.height {
         0..=7 => 0,
         height => (height / 4).clamp(1, EVENTS),
@@ -73,8 +73,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
         put(rule(state, (first, shown.len(), rows.len()), area.width), 1);
         let newest = state.events.iter().rev().take(usize::from(events));
         let newest: Vec<_> = newest.collect();
-        // In front of the words stands the time.
-        let room = usize::from(area.width).saturating_sub(10);
+        // The time precedes the text.
+        let space = usize::from(area.width).saturating_sub(10);
         for index in 0..usize::from(events) {
             let line = newest.get(index).map(|event| {
                 let style = if event.is_bad() {
@@ -85,7 +85,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
                 let time = Span::styled(format!(" {} ", time_of_day(event.clock)), Paint::dim());
                 Line::from(vec![
                     time,
-                    Span::styled(truncated(&event.words(), room), style),
+                    Span::styled(truncated(&event.words(), space), style),
                 ])
             });
             put(line.unwrap_or_default(), 1);
@@ -95,15 +95,15 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
     popup(frame, state, now);
 }
 
-/// What stands where no lock does.
+/// The text of an empty table.
 fn nothing(state: &State) -> String {
     match state.view.filter.is_empty() {
-        true => " nobody holds a lock here".to_owned(),
-        false => format!(" nothing matches {}", escape(&state.view.filter)),
+        true => " no locks are held".to_owned(),
+        false => format!(" no lock matches {}", escape(&state.view.filter)),
     }
 }
 
-/// The place, the numbers, and what is wrong; what does not fit is left out from the front.
+/// The servers, the counts and problems. Parts that do not fit are dropped from the front.
 fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> {
     let number = |number: usize, one: &str, more: &str| match number {
         1 => format!("1 {one}"),
@@ -119,7 +119,7 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     } else {
         Style::new()
     };
-    right.push(Span::styled(format!("{waited} waited for"), style));
+    right.push(Span::styled(format!("{waited} contended"), style));
     let unreachable = state
         .unreachable
         .iter()
@@ -158,12 +158,12 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     ];
     let mut parts: Vec<Span<'_>> = left.into_iter().chain(right).collect();
     let wide = |parts: &[Span<'_>]| parts.iter().map(|it| it.width() + 2).sum::<usize>();
-    // What is wrong and how many there are matter more than where one is.
+    // Problems and counts matter more than the server's name.
     for dropped in [
         "redlatch watch",
         &*escape(&state.title),
         &*beginning,
-        "0 waited for",
+        "0 contended",
     ] {
         if wide(&parts) > usize::from(width) {
             parts.retain(|it| it.content != dropped);
@@ -180,7 +180,7 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     line
 }
 
-/// A round trip with two digits.
+/// Formats a round trip with two digits.
 fn round_trip(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1000.0;
     match millis {
@@ -189,7 +189,7 @@ fn round_trip(time: Duration) -> String {
     }
 }
 
-/// The line between locks and events.
+/// The rule between locks and events.
 fn rule(state: &State, (first, shown, all): (usize, usize, usize), width: u16) -> Line<'static> {
     let which = match shown < all {
         true => format!("─ {} to {} of {all} ", first + 1, first + shown),
@@ -199,14 +199,14 @@ fn rule(state: &State, (first, shown, all): (usize, usize, usize), width: u16) -
         0 => brief(state.interval),
         _ => format!("{} ms", state.interval.as_millis()),
     };
-    let notice = format!("{which}─ events, UTC ─ holds shorter than {interval} are not seen ");
-    let mut notice = truncated(&notice, usize::from(width));
-    let rest = usize::from(width).saturating_sub(Span::raw(&*notice).width());
-    notice.push_str(&"─".repeat(rest));
-    Line::styled(notice, Paint::dim())
+    let text = format!("{which}─ events, UTC ─ holds shorter than {interval} are not seen ");
+    let mut text = truncated(&text, usize::from(width));
+    let rest = usize::from(width).saturating_sub(Span::raw(&*text).width());
+    text.push_str(&"─".repeat(rest));
+    Line::styled(text, Paint::dim())
 }
 
-/// What the keys do, or what became of the last one.
+/// The keys and their actions, or the last notice.
 fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> {
     let view = &state.view;
     if let ViewMode::Filter = view.mode {
@@ -214,9 +214,10 @@ fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
         let keys = Span::styled("  enter keep  esc clear", Paint::dim());
         return Line::from(vec![Span::styled(typed, Paint::bold()), keys]);
     }
-    let notice = view.notice.as_ref();
-    if let Some((notice, _)) = notice.filter(|(_, at)| now.saturating_duration_since(*at) < SAID) {
-        return Line::styled(format!(" {}", escape(notice)), paint.of(Color::Yellow));
+    let text = view.notice.as_ref();
+    if let Some((text, _)) = text.filter(|(_, at)| now.saturating_duration_since(*at) < NOTICE_TIME)
+    {
+        return Line::styled(format!(" {}", escape(text)), paint.of(Color::Yellow));
     }
     let filter = match view.filter.is_empty() {
         true => "filter".to_owned(),
@@ -244,14 +245,14 @@ fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     line
 }
 
-/// What stands in front of the table.
+/// A box in front of the table.
 fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let (keys, text) = match &state.view.mode {
         ViewMode::Table | ViewMode::Filter => return,
         ViewMode::Inspect(chosen) => (" u unlock  esc back ", details(chosen, state, now)),
-        ViewMode::Ask(chosen) => (" y end it  other keys: no ", question(chosen)),
+        ViewMode::Ask(chosen) => (" y release  other keys: cancel ", question(chosen)),
     };
-    // A border and a space on either side.
+    // A border and a space on each side.
     const AROUND: u16 = 4;
     let area = frame.area();
     let texts = text.iter().map(String::as_str);
@@ -282,13 +283,10 @@ fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     frame.render_widget(Paragraph::new(text).block(block), backend);
 }
 
-/// All that is known of a lock.
+/// The details of a lock.
 fn details(chosen: &Selection, state: &State, now: Instant) -> Vec<String> {
     let Some(lock) = state.locks.get(&chosen.name) else {
-        return vec![
-            escape(&chosen.name),
-            "  nobody holds it any more".to_owned(),
-        ];
+        return vec![escape(&chosen.name), "  no longer held".to_owned()];
     };
     let mut info = lock.info.clone();
     info.expires = lock.left(now);
@@ -304,9 +302,9 @@ fn details(chosen: &Selection, state: &State, now: Instant) -> Vec<String> {
 
 fn question(chosen: &Selection) -> Vec<String> {
     vec![
-        format!("End the hold of {}", escape(&chosen.name)),
+        format!("Release the hold of {}", escape(&chosen.name)),
         format!("by {}?", holder(&chosen.holder)),
         format!("visitor {}", escape(&chosen.holder.visitor)),
-        "Its holder may be working.".to_owned(),
+        "The holder may still be working.".to_owned(),
     ]
 }

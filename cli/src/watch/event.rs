@@ -1,4 +1,4 @@
-//! What has happened between two looks, in words and as JSON.
+//! Events between two snapshots, as text and as JSON.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::escape::escape;
 use crate::output::{HolderObject, SCHEMA, holder, millis};
 
-/// The kind of an event; `cli/schema/event.json` says when each comes.
+/// The kind of an event (`cli/schema/event.json`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EventKind {
@@ -24,22 +24,20 @@ pub(crate) enum EventKind {
     NodeBack,
 }
 
-/// One event.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(super) clock: SystemTime,
     pub(super) what: EventKind,
-    /// The lock, or nothing for an event of a server.
+    /// The lock; `None` for an event of a server.
     pub(super) name: Option<Arc<str>>,
     pub(super) node: String,
     pub(super) from: Option<Holder>,
     pub(super) to: Option<Holder>,
-    /// For how long at least the hold of `from` has been seen, or the server has been silent.
+    /// The minimum time that the hold of `from` lasted or that the server was unreachable.
     pub(super) lasted: Option<Duration>,
     pub(super) message: Option<String>,
 }
 
-/// An event as JSON.
 #[derive(Serialize)]
 pub(super) struct EventObject<'a> {
     schema: u32,
@@ -54,10 +52,10 @@ pub(super) struct EventObject<'a> {
 }
 
 impl Event {
-    /// Whether somebody may have to do something.
+    /// Whether the event may need action.
     pub(super) fn is_bad(&self) -> bool {
         match self.what {
-            // That of a mark is the end of its period.
+            // An expired mark is the end of a period.
             EventKind::Expired => self.message.is_none(),
             what => matches!(
                 what,
@@ -66,25 +64,27 @@ impl Event {
         }
     }
 
-    /// The event in words, without its time.
+    /// The event as text without its time.
     pub(crate) fn words(&self) -> String {
         let name = escape(self.name.as_deref().unwrap_or(&self.node));
         let who = |it: &Option<Holder>| it.as_ref().map(holder).unwrap_or_default();
         let (from, to) = (who(&self.from), who(&self.to));
         let lasted = self.lasted.map(brief).unwrap_or_default();
-        // What is said of a lock, and not of a server.
+        // The message of a lock, not of a server.
         let message = self.message.as_ref().filter(|_| self.name.is_some());
         let note = message.map_or(String::new(), |it| format!(": {}", escape(it)));
         match self.what {
             EventKind::Held => format!("{name} is held by {to}{note}"),
-            EventKind::Acquired => format!("{name} taken by {to}{note}"),
+            EventKind::Acquired => format!("{name} acquired by {to}{note}"),
             EventKind::HandedOver => format!("{name} {from} -> {to}{note}"),
-            EventKind::Ended => format!("{name} free, {from} held it ≥ {lasted}{note}"),
+            EventKind::Ended => format!("{name} free, held by {from} for ≥ {lasted}{note}"),
             EventKind::Expired if message.is_some() => format!("{name} expired{note}"),
-            EventKind::Expired => format!("{name} expired, {from} did not renew it"),
-            EventKind::Forced => format!("{name} ended by force, {from} held it ≥ {lasted}{note}"),
+            EventKind::Expired => format!("{name} expired, not renewed by {from}"),
+            EventKind::Forced => {
+                format!("{name} released by force, held by {from} for ≥ {lasted}{note}")
+            }
             EventKind::Disconnected => {
-                format!("{name}: {from} holds it and has no connection left")
+                format!("{name}: its holder {from} has no connection")
             }
             EventKind::NodeLost => {
                 let message = escape(self.message.as_deref().unwrap_or_default());
@@ -93,7 +93,7 @@ impl Event {
                     false => format!("{name}: {message}"),
                 }
             }
-            EventKind::NodeBack => format!("{name} answers again, after {lasted}"),
+            EventKind::NodeBack => format!("{name} replies again, after {lasted}"),
         }
     }
 
@@ -112,7 +112,7 @@ impl Event {
     }
 }
 
-/// A span of time in the unit in which it changes: `7s`, `4m 12s`, `2h 01m`.
+/// Formats a duration in whole seconds: `7s`, `4m 12s`, `2h 01m`.
 pub(crate) fn brief(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..=59 => format!("{seconds}s"),
@@ -120,7 +120,7 @@ pub(crate) fn brief(span: Duration) -> String {
     }
 }
 
-/// An instant as RFC 3339 has it, in UTC.
+/// Formats an instant as in RFC 3339, in UTC.
 pub(super) fn instant(clock: SystemTime) -> String {
     let since = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (year, month, day) = date(since.as_secs() / 86_400);
@@ -131,7 +131,7 @@ pub(super) fn instant(clock: SystemTime) -> String {
     )
 }
 
-/// The time of the day in UTC: `12:00:41`.
+/// Formats the time of day in UTC: `12:00:41`.
 pub(super) fn time_of_day(clock: SystemTime) -> String {
     let since = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
     let second = since.as_secs() % 86_400;
@@ -143,9 +143,9 @@ pub(super) fn time_of_day(clock: SystemTime) -> String {
     )
 }
 
-/// Year, month and day, that many days after 1970 began.
+/// The date that many days after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Years that begin with March have their odd day last; 400 of them have 146,097 days.
+    // Years that start in March have the leap day at their end. 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_those_of_the_calendar() {
+    fn instants_have_calendar_dates() {
         let shown = |seconds: u64| instant(UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 7));
         assert_eq!(shown(0), "1970-01-01T00:00:00.007Z");
         assert_eq!(shown(951_782_399), "2000-02-28T23:59:59.007Z");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_brief() {
+    fn durations_have_whole_seconds() {
         let shown = |seconds| brief(Duration::from_secs(seconds));
         assert_eq!(shown(0), "0s");
         assert_eq!(shown(59), "59s");

@@ -1,4 +1,4 @@
-//! What the keys do.
+//! Handling of keys.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,25 +8,24 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::state::State;
 use super::view::{Selection, ViewMode};
 
-/// What a key asks of the rest of the program.
+/// The action that a key requests from the event loop.
 #[derive(Debug)]
 pub(super) enum Action {
     Nothing,
     Quit,
-    /// Leave the terminal to the shell for a while.
+    /// Suspend this process and return the terminal to the shell.
     Suspend,
-    /// Draw all of it, as others have drawn over it.
+    /// Draw every cell, because another program may have written to the terminal.
     Redraw,
-    /// Look now.
+    /// Query the server now.
     Snapshot,
-    /// End this hold.
+    /// Release this hold by force.
     EndHold(Selection),
 }
 
-/// So many lines are a page.
+/// Rows per page.
 const PAGE: usize = 10;
 
-/// Takes a key in.
 pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Action {
     if key.kind == KeyEventKind::Release {
         return Action::Nothing;
@@ -46,11 +45,11 @@ pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Action {
         ViewMode::Inspect(selection) => in_inspect(state, key.code, selection),
         ViewMode::Ask(selection) => {
             state.view.mode = ViewMode::Table;
-            // Every other key is a no.
+            // Any other key cancels.
             match key.code {
                 KeyCode::Char('y' | 'Y') => Action::EndHold(selection),
                 _ => {
-                    state.view.notice = Some(("nothing was ended".to_owned(), now));
+                    state.view.notice = Some(("nothing was released".to_owned(), now));
                     Action::Nothing
                 }
             }
@@ -90,7 +89,7 @@ fn in_table(state: &mut State, code: KeyCode, now: Instant) -> Action {
 fn in_filter(state: &mut State, code: KeyCode) -> Action {
     let view = &mut state.view;
     match code {
-        KeyCode::Char(sign) => view.filter.push(sign),
+        KeyCode::Char(character) => view.filter.push(character),
         KeyCode::Backspace => drop(view.filter.pop()),
         KeyCode::Enter => view.mode = ViewMode::Table,
         KeyCode::Esc => {
@@ -111,13 +110,12 @@ fn in_inspect(state: &mut State, code: KeyCode, selection: Selection) -> Action 
     Action::Nothing
 }
 
-/// The hold on which the cursor is.
+/// The hold under the cursor.
 fn selection(state: &State, now: Instant) -> Option<Selection> {
     let rows = state.rows(now);
     Some(rows.get(state.cursor(&rows))?.selection())
 }
 
-/// Moves the cursor.
 fn go(state: &mut State, now: Instant, to: fn(usize) -> usize) {
     let rows = state.rows(now);
     let at = to(state.cursor(&rows)).min(rows.len().saturating_sub(1));

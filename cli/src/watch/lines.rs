@@ -1,4 +1,4 @@
-//! The events as lines, for logs and programs.
+//! Prints events as lines, for logs and programs.
 
 use std::thread;
 

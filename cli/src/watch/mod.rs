@@ -1,7 +1,7 @@
-//! `redlatch watch`: the locks that somebody holds, and what happens to them.
+//! `redlatch watch`: the held locks and their events.
 //!
-//! It looks again and again as `redlatch list` does, and compares: nothing is asked of the server that a list would not ask,
-//! and what begins and ends between two looks is not seen.
+//! It queries the locks periodically, as `redlatch list` does, and compares snapshots. It sends no other kind of
+//! request. A hold that begins and ends between two snapshots is not shown.
 
 mod columns;
 mod draw;
@@ -27,13 +27,13 @@ use state::State;
 /// The arguments of `redlatch watch`.
 #[derive(clap::Args)]
 pub(crate) struct WatchArgs {
-    /// The beginning of the names; all locks without it
+    /// Prefix of the lock names; without it all locks are shown
     #[arg(value_name = "PREFIX")]
     beginning: Option<String>,
-    /// How long from one look to the next; at least as long as a look takes
+    /// Time between two queries; at least as long as a query takes
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::connect::parse_duration)]
     interval: Duration,
-    /// Print each event as a JSON object on a line of its own
+    /// Print each event as a JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
     /// When to use colours
@@ -43,7 +43,6 @@ pub(crate) struct WatchArgs {
     connection: crate::connect::ConnectArgs,
 }
 
-/// How to watch.
 pub(super) struct Settings {
     beginning: String,
     interval: Duration,
@@ -51,11 +50,11 @@ pub(super) struct Settings {
     has_colour: bool,
 }
 
-/// Looks that follow each other faster are no use to people, and a burden to the server.
+/// Shorter intervals only add load on the server.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Settings {
-    /// How long to wait after a look: the server rests for as long as a look has lasted.
+    /// The pause after a snapshot, at least as long as its query took.
     fn pause_after(&self, snapshot: &Snapshot) -> Duration {
         self.interval
             .saturating_sub(snapshot.took)
@@ -66,7 +65,7 @@ impl Settings {
 pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     if args.interval < SHORTEST {
         return Err(Failure::usage(format!(
-            "--interval is shorter than {SHORTEST:?}, faster than anybody reads"
+            "--interval must be at least {SHORTEST:?}"
         )));
     }
     let backend = args.connection.open()?;
@@ -84,7 +83,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     );
     state.has_colour = settings.has_colour;
     let has_screen = io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb();
-    // A place that does not answer at all is better told of at once.
+    // Servers that do not reply at all are reported at once.
     let first = snapshot::take(&backend, &settings.beginning)?.useful()?;
     if args.json || !has_screen {
         lines::run(&backend, state, first, &settings)?;

@@ -1,8 +1,8 @@
-//! The styles of a screen.
+//! Styles of the screen.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// The styles of a screen: colours for what somebody has to see, and none for the rest.
+/// Creates styles, with or without colours.
 #[derive(Clone, Copy)]
 pub(super) struct Paint {
     has_colour: bool,

@@ -1,4 +1,4 @@
-//! Which of the locks are shown, and in which order.
+//! Filtering and sorting of the table.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::view::{Selection, Sort};
 use crate::escape::escape;
 use crate::output::{holder, marked_job};
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) name: &'a Arc<str>,
@@ -18,7 +18,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Whether it is the mark of `run --once-per`.
+    /// Whether the lock is a mark of `run --once-per`.
     pub(super) fn is_mark(&self) -> bool {
         marked_job(self.name, &self.lock.info).is_some()
     }
@@ -32,7 +32,7 @@ impl Row<'_> {
 }
 
 impl State {
-    /// The lines of the table, in its order.
+    /// The filtered and sorted rows.
     pub(super) fn rows(&self, now: Instant) -> Vec<Row<'_>> {
         let wanted = self.view.filter.to_lowercase();
         let matches = |row: &Row<'_>| {
@@ -45,7 +45,7 @@ impl State {
         });
         let mut rows: Vec<Row<'_>> = all.filter(matches).collect();
         match self.view.sort {
-            // They are kept so.
+            // The map is sorted by name.
             Sort::Name => {}
             Sort::Held => rows.sort_by_key(|row| row.hold.since),
             Sort::Expires => {
@@ -56,7 +56,7 @@ impl State {
         rows
     }
 
-    /// The place of the cursor, which stays on its row as long as that is there.
+    /// The position of the cursor, which follows its row while that exists.
     pub(super) fn cursor(&self, rows: &[Row<'_>]) -> usize {
         let is_row = |row: &Row<'_>| {
             let (name, visitor) = (row.name, &row.hold.holder.visitor);

@@ -1,4 +1,4 @@
-//! The terminal: it is taken over, drawn on, and given back, however this ends.
+//! The terminal: taken over, drawn on, and restored on every exit path.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::mem::ManuallyDrop;
@@ -33,24 +33,24 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::signals::Signals;
 
-/// A key is heard at once, all else after this time at the latest.
+/// A key is handled at once, other events within this time.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The times on the screen go on at least this often.
+/// The screen is redrawn at least this often, to update times.
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// Whether the terminal is ours: one that is given back twice forgets where the shell was.
+/// Whether the terminal is taken over. Restoring it twice would lose the shell's cursor position.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// So long after a signal it ends in any case.
-const LAST: Duration = Duration::from_secs(5);
+/// The process exits at the latest this long after a signal.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The base of the exit codes of signals.
+/// Added to the number of a signal.
 const SIGNALLED: u8 = 128;
 
-/// A terminal that was taken over; it is given back with the drop.
+/// A terminal that was taken over. The drop restores it.
 pub(super) struct Screen {
-    /// It is never dropped: its drop writes to stderr where it fails, and panics if that is gone, too.
+    /// Never dropped: the drop of `Terminal` prints errors to stderr and panics if that fails.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
@@ -79,16 +79,16 @@ impl Screen {
         }
     }
 
-    /// Gives the terminal to the shell, and takes it back when this process is to go on.
+    /// Suspends this process, with the terminal restored meanwhile.
     fn suspend(&mut self) -> io::Result<()> {
         restore_terminal();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         self.take_back()
     }
 
-    /// Takes the terminal over anew, as the shell may have had it.
+    /// Takes the terminal over again after the shell may have used it.
     fn take_back(&mut self) -> io::Result<()> {
-        // It remembers how the terminal was, and would do nothing a second time.
+        // crossterm remembers the earlier mode and would skip a second `enable_raw_mode`.
         disable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         enable_raw_mode()?;
@@ -96,9 +96,9 @@ impl Screen {
         self.redraw()
     }
 
-    /// Has the next drawing write every cell.
+    /// Makes the next draw write every cell.
     fn redraw(&mut self) -> io::Result<()> {
-        // `clear` would ask the terminal where the cursor is, and fail if it does not answer.
+        // `clear` would query the cursor position, and fail without a reply from the terminal.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
@@ -110,18 +110,18 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back.
+/// Restores the terminal.
 fn restore_terminal() {
     if !IS_TAKEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // There is no other way to do it, nor another place to tell of it.
+    // A failure cannot be reported or repaired.
     let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
     let _ = io::stdout().flush();
 }
 
-/// Shows the locks until it is told to end.
+/// Shows the locks until a key or signal ends it.
 pub(super) fn run(
     backend: Backend,
     mut state: State,
@@ -160,7 +160,7 @@ pub(super) fn run(
                 let pause = apply_reply(&mut state, reply, settings)?;
                 match is_snapshot {
                     true => due = Some(Instant::now() + pause),
-                    // What was ended is to be seen.
+                    // Shows the effect of the release.
                     false => due = due.map(|_| Instant::now()),
                 }
                 drawn = None;
@@ -201,9 +201,9 @@ pub(super) fn run(
     }
 }
 
-/// Returns when a key was pressed, a signal came, or a tick has passed; an error if the terminal is gone.
+/// Returns on a key, a signal or a tick. Fails if the terminal is closed.
 fn wait_for_key() -> io::Result<()> {
-    // From a terminal that is gone `event::poll` would read for ever.
+    // On a closed terminal `event::poll` would loop forever.
     let input = io::stdin();
     let mut waiting = [PollFd::new(&input, PollFlags::IN)];
     let tick = Timespec {
@@ -216,18 +216,18 @@ fn wait_for_key() -> io::Result<()> {
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     match waiting.iter().any(|it| it.revents().intersects(gone)) {
-        true => Err(io::Error::other("the terminal is gone")),
+        true => Err(io::Error::other("the terminal was closed")),
         false => Ok(()),
     }
 }
 
-/// Ends this process after a signal, if the loop is held up by a terminal that takes no more or is gone.
+/// Exits after a signal if the event loop blocks on a terminal that is closed or accepts no output.
 fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
     let (interrupt, ending) = (signals.interrupt().clone(), signals.ending_number());
     let wait = move || {
         interrupt.wait();
-        thread::sleep(LAST);
-        // What there is to write can be held up, too.
+        thread::sleep(EXIT_TIMEOUT);
+        // Restoring the terminal may block as well.
         let _ = disable_raw_mode();
         let number = u8::try_from(ending.load(Ordering::SeqCst)).unwrap_or_default();
         std::process::exit(SIGNALLED.saturating_add(number).into());
@@ -236,7 +236,7 @@ fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
     thread.spawn(wait).map(drop)
 }
 
-/// Takes an answer in, and returns how long to wait for the next look.
+/// Handles a reply, and returns the pause until the next query.
 fn apply_reply(state: &mut State, reply: Reply, settings: &Settings) -> Result<Duration, Failure> {
     match reply {
         Reply::Snapshot(snapshot) => {
@@ -253,9 +253,9 @@ fn apply_reply(state: &mut State, reply: Reply, settings: &Settings) -> Result<D
             let notice = match freed {
                 Ok(true) => {
                     state.record_forced(visitor);
-                    format!("{name}: the hold was ended")
+                    format!("{name}: the hold was released")
                 }
-                Ok(false) => format!("{name}: that hold had ended already, and nothing was done"),
+                Ok(false) => format!("{name}: this hold had already ended; nothing was released"),
                 Err(failure) => failure.to_string(),
             };
             state.view.notice = Some((notice, Instant::now()));

@@ -1,4 +1,4 @@
-//! The looks at a place, one after the other, in a thread of their own: a server that is slow holds up no key.
+//! Queries of the held locks, in a thread of their own: a slow server must not delay keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use redlatch::LockInfo;
 use crate::connect::Backend;
 use crate::errors::{Failure, message_of};
 
-/// More locks are no table for people.
-const MOST: usize = 10_000;
+/// Maximum number of locks that `watch` shows.
+const MAX_LOCKS: usize = 10_000;
 
-/// What was seen at one moment.
+/// The locks at one moment.
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) clock: SystemTime,
     pub(super) took: Duration,
-    /// The locks, called as they are called here.
+    /// The locks, with names as the user types them.
     pub(super) locks: Vec<LockInfo>,
-    /// The servers that did not tell, and what they said.
+    /// The servers that did not reply, and their errors.
     pub(super) unreachable: BTreeMap<String, String>,
-    /// Whether a lock that is not here is held by nobody.
+    /// Whether a lock that is missing here is free.
     pub(super) is_complete: bool,
-    /// Why the last of those did not.
+    /// The last of those errors.
     failure: Option<Failure>,
-    /// How long the least request took.
+    /// The time of the cheapest request.
     pub(super) round_trip: Option<Duration>,
 }
 
 impl Snapshot {
-    /// When it began; what was told is at least as new.
+    /// When the query began; the replies are at least as new.
     pub(super) fn begun(&self) -> Instant {
         self.at.checked_sub(self.took).unwrap_or(self.at)
     }
 
-    /// The same, unless it saw nothing at all.
+    /// Fails if the snapshot contains nothing.
     pub(super) fn useful(mut self) -> Result<Snapshot, Failure> {
         match self.failure.take() {
             Some(failure) if !self.is_complete && self.locks.is_empty() => Err(failure),
@@ -48,7 +48,7 @@ impl Snapshot {
 
 #[cfg(test)]
 impl Snapshot {
-    /// A look at which this was seen, at this moment.
+    /// A snapshot with these contents.
     pub(super) fn made(
         at: Instant,
         clock: SystemTime,
@@ -68,15 +68,15 @@ impl Snapshot {
     }
 }
 
-/// Looks at all locks whose names begin so; an error that no later look can mend is returned.
+/// Queries the locks with this prefix. Returns an error only if retrying cannot help.
 pub(super) fn take(backend: &Backend, beginning: &str) -> Result<Snapshot, Failure> {
     let begun = Instant::now();
     let (mut locks, mut unreachable, mut failure) = (Vec::new(), BTreeMap::new(), None);
     for info in backend.locks(beginning) {
         match info {
-            Ok(_) if locks.len() == MOST => {
+            Ok(_) if locks.len() == MAX_LOCKS => {
                 return Err(Failure::usage(format!(
-                    "there are more than {MOST} locks; give the beginning of the names"
+                    "more than {MAX_LOCKS} locks match; give a longer prefix"
                 )));
             }
             Ok(mut info) => {
@@ -107,7 +107,7 @@ pub(super) fn take(backend: &Backend, beginning: &str) -> Result<Snapshot, Failu
     })
 }
 
-/// Whether an error is there to stay, as it comes from settings.
+/// Whether an error comes from settings, so that retrying cannot help.
 fn is_lasting(kind: &str) -> bool {
     matches!(
         kind,
@@ -115,26 +115,26 @@ fn is_lasting(kind: &str) -> bool {
     )
 }
 
-/// How long the cheapest question takes, which is for a lock that nobody has.
+/// Times the cheapest request, a query of a free lock.
 fn round_trip(backend: &Backend, beginning: &str) -> Option<Duration> {
     let lock = backend.lock(&format!("{beginning}redlatch:rtt"));
     let begun = Instant::now();
-    // A user who may not ask for that name sees no time.
+    // Without the right to this name no time is shown.
     lock.is_locked().ok()?;
     Some(begun.elapsed())
 }
 
-/// What is to be done at the place.
+/// A task for the poller thread.
 pub(super) enum Task {
     Snapshot,
-    /// End the hold of this visitor.
+    /// Release the hold of this visitor.
     End {
         name: Arc<str>,
         visitor: String,
     },
 }
 
-/// What came of it.
+/// The result of a task.
 pub(super) enum Reply {
     Snapshot(Result<Snapshot, Failure>),
     Ended {
@@ -144,7 +144,7 @@ pub(super) enum Reply {
     },
 }
 
-/// The thread that asks.
+/// The thread that queries the servers.
 pub(super) struct Poller {
     tasks: Sender<Task>,
     pub(super) replies: Receiver<Reply>,
@@ -173,9 +173,9 @@ impl Poller {
             }
         };
         thread::Builder::new()
-            .name("redlatch-looks".to_owned())
+            .name("redlatch-polls".to_owned())
             .spawn(work)
-            .map_err(|error| Failure::usage(format!("no thread can be started: {error}")))?;
+            .map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))?;
         Ok(Poller { tasks, replies })
     }
 
@@ -184,12 +184,14 @@ impl Poller {
     }
 }
 
-/// The thread that asks is gone.
+/// The poller thread has ended.
 pub(super) fn poller_stopped() -> Failure {
-    Failure::usage("the thread that looks at the locks has stopped")
+    Failure::usage(
+        "the thread that queries the server has stopped; report this as a defect of redlatch",
+    )
 }
 
-/// Ends one hold, in the way of its kind of lock, and no later one.
+/// Releases one hold, through the kind of lock that notifies its waiters.
 fn end(backend: &Backend, name: &str, visitor: &str) -> Result<bool, Failure> {
     let (lock, _) = backend.describe(name)?;
     Ok(lock.force_unlock_of(visitor)?)

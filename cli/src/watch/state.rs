@@ -1,4 +1,4 @@
-//! What a watch knows: what two looks tell apart, and what is shown of it.
+//! State of a watch: the events between two snapshots, and what the screen shows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,71 +11,71 @@ use super::snapshot::Snapshot;
 use super::view::View;
 use crate::output::{marked_job, span};
 
-/// So many events are kept.
+/// Number of events kept.
 const EVENTS: usize = 200;
 
-/// So many holds of one lock are read at most; of more, not the same ones each time.
+/// Maximum number of holds that the library reads of one lock; of more holds, each query may return others.
 const MOST_HOLDS: usize = 64;
 
-/// What a watch knows.
+/// State of a watch.
 pub(crate) struct State {
     pub(super) title: String,
     pub(super) beginning: String,
     pub(super) interval: Duration,
-    /// The lease of locks of which nobody says anything else.
+    /// The lease assumed for locks whose lease is unknown.
     lease: Duration,
     pub(super) locks: BTreeMap<Arc<str>, WatchedLock>,
-    /// The last events, the newest behind.
+    /// The latest events, newest last.
     pub(super) events: VecDeque<Event>,
-    /// The servers that do not answer, and since when.
+    /// The servers that do not reply, and since when.
     pub(super) unreachable: BTreeMap<String, Instant>,
     pub(super) round_trip: Option<Duration>,
-    /// The holds that were ended from here, until a look shows it.
+    /// Holds released here by force that a snapshot still has to confirm.
     forced: BTreeSet<String>,
-    /// When it looked last.
+    /// The time of the last snapshot.
     pub(super) last_snapshot: Option<Instant>,
     pub(super) has_colour: bool,
     pub(super) view: View,
 }
 
-/// A lock as it was seen last.
+/// A lock in its latest snapshot.
 pub(super) struct WatchedLock {
     pub(super) info: LockInfo,
-    /// When that was, and when it was asked for.
+    /// When the snapshot ended, and when it began.
     pub(super) seen: Instant,
     asked: Instant,
     pub(super) holds: Vec<Hold>,
 }
 
-/// A hold that has been seen.
+/// A hold.
 #[derive(Clone)]
 pub(super) struct Hold {
-    /// All that was ever known of its holder.
+    /// Its holder, with details from earlier snapshots.
     pub(super) holder: Holder,
     pub(super) since: Instant,
-    /// The longest life that was seen, which is about its lease.
+    /// The longest remaining lease seen, an estimate of the lease.
     pub(super) full: Duration,
-    /// How many looks in a row have found no connection of its process, which had one before.
+    /// Number of consecutive snapshots without a connection of the holder, which had one before.
     pub(super) missed: u32,
 }
 
 impl Hold {
-    /// Whether its process has no connection left; one that connects anew may be missed once.
+    /// Whether the holder has no connection. A single miss may be a reconnect.
     pub(super) fn is_disconnected(&self) -> bool {
         self.missed >= 2
     }
 }
 
 impl WatchedLock {
-    /// How long it lasts without a renewal.
+    /// The remaining lease without a renewal.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.asked);
         self.info.expires.map(|left| left.saturating_sub(passed))
     }
 
-    /// Whether it must have ended by its lease, and not by its holder.
+    /// Whether the hold must have expired rather than been released.
     fn has_run_out(&self, hold: &Hold, now: Instant) -> bool {
-        // It is renewed with two thirds left, so half of it means that no renewal came.
+        // Renewals come with two thirds left, so less than half means that none came.
         let is_overdue = self.info.expires.is_some_and(|left| left < hold.full / 2);
         is_overdue && self.left(now).is_some_and(|left| left.is_zero())
     }
@@ -99,18 +99,18 @@ impl State {
         }
     }
 
-    /// Remembers that a hold was ended from here.
+    /// Records that a hold was released here by force.
     pub(super) fn record_forced(&mut self, visitor: String) {
         self.forced.insert(visitor);
     }
 
-    /// How many locks are waited for.
+    /// The number of locks with waiters.
     pub(super) fn contended_locks(&self) -> usize {
         let listening = |it: &&WatchedLock| it.info.listening.unwrap_or_default() > 0;
         self.locks.values().filter(listening).count()
     }
 
-    /// Takes a look in, and returns what has happened since the last one.
+    /// Applies a snapshot and returns the events since the previous one.
     pub(super) fn apply(&mut self, snapshot: Snapshot) -> Vec<Event> {
         let mut changes = Changes {
             snapshot: &snapshot,
@@ -132,13 +132,13 @@ impl State {
                 }
             }
         } else {
-            // A server that does not answer has freed nothing.
+            // An unreachable server has released nothing.
             self.locks.append(&mut before);
         }
         self.last_snapshot = Some(snapshot.at);
         self.round_trip = snapshot.round_trip;
         let events = changes.events;
-        // What is held at first stands in the table.
+        // The first snapshot is shown in the table, not as events.
         let changes = events.iter().filter(|event| event.what != EventKind::Held);
         self.events.extend(changes.cloned());
         let excess = self.events.len().saturating_sub(EVENTS);
@@ -164,7 +164,7 @@ impl State {
         });
     }
 
-    /// Compares two looks at one lock, and returns what is known of it now.
+    /// Compares two snapshots of a lock and returns its new state.
     fn compare(
         &mut self,
         old: Option<&WatchedLock>,
@@ -256,7 +256,7 @@ impl State {
         }
     }
 
-    /// Tells of the end of a hold.
+    /// Adds the event for the end of a hold.
     fn end(&mut self, old: &WatchedLock, hold: &Hold, changes: &mut Changes<'_>) {
         let what = if self.forced.remove(&hold.holder.visitor) {
             EventKind::Forced
@@ -268,7 +268,7 @@ impl State {
         changes.push_event(what, &old.info, Some(hold), None, changes.snapshot);
     }
 
-    /// The lease of a hold of which one moment was seen: one that is renewed is never below two thirds.
+    /// Estimates the lease from one snapshot: a renewed hold has at least two thirds left.
     fn likely_lease(&self, left: Duration) -> Duration {
         match left <= self.lease && left >= self.lease * 3 / 5 {
             true => self.lease,
@@ -277,7 +277,7 @@ impl State {
     }
 }
 
-/// A hold that goes on; what was known of its process stays known.
+/// Updates a continuing hold. Known details of its process are kept.
 fn still(known: &Hold, holder: &Holder, left: Duration) -> Hold {
     let mut hold = Hold {
         holder: holder.clone(),
@@ -294,7 +294,7 @@ fn still(known: &Hold, holder: &Holder, left: Duration) -> Hold {
     hold
 }
 
-/// The events of one look.
+/// Collects the events of one snapshot.
 struct Changes<'a> {
     snapshot: &'a Snapshot,
     events: Vec<Event>,
@@ -312,7 +312,7 @@ impl Changes<'_> {
         let message = marked_job(&info.name, info).map(|job| {
             let left = info.expires.filter(|_| to.is_some());
             let when = left.map_or(String::new(), |left| format!(" in {}", span(left)));
-            format!("the mark of --once-per, {job} may run again{when}")
+            format!("mark of --once-per; {job} may run again{when}")
         });
         self.events.push(Event {
             clock: snapshot.clock,

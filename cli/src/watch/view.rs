@@ -1,11 +1,11 @@
-//! How the locks are shown, and what the keys go to.
+//! What the user has chosen to see.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use redlatch::Holder;
 
-/// The order of the table.
+/// Sort order of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -35,36 +35,36 @@ impl Sort {
     }
 }
 
-/// One hold of one lock.
+/// A selected hold.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) name: Arc<str>,
     pub(super) holder: Holder,
 }
 
-/// What the keys go to.
+/// The target of key presses.
 #[derive(Clone, Debug, Default)]
 pub(super) enum ViewMode {
     #[default]
     Table,
-    /// The filter is being typed.
+    /// The filter input.
     Filter,
-    /// One hold is shown in full.
+    /// The details of one hold.
     Inspect(Selection),
-    /// Whether this hold shall end is asked.
+    /// The confirmation before this hold is released.
     Ask(Selection),
 }
 
-/// How the locks are shown.
+/// Display settings.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) mode: ViewMode,
     pub(super) filter: String,
     pub(super) sort: Sort,
     pub(super) is_paused: bool,
-    /// The name and the visitor of the row on which the cursor is, and where that was.
+    /// Name and visitor of the row under the cursor, and its position.
     pub(super) row: Option<(Arc<str>, String)>,
     pub(super) at: usize,
-    /// What became of the last request, and when that was said.
+    /// The result of the last action, and when it was shown.
     pub(super) notice: Option<(String, Instant)>,
 }

@@ -1,4 +1,4 @@
-//! What two looks tell apart.
+//! Events between two snapshots.
 
 use super::super::event::EventKind::{
     Acquired, Disconnected, Ended, Expired, Forced, HandedOver, Held, NodeBack, NodeLost,
@@ -6,17 +6,21 @@ use super::super::event::EventKind::{
 use super::*;
 
 #[test]
-fn what_is_held_at_first_was_not_seen_to_begin() {
+fn the_first_snapshot_reports_held_locks() {
     let mut watch = Fixture::new();
     assert_eq!(watch.apply(0, &[held("orders:1", 7, 29)]), one(Held));
     assert_eq!(watch.apply(1, &[held("orders:1", 7, 28)]), []);
     let two = [held("orders:1", 7, 27), held("orders:2", 8, 30)];
     assert_eq!(watch.apply(2, &two), [(Acquired, "orders:2".to_owned())]);
-    assert_eq!(watch.state.events.len(), 1, "the table shows the first one");
+    assert_eq!(
+        watch.state.events.len(),
+        1,
+        "the first snapshot is in the table"
+    );
 }
 
 #[test]
-fn a_hold_goes_on_through_renewals_and_is_seen_for_as_long() {
+fn a_renewed_hold_continues() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 21)]);
     for second in 1..60 {
@@ -33,12 +37,12 @@ fn a_hold_goes_on_through_renewals_and_is_seen_for_as_long() {
     assert_eq!(events[0].lasted, Some(seconds(60)));
     assert_eq!(
         events[0].words(),
-        "orders:1 free, web-3/812 thread 7 held it ≥ 1m 00s"
+        "orders:1 free, held by web-3/812 thread 7 for ≥ 1m 00s"
     );
 }
 
 #[test]
-fn an_unlock_a_hand_over_and_an_expiry_differ() {
+fn unlock_hand_over_and_expiry_are_told_apart() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     assert_eq!(watch.apply(1, &[]), one(Ended));
@@ -47,22 +51,22 @@ fn an_unlock_a_hand_over_and_an_expiry_differ() {
     watch.apply(31, &[held("orders:1", 8, 2)]);
     assert_eq!(watch.apply(33, &[]), one(Expired));
     watch.apply(34, &[held("orders:1", 8, 1)]);
-    // It would have had time left.
+    // A hold with time left did not expire.
     watch.apply(35, &[held("orders:1", 8, 29)]);
     watch.apply(60, &[held("orders:1", 8, 4)]);
     assert_eq!(watch.apply(62, &[]), one(Ended));
 }
 
-/// A hold that is renewed has nearly its whole lease at each look; how it ended during a long pause is not known.
+/// A renewed hold has nearly its whole lease in each snapshot, so its end during a long pause is unknown.
 #[test]
-fn an_end_in_a_long_pause_is_not_called_an_expiry() {
+fn an_end_in_a_long_pause_is_not_an_expiry() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     assert_eq!(watch.apply(60, &[]), one(Ended));
 }
 
 #[test]
-fn a_lock_taken_after_an_expiry_was_not_handed_over() {
+fn an_expired_lock_is_not_handed_over() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     watch.apply(28, &[held("orders:1", 7, 1)]);
@@ -71,7 +75,7 @@ fn a_lock_taken_after_an_expiry_was_not_handed_over() {
 }
 
 #[test]
-fn a_hold_that_was_ended_here_was_ended_by_force() {
+fn a_hold_released_here_is_forced() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     watch.state.record_forced(format!("{CLIENT}:7:1"));
@@ -83,7 +87,7 @@ fn a_hold_that_was_ended_here_was_ended_by_force() {
 }
 
 #[test]
-fn readers_come_and_go_one_by_one() {
+fn readers_are_reported_one_by_one() {
     let mut watch = Fixture::new();
     let readers = |threads: &[u64]| {
         let mut info = held("orders:1", 0, 29);
@@ -100,7 +104,7 @@ fn readers_come_and_go_one_by_one() {
 }
 
 #[test]
-fn of_more_holds_than_are_read_none_is_told() {
+fn holds_beyond_the_read_limit_are_not_reported() {
     let mut watch = Fixture::new();
     let readers = |threads: std::ops::Range<u64>| {
         let mut info = held("orders:1", 0, 29);
@@ -115,11 +119,11 @@ fn of_more_holds_than_are_read_none_is_told() {
 }
 
 #[test]
-fn a_holder_without_a_connection_is_told_of_once_and_stays_known() {
+fn a_lost_connection_is_reported_once() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     let gone = |left| [disconnected(held("orders:1", 7, left))];
-    // It may be connecting anew.
+    // The holder may be reconnecting.
     assert_eq!(watch.apply(1, &gone(28)), []);
     assert_eq!(watch.apply(2, &[held("orders:1", 7, 29)]), []);
     assert_eq!(watch.apply(3, &gone(28)), []);
@@ -128,18 +132,18 @@ fn a_holder_without_a_connection_is_told_of_once_and_stays_known() {
     let words = watch.state.events[0].words();
     assert_eq!(
         words,
-        "orders:1: web-3/812 thread 7 holds it and has no connection left"
+        "orders:1: its holder web-3/812 thread 7 has no connection"
     );
-    // One of which nothing was ever known has lost nothing.
+    // A holder without a known connection has lost none.
     let other = || [disconnected(held("orders:1", 8, 29))];
     watch.apply(6, &other());
     assert_eq!(watch.apply(7, &other()), []);
     assert_eq!(watch.apply(8, &other()), []);
 }
 
-/// The run whose mark it is has ended long ago, and nobody renews it.
+/// The run that set the mark has ended, and the mark is never renewed.
 #[test]
-fn a_mark_of_once_per_alarms_nobody() {
+fn a_once_per_mark_raises_no_alarm() {
     let mut watch = Fixture::new();
     let mark = |left| held("job:once", 7, left);
     assert_eq!(watch.apply(0, &[]), []);
@@ -147,7 +151,7 @@ fn a_mark_of_once_per_alarms_nobody() {
     let taken = watch.state.apply(snapshot);
     assert_eq!(
         taken[0].words(),
-        "job:once taken by web-3/812 thread 7: the mark of --once-per, job may run again in 2h 00m"
+        "job:once acquired by web-3/812 thread 7: mark of --once-per; job may run again in 2h 00m"
     );
     for second in 2..6 {
         let gone = disconnected(mark(7_201 - second));
@@ -160,12 +164,12 @@ fn a_mark_of_once_per_alarms_nobody() {
     assert!(!over[0].is_bad());
     assert_eq!(
         over[0].words(),
-        "job:once expired: the mark of --once-per, job may run again"
+        "job:once expired: mark of --once-per; job may run again"
     );
 }
 
 #[test]
-fn a_server_that_is_silent_has_freed_nothing() {
+fn an_unreachable_server_releases_nothing() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     let lost = vec![(NodeLost, NODE.to_owned())];
@@ -178,12 +182,12 @@ fn a_server_that_is_silent_has_freed_nothing() {
     assert_eq!(watch.apply(3, &[held("orders:1", 7, 29)]), back);
     assert_eq!(
         watch.state.events.back().unwrap().words(),
-        "10.0.0.1:6379 answers again, after 2s"
+        "10.0.0.1:6379 replies again, after 2s"
     );
 }
 
 #[test]
-fn a_minority_of_silent_voters_hides_no_end() {
+fn an_unreachable_minority_hides_no_end() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("orders:1", 7, 29)]);
     let mut snapshot = watch.snapshot(1, &[], &["10.0.0.2:6379"]);
@@ -194,7 +198,7 @@ fn a_minority_of_silent_voters_hides_no_end() {
 }
 
 #[test]
-fn the_events_that_are_kept_have_an_end() {
+fn the_number_of_kept_events_is_bounded() {
     let mut watch = Fixture::new();
     for second in 0..500 {
         watch.apply(second, &[held("orders:1", second, 29)]);

@@ -1,4 +1,4 @@
-//! What the keys do to a state, and what they ask for.
+//! Effects of keys on the state, and the actions they request.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -39,7 +39,7 @@ fn three() -> Fixture {
 }
 
 #[test]
-fn the_table_is_sorted_and_filtered() {
+fn keys_sort_and_filter_the_table() {
     let mut watch = three();
     let mut orders = Vec::new();
     for _ in 0..4 {
@@ -55,7 +55,7 @@ fn the_table_is_sorted_and_filtered() {
             "orders:2 orders:1 stock:1",
         ]
     );
-    // Letters that are commands elsewhere are typed here.
+    // In the filter, command letters are text.
     watch.type_in("/STOCKq");
     assert_eq!(watch.names(), [""; 0]);
     watch.press(KeyCode::Backspace);
@@ -70,7 +70,7 @@ fn the_table_is_sorted_and_filtered() {
 }
 
 #[test]
-fn the_cursor_stays_on_its_lock() {
+fn the_cursor_follows_its_lock() {
     let mut watch = three();
     assert_eq!(watch.under_cursor(), "orders:1");
     watch.type_in("j");
@@ -79,7 +79,11 @@ fn the_cursor_stays_on_its_lock() {
     watch.apply(6, &all);
     assert_eq!(watch.under_cursor(), "orders:2");
     watch.apply(7, &[held("a", 1, 9), held("z", 1, 9)]);
-    assert_eq!(watch.under_cursor(), "z", "its place, as it is gone");
+    assert_eq!(
+        watch.under_cursor(),
+        "z",
+        "the row is gone, so the position stays"
+    );
     watch.press(KeyCode::Home);
     assert_eq!(watch.under_cursor(), "a");
     watch.press(KeyCode::End);
@@ -92,12 +96,12 @@ fn the_cursor_stays_on_its_lock() {
     assert!(matches!(watch.type_in("u"), Action::Nothing));
     assert!(
         matches!(watch.state.view.mode, ViewMode::Table),
-        "there is none"
+        "there is no hold to select"
     );
 }
 
 #[test]
-fn a_hold_is_ended_only_after_a_yes_and_is_the_one_that_was_shown() {
+fn only_y_releases_the_hold_that_was_shown() {
     let mut watch = three();
     assert!(matches!(watch.type_in("u"), Action::Nothing));
     let no = [
@@ -114,17 +118,17 @@ fn a_hold_is_ended_only_after_a_yes_and_is_the_one_that_was_shown() {
         assert!(matches!(watch.state.view.mode, ViewMode::Table));
     }
     watch.type_in("u");
-    // Another one has it by the time of the answer.
+    // The lock has a new holder when the user confirms.
     watch.apply(6, &[held("orders:1", 70, 29)]);
     let Action::EndHold(chosen) = watch.type_in("y") else {
-        panic!("nothing was ended");
+        panic!("no hold was released");
     };
     assert_eq!(&*chosen.name, "orders:1");
     assert_eq!(chosen.holder.visitor, format!("{CLIENT}:7:1"));
 }
 
 #[test]
-fn the_watch_is_left_and_paused_by_keys() {
+fn keys_quit_suspend_and_pause() {
     let mut watch = three();
     let control = |sign| KeyEvent::new(KeyCode::Char(sign), KeyModifiers::CONTROL);
     let now = watch.at(9);

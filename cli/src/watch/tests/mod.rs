@@ -1,5 +1,5 @@
-//! A watch without a server: looks are made by hand.
-#![allow(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+//! A watch without a server: tests create the snapshots.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod changes;
 mod keys;
@@ -22,7 +22,7 @@ fn seconds(number: u64) -> Duration {
     Duration::from_secs(number)
 }
 
-/// A lock that a thread of `web-3` holds.
+/// A lock held by a thread of `web-3`.
 fn held(name: &str, thread: u64, left: u64) -> LockInfo {
     let lock = Client::in_memory().lock("any");
     lock.lock().unwrap();
@@ -40,7 +40,7 @@ fn held(name: &str, thread: u64, left: u64) -> LockInfo {
     info
 }
 
-/// The same without a connection of its holder.
+/// The same lock without a connection of its holder.
 fn disconnected(mut info: LockInfo) -> LockInfo {
     for holder in &mut info.holders {
         (holder.address, holder.host, holder.pid) = (None, None, None);
@@ -48,7 +48,7 @@ fn disconnected(mut info: LockInfo) -> LockInfo {
     info
 }
 
-/// A watch and its time.
+/// A watch with a simulated time.
 struct Fixture {
     state: State,
     begun: Instant,
@@ -70,18 +70,18 @@ impl Fixture {
         UNIX_EPOCH + seconds(1_800_000_000 + second)
     }
 
-    /// A look at this second, at which these servers were silent.
+    /// A snapshot at this second, with these unreachable servers.
     fn snapshot(&self, second: u64, locks: &[LockInfo], unreachable: &[&str]) -> Snapshot {
-        let told = |node: &&str| {
-            let notice = format!("{node} cannot be reached: Connection refused");
-            ((*node).to_owned(), notice)
+        let with_message = |node: &&str| {
+            let message = format!("{node} cannot be reached: Connection refused");
+            ((*node).to_owned(), message)
         };
-        let unreachable: BTreeMap<_, _> = unreachable.iter().map(told).collect();
+        let unreachable: BTreeMap<_, _> = unreachable.iter().map(with_message).collect();
         let clock = Fixture::clock(second);
         Snapshot::made(self.at(second), clock, locks.to_vec(), unreachable)
     }
 
-    /// Takes a look in, and returns what has happened, and to which lock or server.
+    /// Applies a snapshot and returns each event with its lock or server.
     fn apply(&mut self, second: u64, locks: &[LockInfo]) -> Vec<(EventKind, String)> {
         self.apply_partial(second, locks, &[])
     }

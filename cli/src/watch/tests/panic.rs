@@ -1,4 +1,4 @@
-//! A panic while the screen is taken over, in a process of its own.
+//! A panic while the screen is shown, in a process of its own.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -13,14 +13,14 @@ use super::super::screen::Screen;
 const MESSAGE: &str = "the message of the panic";
 
 #[test]
-#[ignore = "it is run by the one below, on a terminal"]
+#[ignore = "a helper of the test below, which runs it on a terminal"]
 fn panics() {
     let _screen = Screen::enter().unwrap();
     panic!("{MESSAGE}");
 }
 
 #[test]
-fn a_panic_gives_the_terminal_back_before_its_message() {
+fn a_panic_restores_the_terminal_before_its_message() {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
@@ -40,7 +40,7 @@ fn a_panic_gives_the_terminal_back_before_its_message() {
     let mut controller = File::from(controller);
     let reader = thread::spawn(move || {
         let (mut shown, mut part) = (Vec::new(), [0; 4096]);
-        // It fails when nobody has the other end any more.
+        // The read fails once the other end is closed.
         while let Ok(read @ 1..) = controller.read(&mut part) {
             shown.extend_from_slice(&part[..read]);
         }
@@ -53,9 +53,9 @@ fn a_panic_gives_the_terminal_back_before_its_message() {
     );
     drop(terminal);
     let shown = reader.join().unwrap();
-    let taken = shown.find("\u{1b}[?1049h").unwrap();
-    let given: Vec<_> = shown.match_indices("\u{1b}[?1049l").collect();
-    let told = shown.find(MESSAGE).unwrap();
-    assert_eq!(given.len(), 1, "{shown:?}");
-    assert!(taken < given[0].0 && given[0].0 < told, "{shown:?}");
+    let entered = shown.find("\u{1b}[?1049h").unwrap();
+    let left: Vec<_> = shown.match_indices("\u{1b}[?1049l").collect();
+    let message = shown.find(MESSAGE).unwrap();
+    assert_eq!(left.len(), 1, "{shown:?}");
+    assert!(entered < left[0].0 && left[0].0 < message, "{shown:?}");
 }

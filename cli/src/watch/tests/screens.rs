@@ -1,4 +1,4 @@
-//! Whole screens, cell by cell, against those in `screens/`.
+//! Complete screens, compared with the files in `screens/`.
 
 use std::fs;
 use std::path::Path;
@@ -23,15 +23,15 @@ fn drawn(watch: &Fixture, second: u64, width: u16, height: u16) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// The signs of a screen; the second cell of a wide one has none.
+/// The text of a screen. The second cell of a wide character is empty.
 fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for y in 0..buffer.area.height {
         let (mut line, mut x) = (String::new(), 0);
         while x < buffer.area.width {
-            let sign = buffer[(x, y)].symbol();
-            line.push_str(sign);
-            x += u16::try_from(Span::raw(sign).width().max(1)).unwrap();
+            let symbol = buffer[(x, y)].symbol();
+            line.push_str(symbol);
+            x += u16::try_from(Span::raw(symbol).width().max(1)).unwrap();
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -40,17 +40,14 @@ fn text(buffer: &Buffer) -> String {
 }
 
 #[track_caller]
-fn looks_like(name: &str, buffer: &Buffer) {
+fn assert_screen(name: &str, buffer: &Buffer) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/watch/tests/screens");
     let wanted = fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap_or_default();
     let found = text(buffer);
-    assert!(
-        found == wanted,
-        "{name}:\n{found}\nbut it should be\n{wanted}"
-    );
+    assert!(found == wanted, "{name}:\n{found}\nexpected\n{wanted}");
 }
 
-/// Locks of all sorts, and events.
+/// Locks of several kinds, and events.
 fn busy() -> Fixture {
     let mut watch = Fixture::new();
     let first = held("orders:42", 7, 29);
@@ -72,15 +69,15 @@ fn busy() -> Fixture {
 }
 
 #[test]
-fn a_screen_fits_its_width() {
+fn the_layout_fits_the_width() {
     let watch = busy();
     for width in [40, 80, 160] {
-        looks_like(&format!("busy-{width}"), &drawn(&watch, 253, width, 16));
+        assert_screen(&format!("busy-{width}"), &drawn(&watch, 253, width, 16));
     }
 }
 
 #[test]
-fn a_mark_of_once_per_is_named_with_its_end() {
+fn a_once_per_mark_shows_when_the_job_may_run() {
     let mut watch = Fixture::new();
     watch.apply(0, &[held("job:once", 7, 7_200)]);
     watch.apply(1, &[disconnected(held("job:once", 7, 7_199))]);
@@ -95,9 +92,9 @@ fn a_small_screen_shows_what_fits() {
     let watch = busy();
     for (width, height) in [(10, 3), (24, 6)] {
         let name = format!("busy-{width}x{height}");
-        looks_like(&name, &drawn(&watch, 253, width, height));
+        assert_screen(&name, &drawn(&watch, 253, width, height));
     }
-    // None is too small.
+    // Every size can be drawn.
     for width in 0..30 {
         for height in 0..12 {
             drawn(&watch, 253, width, height);
@@ -106,7 +103,7 @@ fn a_small_screen_shows_what_fits() {
 }
 
 #[test]
-fn a_silent_server_is_told_of_and_its_locks_stay() {
+fn an_unreachable_server_is_shown_and_its_locks_remain() {
     let mut watch = busy();
     let locks: Vec<_> = watch
         .state
@@ -116,34 +113,34 @@ fn a_silent_server_is_told_of_and_its_locks_stay() {
         .collect();
     watch.apply_partial(255, &[], &[NODE]);
     for width in [40, 80, 160] {
-        looks_like(&format!("silent-{width}"), &drawn(&watch, 262, width, 16));
+        assert_screen(&format!("silent-{width}"), &drawn(&watch, 262, width, 16));
     }
     watch.apply(263, &locks);
     let back = text(&drawn(&watch, 263, 80, 16));
-    assert!(back.contains("answers again, after 8s"), "{back}");
+    assert!(back.contains("replies again, after 8s"), "{back}");
     assert!(
-        !back.contains("NO ANSWER") && !back.contains("no news"),
+        !back.contains("NO ANSWER") && !back.contains("stale"),
         "{back}"
     );
 }
 
 #[test]
-fn a_lock_is_shown_in_full_and_its_end_is_asked_for() {
+fn details_and_the_release_question_are_shown() {
     let mut watch = busy();
     let now = watch.at(253);
     press(&mut watch.state, KeyEvent::from(KeyCode::Enter), now);
-    looks_like("inspect-80", &drawn(&watch, 253, 80, 16));
+    assert_screen("inspect-80", &drawn(&watch, 253, 80, 16));
     press(&mut watch.state, KeyEvent::from(KeyCode::Char('u')), now);
     for width in [40, 80] {
-        looks_like(&format!("ask-{width}"), &drawn(&watch, 253, width, 16));
+        assert_screen(&format!("ask-{width}"), &drawn(&watch, 253, width, 16));
     }
     watch.apply(254, &[]);
     press(&mut watch.state, KeyEvent::from(KeyCode::Esc), now);
-    looks_like("empty-80", &drawn(&watch, 254, 80, 16));
+    assert_screen("empty-80", &drawn(&watch, 254, 80, 16));
 }
 
 #[test]
-fn many_locks_come_page_by_page() {
+fn many_locks_are_shown_in_pages() {
     let mut watch = Fixture::new();
     let one = held("orders:1", 7, 29);
     let many = (0..5000).map(|number| {
@@ -161,7 +158,7 @@ fn many_locks_come_page_by_page() {
 }
 
 #[test]
-fn colours_are_few_and_can_be_none() {
+fn colours_can_be_switched_off() {
     let mut watch = busy();
     let colours = |buffer: &Buffer| {
         let mut found: Vec<Color> = buffer.content.iter().map(|cell| cell.fg).collect();
@@ -170,13 +167,13 @@ fn colours_are_few_and_can_be_none() {
         found.dedup();
         found
     };
-    // One of them has hardly any time left.
+    // One lock is about to expire.
     let plain = drawn(&watch, 260, 80, 16);
     assert_eq!(colours(&plain), []);
     let has_cursor = |cell: &ratatui::buffer::Cell| cell.modifier.contains(Modifier::REVERSED);
     assert!(
         plain.content.iter().any(has_cursor),
-        "the cursor is seen without"
+        "the cursor is visible without colours"
     );
     watch.state.has_colour = true;
     let colourful = drawn(&watch, 260, 80, 16);
