@@ -153,7 +153,7 @@ fn under_lock(
     // Read the clock first: this process may be stopped between the two reads.
     let read = dead_man::now();
     let left = guard.remaining_validity();
-    let times = [limits.unsupervised(left), limits.kill_deadline(left)];
+    let times = [limits.unsupervised(left), limits.time_until_kill(left)];
     let times = times.map(|time| read.saturating_add(time));
     let process = Process::start(args, &guard, limits.lease(), times).inspect_err(|_| {
         if let Some(mark) = mark {

@@ -91,7 +91,7 @@ impl Limits {
     }
 
     /// The time until KILL for this remaining validity.
-    pub(super) fn kill_deadline(&self, left: Duration) -> Duration {
+    pub(super) fn time_until_kill(&self, left: Duration) -> Duration {
         left.saturating_sub(self.lease / LAST_PART)
     }
 }
@@ -200,7 +200,7 @@ impl Supervisor<'_> {
     fn check(&mut self, read: Duration, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
-        let last = limits.kill_deadline(left);
+        let last = limits.time_until_kill(left);
         let counts = !self.is_loss_reported && limits.on_lost != OnLost::Warn;
         let is_short = !self.is_loss_reported && left <= limits.grace;
         if counts {
