@@ -9,20 +9,20 @@ use crate::support::{RedisServer, eventually, ms};
 use crate::{at, ends_with, redlatch, stderr, stdout};
 
 #[test]
-fn a_bench_measures_and_leaves_nothing() {
+fn bench_measures_and_leaves_no_key() {
     let server = RedisServer::start();
     let output = at(
         &server,
         &["bench", "--json", "--seconds", "4", "--threads", "3"],
     );
     ends_with(&output, 0);
-    let told = stdout(&output);
-    let lines: Vec<Value> = told
+    let printed = stdout(&output);
+    let lines: Vec<Value> = printed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     for line in &lines {
-        crate::schema::holds("bench", line);
+        crate::schema::assert_matches("bench", line);
         let (median, most) = (line["median_us"].as_u64(), line["max_us"].as_u64());
         assert!(median <= line["p99_us"].as_u64() && line["p99_us"].as_u64() <= most);
         assert!(median > Some(0), "{line}");
@@ -44,7 +44,7 @@ fn a_bench_measures_and_leaves_nothing() {
 }
 
 #[test]
-fn a_bench_is_no_faster_than_it_may_be() {
+fn bench_respects_the_rate_limit() {
     let server = RedisServer::start();
     let args = ["bench", "--json", "--seconds", "4", "--max-rate", "20"];
     let output = at(&server, &args);
@@ -62,7 +62,7 @@ fn a_bench_is_no_faster_than_it_may_be() {
 }
 
 #[test]
-fn an_interrupted_bench_leaves_nothing() {
+fn an_interrupted_bench_leaves_no_key() {
     let server = RedisServer::start();
     // In the middle of pairs, and of hand-offs, for which somebody listens.
     let pairs = || server.eval_count() > 50;
@@ -84,13 +84,13 @@ fn an_interrupted_bench_leaves_nothing() {
 }
 
 #[test]
-fn a_bench_without_a_server_fails_in_one_line() {
+fn bench_without_a_server_fails_in_one_line() {
     let gone = format!("redis://127.0.0.1:{}", crate::support::free_port());
     let mut command = redlatch();
     command.env("REDLATCH_URL", gone).args(["bench", "--json"]);
     let output = command.output().unwrap();
     ends_with(&output, 3);
     let error: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
-    crate::schema::holds("error", &error);
+    crate::schema::assert_matches("error", &error);
     assert_eq!(error["error"]["kind"], "unreachable");
 }

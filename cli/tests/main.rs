@@ -11,8 +11,8 @@
 
 mod bench;
 mod doctor;
-mod looks;
-mod refusals;
+mod failures;
+mod list_inspect_unlock;
 mod run;
 mod schema;
 #[path = "../../tests/support/mod.rs"]
@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use support::RedisServer;
 
 /// Has the commands get the signals that a shell's background or `nohup` ignores: programs inherit that, and no handler.
-fn hear_signals() {
+fn reset_ignored_signals() {
     static HEARS: Once = Once::new();
     HEARS.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -42,7 +42,7 @@ fn hear_signals() {
 
 /// The command without any variable that it reads.
 fn redlatch() -> Command {
-    hear_signals();
+    reset_ignored_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH")) {
         command.env_remove(name);
@@ -55,10 +55,10 @@ fn redlatch() -> Command {
 
 /// A client with as much patience.
 fn client_of(url: &str) -> redlatch::Client {
-    patient().open(url).unwrap()
+    slow_builder().open(url).unwrap()
 }
 
-fn patient() -> redlatch::Builder {
+fn slow_builder() -> redlatch::Builder {
     let builder = redlatch::Client::builder();
     builder
         .command_timeout(support::ms(20_000))

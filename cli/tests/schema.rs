@@ -9,7 +9,7 @@ use crate::support::RedisServer;
 use crate::{at, client_of, stderr, stdout};
 
 /// Whether a value is as a schema says; only the words that ours use are known.
-fn flaw(schema: &Value, value: &Value, at: &str) -> Option<String> {
+fn mismatch(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let known = [
         "$schema",
         "title",
@@ -74,13 +74,13 @@ fn flaw(schema: &Value, value: &Value, at: &str) -> Option<String> {
             let Some(property) = properties.get(name) else {
                 return Some(format!("{at}: {name} is not described"));
             };
-            if let Some(found) = flaw(property, field, &format!("{at}.{name}")) {
+            if let Some(found) = mismatch(property, field, &format!("{at}.{name}")) {
                 return Some(found);
             }
         }
     }
     let mut items = value.as_array().into_iter().flatten();
-    items.find_map(|item| flaw(schema.get("items")?, item, &format!("{at}[]")))
+    items.find_map(|item| mismatch(schema.get("items")?, item, &format!("{at}[]")))
 }
 
 fn schema(name: &str) -> Value {
@@ -90,20 +90,20 @@ fn schema(name: &str) -> Value {
 
 /// Checks that an object is as its schema says.
 #[track_caller]
-pub(crate) fn holds(name: &str, value: &Value) {
-    assert_eq!(flaw(&schema(name), value, name), None, "{value}");
+pub(crate) fn assert_matches(name: &str, value: &Value) {
+    assert_eq!(mismatch(&schema(name), value, name), None, "{value}");
 }
 
 #[track_caller]
-fn each_holds(name: &str, text: &str) {
+fn assert_lines_match(name: &str, text: &str) {
     assert!(!text.is_empty(), "{name}");
     for line in text.lines() {
-        holds(name, &serde_json::from_str(line).unwrap());
+        assert_matches(name, &serde_json::from_str(line).unwrap());
     }
 }
 
 #[test]
-fn the_output_is_as_the_schemas_say() {
+fn json_output_matches_the_schemas() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     client.lock("plain").lock().unwrap();
@@ -120,32 +120,32 @@ fn the_output_is_as_the_schemas_say() {
     server.cmd(&["PEXPIRE", "redisson", "60000"]);
     let listed = at(&server, &["list", "--json", "--all-kinds", "--token"]);
     assert_eq!(stdout(&listed).lines().count(), 6, "{}", stdout(&listed));
-    each_holds("lock", &stdout(&listed));
-    each_holds(
+    assert_lines_match("lock", &stdout(&listed));
+    assert_lines_match(
         "lock",
         &stdout(&at(&server, &["inspect", "plain", "--json"])),
     );
-    each_holds(
+    assert_lines_match(
         "lock",
         &stdout(&at(&server, &["inspect", "free", "--json"])),
     );
     for name in ["plain", "free"] {
         let args = ["unlock", name, "--force", "--yes", "--json"];
-        each_holds("unlock", &stdout(&at(&server, &args)));
+        assert_lines_match("unlock", &stdout(&at(&server, &args)));
     }
-    each_holds(
+    assert_lines_match(
         "error",
         &stderr(&at(&server, &["list", "--json", "--limit", "x"])),
     );
     server.cmd(&["HSET", "user", "name", "Ada"]);
-    each_holds(
+    assert_lines_match(
         "error",
         &stderr(&at(&server, &["inspect", "user", "--json"])),
     );
 }
 
 #[test]
-fn the_check_can_fail() {
+fn the_schema_check_can_fail() {
     let server = RedisServer::start();
     client_of(&server.url()).lock("plain").lock().unwrap();
     let line = stdout(&at(&server, &["inspect", "plain", "--json"]));
@@ -153,7 +153,7 @@ fn the_check_can_fail() {
     let changed = |change: fn(&mut Value)| {
         let mut value = good.clone();
         change(&mut value);
-        flaw(&schema("lock"), &value, "lock")
+        mismatch(&schema("lock"), &value, "lock")
     };
     assert_eq!(changed(|_| ()), None);
     assert!(changed(|it| it["schema"] = 2.into()).is_some());

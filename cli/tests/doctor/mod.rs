@@ -1,8 +1,8 @@
 //! `doctor`: each look has a setting that brings a finding about, and one that heals it.
 
-mod one;
 mod services;
-mod several;
+mod several_servers;
+mod single_server;
 
 use std::process::{Command, Output};
 use std::thread;
@@ -37,7 +37,7 @@ fn report(output: &Output) -> Value {
     let text = stdout(output);
     let object = serde_json::from_str(&text)
         .unwrap_or_else(|error| panic!("{error}: {text:?} {}", stderr(output)));
-    crate::schema::holds("doctor", &object);
+    crate::schema::assert_matches("doctor", &object);
     for it in object["findings"].as_array().unwrap() {
         // Each line that is not well says what to do.
         assert_eq!(it["severity"] != "ok", it["advice"].is_string(), "{it}");
@@ -73,7 +73,7 @@ fn answer<'a>(report: &'a Value, promise: &str) -> &'a str {
         .unwrap()
 }
 
-fn look(url: &str, args: &[&str]) -> Vec<String> {
+fn check(url: &str, args: &[&str]) -> Vec<String> {
     bad(&report(&doctor(url, args).output().unwrap()))
 }
 
@@ -83,7 +83,7 @@ fn finds(url: &str, args: &[&str], expected: &[&str]) {
     let mut found = Vec::new();
     let end = Instant::now() + LONG;
     while Instant::now() < end {
-        found = look(url, args);
+        found = check(url, args);
         if found == expected {
             return;
         }
@@ -97,7 +97,7 @@ fn finds_one(url: &str, args: &[&str], wanted: &str) {
     let mut found = Vec::new();
     let end = Instant::now() + LONG;
     while Instant::now() < end {
-        found = look(url, args);
+        found = check(url, args);
         if found.iter().any(|it| it == wanted) {
             return;
         }

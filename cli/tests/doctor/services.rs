@@ -12,7 +12,7 @@ use crate::{ends_with, stderr};
 
 /// What a service does otherwise than a Redis server.
 #[derive(Clone, Copy)]
-struct Disguise {
+struct ServiceProfile {
     /// The lines of its `INFO` in place of those that begin so; others are added.
     info: &'static [&'static str],
     /// What is added to the modules in its `HELLO`.
@@ -23,7 +23,7 @@ struct Disguise {
     refuses_script: Option<(&'static str, &'static str)>,
 }
 
-const PLAIN: Disguise = Disguise {
+const PLAIN: ServiceProfile = ServiceProfile {
     info: &[],
     hello: "",
     refuses: &[],
@@ -31,18 +31,18 @@ const PLAIN: Disguise = Disguise {
 };
 
 /// Starts a server that looks like this in front of a real one. Its threads end with their connections.
-fn disguised(server: &RedisServer, disguise: Disguise) -> SocketAddr {
+fn start_service(server: &RedisServer, profile: ServiceProfile) -> SocketAddr {
     let listener = free_listener();
     let (addr, server) = (listener.local_addr().unwrap(), server.addr());
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            thread::spawn(move || pass(&client, server, disguise));
+            thread::spawn(move || pass(&client, server, profile));
         }
     });
     addr
 }
 
-fn pass(mut client: &TcpStream, server: SocketAddr, disguise: Disguise) {
+fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
     let server = TcpStream::connect(server).unwrap();
     let (mut requests, mut replies) = (Frames::of(client), Frames::of(&server));
     while let Some(request) = requests.next(|_| ()) {
@@ -50,11 +50,11 @@ fn pass(mut client: &TcpStream, server: SocketAddr, disguise: Disguise) {
         let words: Vec<&str> = text.split("\r\n").skip(2).step_by(2).collect();
         let command = words.join(" ");
         let is_refused = |begin: &str| command.to_ascii_uppercase().starts_with(begin);
-        let refused = disguise.refuses.iter().find(|(begin, _)| is_refused(begin));
-        let script = disguise.refuses_script;
+        let refused = profile.refuses.iter().find(|(begin, _)| is_refused(begin));
+        let script = profile.refuses_script;
         let script = script.filter(|(part, _)| command.starts_with("EVAL ") && text.contains(part));
         // Who refuses scripts by their text does not know their hashes.
-        let unknown = disguise
+        let unknown = profile
             .refuses_script
             .filter(|_| command.starts_with("EVALSHA"));
         let unknown = unknown.map(|_| "NOSCRIPT No matching script.");
@@ -71,10 +71,10 @@ fn pass(mut client: &TcpStream, server: SocketAddr, disguise: Disguise) {
             return;
         };
         if command == "INFO" {
-            reply = changed(&reply, disguise.info);
+            reply = changed(&reply, profile.info);
         }
-        if command == "HELLO" && !disguise.hello.is_empty() {
-            let hello = disguise.hello;
+        if command == "HELLO" && !profile.hello.is_empty() {
+            let hello = profile.hello;
             reply = format!("*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nmodules\r\n*1\r\n*4\r\n$4\r\nname\r\n$2\r\nvm\r\n$4\r\npath\r\n${}\r\n{hello}\r\n", hello.len()).into_bytes();
         }
         // Behind a subscription come messages that nobody asked for.
@@ -117,7 +117,7 @@ fn seen(report: &Value, code: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn look(url: &str, args: &[&str]) -> Value {
+fn check(url: &str, args: &[&str]) -> Value {
     report(&doctor(url, args).output().unwrap())
 }
 
@@ -134,27 +134,27 @@ const ALL: [&str; 9] = [
 ];
 
 #[test]
-fn each_kind_of_lock_is_tried_and_leaves_nothing() {
+fn every_kind_of_lock_is_tried_without_leftovers() {
     let server = quiet();
     finds(&server.url(), &[], &[]);
-    let said = look(&server.url(), &["--kind", "all"]);
-    let kinds = seen(&said, "kinds");
+    let message = check(&server.url(), &["--kind", "all"]);
+    let kinds = seen(&message, "kinds");
     let mut works: Vec<_> = ALL
         .map(|kind| (format!("{kind}: works"), "ok".to_owned()))
         .into();
     let mut found = kinds.clone();
     works.sort_unstable();
     found.sort_unstable();
-    assert_eq!(found, works, "{said}");
+    assert_eq!(found, works, "{message}");
     let left: Vec<String> = redis::from_redis_value(server.cmd(&["KEYS", "*"])).unwrap();
     let endless = left
         .into_iter()
         .filter(|key| server.int(&["TTL", key]) == -1);
     let endless: Vec<String> = endless.collect();
     assert_eq!(endless, ["redisson_lock_token:{redlatch:doctor:fenced}"]);
-    assert!(seen(&said, "service").is_empty(), "{said}");
-    let said = look(&server.url(), &["--kind", "fair", "--kind", "latch"]);
-    assert_eq!(seen(&said, "kinds").len(), 2);
+    assert!(seen(&message, "service").is_empty(), "{message}");
+    let message = check(&server.url(), &["--kind", "fair", "--kind", "latch"]);
+    assert_eq!(seen(&message, "kinds").len(), 2);
     let output = doctor(&server.url(), &["--kind", "fast"]).output().unwrap();
     ends_with(&output, 2);
     assert!(stderr(&output).contains("read-write"), "{output:?}");
@@ -165,15 +165,15 @@ fn each_kind_of_lock_is_tried_and_leaves_nothing() {
 }
 
 #[test]
-fn services_are_known_by_what_they_answer() {
+fn services_are_recognised_by_their_replies() {
     const NO_CONFIG: (&str, &str) = (
         "CONFIG",
         "ERR unknown command 'CONFIG', with args beginning with: 'GET' ",
     );
     let server = quiet();
-    for (disguise, name, severity) in [
+    for (profile, name, severity) in [
         (
-            Disguise {
+            ServiceProfile {
                 info: &["os:Amazon ElastiCache", "executable:-"],
                 refuses: &[NO_CONFIG],
                 ..PLAIN
@@ -182,7 +182,7 @@ fn services_are_known_by_what_they_answer() {
             "ok",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 info: &["os:Amazon MemoryDB"],
                 refuses: &[NO_CONFIG],
                 ..PLAIN
@@ -191,7 +191,7 @@ fn services_are_known_by_what_they_answer() {
             "ok",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 hello: "google-vm",
                 refuses: &[(
                     "CONFIG",
@@ -203,7 +203,7 @@ fn services_are_known_by_what_they_answer() {
             "ok",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 info: &["upstash_version:1.10.5"],
                 ..PLAIN
             },
@@ -211,7 +211,7 @@ fn services_are_known_by_what_they_answer() {
             "note",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 info: &["dragonfly_version:df-v1.40.1"],
                 ..PLAIN
             },
@@ -219,7 +219,7 @@ fn services_are_known_by_what_they_answer() {
             "note",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 info: &["garnet_version:1.0.48"],
                 ..PLAIN
             },
@@ -227,7 +227,7 @@ fn services_are_known_by_what_they_answer() {
             "note",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 info: &["redis_version:6.3.4", "mvcc_depth:0"],
                 ..PLAIN
             },
@@ -235,7 +235,7 @@ fn services_are_known_by_what_they_answer() {
             "note",
         ),
         (
-            Disguise {
+            ServiceProfile {
                 info: &["kvrocks_version:2.17.0"],
                 ..PLAIN
             },
@@ -243,11 +243,11 @@ fn services_are_known_by_what_they_answer() {
             "note",
         ),
     ] {
-        let url = format!("redis://{}", disguised(&server, disguise));
-        let said = look(&url, &["--read-only"]);
-        let services = seen(&said, "service");
+        let url = format!("redis://{}", start_service(&server, profile));
+        let message = check(&url, &["--read-only"]);
+        let services = seen(&message, "service");
         let [(seen, found)] = &services[..] else {
-            panic!("{name}: {said}");
+            panic!("{name}: {message}");
         };
         assert!(seen.starts_with(name), "{name}: {seen}");
         assert_eq!(found, severity, "{seen}");
@@ -255,37 +255,37 @@ fn services_are_known_by_what_they_answer() {
 }
 
 #[test]
-fn a_service_is_known_by_its_host_where_its_answers_do_not_tell() {
+fn services_are_recognised_by_their_host_name() {
     let server = quiet();
     let resolver = Resolver::saying("127.0.0.1");
-    let look = |host: &str| {
+    let check = |host: &str| {
         let url = server.url().replace("127.0.0.1", host);
         let mut command = doctor(&url, &["--read-only"]);
         report(&command.envs(resolver.env()).output().unwrap())
     };
     // The names of the services with an ending of which the tests know the address.
-    let said = look("locks-ab12cd.serverless.use1.cache.amazonaws.com.example");
-    let [(known, severity)] = &seen(&said, "service")[..] else {
-        panic!("{said}");
+    let message = check("locks-ab12cd.serverless.use1.cache.amazonaws.com.example");
+    let [(known, severity)] = &seen(&message, "service")[..] else {
+        panic!("{message}");
     };
     assert!(
         known.starts_with("ElastiCache Serverless (by the name"),
         "{known}"
     );
     assert_eq!(severity, "note", "holds may be evicted there");
-    let said = look("locks.redis.cache.windows.net.example");
+    let message = check("locks.redis.cache.windows.net.example");
     assert!(
-        seen(&said, "service")[0].0.starts_with("Azure Cache"),
-        "{said}"
+        seen(&message, "service")[0].0.starts_with("Azure Cache"),
+        "{message}"
     );
 }
 
 #[test]
-fn the_kinds_that_a_service_refuses_are_told() {
+fn refused_kinds_of_locks_are_reported() {
     let server = quiet();
     // Garnet without --lua: no scripts, and no command that could stand for them.
     const SCRIPTS: &str = "ERR This instance has Lua scripting support disabled";
-    let garnet = Disguise {
+    let garnet = ServiceProfile {
         info: &["garnet_version:1.0.48"],
         refuses: &[
             ("EVAL", SCRIPTS),
@@ -295,10 +295,10 @@ fn the_kinds_that_a_service_refuses_are_told() {
         ],
         ..PLAIN
     };
-    let url = format!("redis://{}", disguised(&server, garnet));
-    let said = look(&url, &["--kind", "all"]);
-    let kinds = seen(&said, "kinds");
-    assert_eq!(kinds.len(), ALL.len(), "{said}");
+    let url = format!("redis://{}", start_service(&server, garnet));
+    let message = check(&url, &["--kind", "all"]);
+    let kinds = seen(&message, "kinds");
+    assert_eq!(kinds.len(), ALL.len(), "{message}");
     for (seen, severity) in &kinds {
         assert!(
             seen.contains("does not work") && severity == "danger",
@@ -306,7 +306,7 @@ fn the_kinds_that_a_service_refuses_are_told() {
         );
     }
     // Dragonfly: scripts with undeclared keys, such as those that look at other readers.
-    let dragonfly = Disguise {
+    let dragonfly = ServiceProfile {
         info: &["dragonfly_version:df-v1.40.1"],
         refuses_script: Some((
             ":rwlock_timeout",
@@ -314,26 +314,26 @@ fn the_kinds_that_a_service_refuses_are_told() {
         )),
         ..PLAIN
     };
-    let url = format!("redis://{}", disguised(&server, dragonfly));
-    let said = look(
+    let url = format!("redis://{}", start_service(&server, dragonfly));
+    let message = check(
         &url,
         &["--kind", "read-write", "--kind", "lock", "--kind", "fair"],
     );
-    let mut kinds = seen(&said, "kinds");
+    let mut kinds = seen(&message, "kinds");
     kinds.sort_unstable();
-    assert_eq!(kinds.len(), 3, "{said}");
+    assert_eq!(kinds.len(), 3, "{message}");
     assert_eq!(
         kinds[0],
         ("fair: works".to_owned(), "ok".to_owned()),
-        "{said}"
+        "{message}"
     );
     assert_eq!(
         kinds[1],
         ("lock: works".to_owned(), "ok".to_owned()),
-        "{said}"
+        "{message}"
     );
     assert!(
         kinds[2].0.contains("undeclared key") && kinds[2].1 == "danger",
-        "{said}"
+        "{message}"
     );
 }

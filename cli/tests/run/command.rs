@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_code_of_the_command_is_ours() {
+fn run_exits_with_the_code_of_the_command() {
     let server = RedisServer::start();
     for (script, code) in [
         ("true", 0),
@@ -24,7 +24,7 @@ fn the_code_of_the_command_is_ours() {
 /// A parent may ignore the ends of its children, and those inherit that.
 #[test]
 #[cfg(target_os = "linux")]
-fn an_end_is_noticed_also_below_a_parent_that_ignores_such() {
+fn an_ignored_sigchld_does_not_hide_the_end() {
     let server = RedisServer::start();
     let mut command = Command::new("env");
     command
@@ -39,7 +39,7 @@ fn an_end_is_noticed_also_below_a_parent_that_ignores_such() {
 }
 
 #[test]
-fn standard_input_and_output_are_those_of_the_command() {
+fn the_command_inherits_stdin_and_stdout() {
     let server = RedisServer::start();
     let mut command = run_at(&server.url(), &["demo", "--", "cat"]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -51,7 +51,7 @@ fn standard_input_and_output_are_those_of_the_command() {
 
 /// L9: the command gets no secret and no descriptor of ours.
 #[test]
-fn the_command_gets_its_lock_and_no_secret() {
+fn the_command_gets_its_lock_but_no_secret() {
     const CANARY: &str = "canary-4b7c";
     let server = RedisServer::with(&["--requirepass", CANARY]);
     let url = format!("redis://:{CANARY}@127.0.0.1:{}", server.port());
@@ -61,21 +61,21 @@ fn the_command_gets_its_lock_and_no_secret() {
     command.env("REDLATCH_PASSWORD", CANARY);
     let output = command.output().unwrap();
     ends_with(&output, 0);
-    let told = stdout(&output);
+    let printed = stdout(&output);
     assert!(
-        !told.contains(CANARY) && !stderr(&output).contains(CANARY),
-        "{told}"
+        !printed.contains(CANARY) && !stderr(&output).contains(CANARY),
+        "{printed}"
     );
     for name in [
         "REDLATCH_LOCK=demo",
         "REDLATCH_VISITOR=",
         "REDLATCH_LEASE_MS=30000",
     ] {
-        assert!(told.contains(name), "{name}: {told}");
+        assert!(printed.contains(name), "{name}: {printed}");
     }
     assert!(
-        !told.contains("socket:") && !told.contains("anon_inode"),
-        "{told}"
+        !printed.contains("socket:") && !printed.contains("anon_inode"),
+        "{printed}"
     );
     let mut command = run_at(&url, &["--keep-credentials", "demo", "--", "env"]);
     let output = command.env("REDLATCH_PASSWORD", CANARY).output().unwrap();
@@ -83,13 +83,13 @@ fn the_command_gets_its_lock_and_no_secret() {
 }
 
 #[test]
-fn a_report_tells_what_became_of_a_run() {
+fn the_report_describes_the_run() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
     let read = |path: &Path| -> serde_json::Value {
         let value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-        crate::schema::holds("report", &value);
+        crate::schema::assert_matches("report", &value);
         value
     };
     let name = file.to_str().unwrap();
@@ -100,9 +100,9 @@ fn a_report_tells_what_became_of_a_run() {
         ),
         4,
     );
-    let told = read(&file);
+    let printed = read(&file);
     assert_eq!(
-        (&told["obtained"], &told["command_code"]),
+        (&printed["obtained"], &printed["command_code"]),
         (&true.into(), &4.into())
     );
     let lock = client_of(&server.url()).lock("demo");
@@ -114,9 +114,9 @@ fn a_report_tells_what_became_of_a_run() {
         ),
         120,
     );
-    let told = read(&file);
+    let printed = read(&file);
     assert_eq!(
-        (&told["obtained"], &told["code"]),
+        (&printed["obtained"], &printed["code"]),
         (&false.into(), &120.into())
     );
     let gone = format!("redis://127.0.0.1:{}", crate::support::free_port());
@@ -133,7 +133,7 @@ fn a_report_tells_what_became_of_a_run() {
 }
 
 #[test]
-fn a_report_waits_for_no_reader() {
+fn the_report_does_not_wait_for_a_reader() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("report");
@@ -166,7 +166,7 @@ fn a_report_waits_for_no_reader() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn without_proc_the_error_names_it_and_nothing_is_locked() {
+fn run_without_proc_fails_before_locking() {
     let server = RedisServer::start();
     let hidden = "mount -t tmpfs none /proc && exec \"$@\"";
     let hide = ["--mount", "sh", "-c", hidden, "sh"];
@@ -174,8 +174,8 @@ fn without_proc_the_error_names_it_and_nothing_is_locked() {
     let is_permitted = unshare.args(hide).arg("true").output();
     if !is_permitted.is_ok_and(|output| output.status.success()) {
         let mut stderr = std::io::stderr().lock();
-        let said = "left out: no file systems can be mounted here (unshare --mount)";
-        let _ = std::io::Write::write_all(&mut stderr, said.as_bytes());
+        let message = "left out: no file systems can be mounted here (unshare --mount)";
+        let _ = std::io::Write::write_all(&mut stderr, message.as_bytes());
         return;
     }
     let mut command = Command::new("unshare");
@@ -183,10 +183,10 @@ fn without_proc_the_error_names_it_and_nothing_is_locked() {
     command.args(["run", "--once-per", "1h", "demo", "--", "true"]);
     let output = command.env("REDLATCH_URL", server.url()).output().unwrap();
     ends_with(&output, 125);
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains("/proc/self/exe") && said.contains("mount"),
-        "{said}"
+        message.contains("/proc/self/exe") && message.contains("mount"),
+        "{message}"
     );
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }

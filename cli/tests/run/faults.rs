@@ -12,7 +12,7 @@ fn leased<'a>(args: &[&'a str]) -> Vec<&'a str> {
 
 /// L5: news of a loss reaches the command soon.
 #[test]
-fn a_hold_that_is_ended_ends_the_command() {
+fn a_released_hold_ends_the_command() {
     let server = RedisServer::start();
     let mut child = spawn(
         &server,
@@ -26,13 +26,16 @@ fn a_hold_that_is_ended_ends_the_command() {
     ends_with(&output, 121);
     assert!(!is_alive(command));
     // A renewal has told of it, and not the end of the validity.
-    let said = stderr(&output);
-    assert!(said.contains("lost: it is gone from the store"), "{said}");
+    let message = stderr(&output);
+    assert!(
+        message.contains("lost: it is gone from the store"),
+        "{message}"
+    );
 }
 
 /// L1: the command ends well before a renewal could have found the loss.
 #[test]
-fn a_loss_that_only_the_unlock_finds_is_told_in_the_code() {
+fn a_loss_found_by_the_unlock_sets_the_exit_code() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
@@ -67,7 +70,7 @@ fn a_loss_that_only_the_unlock_finds_is_told_in_the_code() {
 }
 
 #[test]
-fn a_command_may_go_on_after_a_loss_if_it_is_told_so() {
+fn on_lost_warn_lets_the_command_continue() {
     let server = RedisServer::start();
     let args = [
         "--on-lost",
@@ -86,9 +89,9 @@ fn a_command_may_go_on_after_a_loss_if_it_is_told_so() {
     let mut child = command.current_dir(folder.path()).spawn().unwrap();
     let pid = command_pid(&mut child);
     server.cmd(&["DEL", "demo"]);
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut message = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    message.read_line(&mut line).unwrap();
     assert!(line.contains("lost"), "{line}");
     assert!(is_alive(pid));
     fs::write(folder.path().join("go"), "").unwrap();
@@ -153,15 +156,15 @@ fn a_killed_redlatch_leaves_no_command() {
         thread::sleep(ms(draw.u64(0..300)));
         let _ = kill_process(pid_of(&child), Signal::KILL);
         child.wait().unwrap();
-        let mut told = String::new();
+        let mut printed = String::new();
         // The end of its output comes when nobody has it any more.
         child
             .stdout
             .take()
             .unwrap()
-            .read_to_string(&mut told)
+            .read_to_string(&mut printed)
             .unwrap();
-        if let Some(pid) = told.lines().next().and_then(|line| line.parse().ok()) {
+        if let Some(pid) = printed.lines().next().and_then(|line| line.parse().ok()) {
             let pid = Pid::from_raw(pid).unwrap();
             eventually(SLACK, "the command has ended", || !is_alive(pid));
         }
@@ -175,7 +178,7 @@ const TWO: &str = "sleep 1000 & echo $$ $!; wait";
 
 /// L2: the kernel tells only the command itself.
 #[test]
-fn a_killed_redlatch_leaves_nothing_that_its_command_has_started() {
+fn a_killed_redlatch_leaves_no_descendant() {
     let server = RedisServer::start();
     let mut child = spawn(&server, &["demo", "--", "sh", "-c", TWO]);
     let both = both_of(&mut child);
@@ -189,7 +192,7 @@ fn a_killed_redlatch_leaves_nothing_that_its_command_has_started() {
 
 /// L2: a redlatch that is stopped renews nothing, and ends nothing by itself.
 #[test]
-fn a_stopped_redlatch_leaves_no_command_beyond_its_lease() {
+fn a_stopped_redlatch_leaves_no_command_after_its_lease() {
     let server = RedisServer::start();
     let mut child = spawn(&server, &leased(&["demo", "--", "sh", "-c", TWO]));
     let both = both_of(&mut child);
@@ -203,48 +206,48 @@ fn a_stopped_redlatch_leaves_no_command_beyond_its_lease() {
     kill_process(pid_of(&child), Signal::CONT).unwrap();
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains("the lock ends, so the command is ended"),
-        "{said}"
+        message.contains("the lock ends, so the command is ended"),
+        "{message}"
     );
     other.unlock().unwrap();
 }
 
 /// The time from TERM to KILL is the command's own, if the lock was lost at the server.
 #[test]
-fn a_command_whose_hold_was_ended_may_clear_up() {
+fn a_command_may_clean_up_after_a_loss() {
     let server = RedisServer::start();
     let script = "trap 'sleep 1; echo cleared; exit 0' TERM; echo $$; while :; do sleep 0.05; done";
     let args = ["--kill-after", "30s", "demo", "--", "sh", "-c", script];
     let mut child = spawn(&server, &leased(&args));
-    let mut told = BufReader::new(child.stdout.take().unwrap());
+    let mut printed = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    told.read_line(&mut line).unwrap();
+    printed.read_line(&mut line).unwrap();
     server.cmd(&["DEL", "demo"]);
     line.clear();
-    told.read_line(&mut line).unwrap();
+    printed.read_line(&mut line).unwrap();
     assert_eq!(line, "cleared\n");
     ends_with(&child.wait_with_output().unwrap(), 121);
 }
 
 /// Also where it may outlive the lock beside redlatch, which tells of it.
 #[test]
-fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
+fn an_orphan_may_get_term_and_the_rest_of_the_lease() {
     let server = RedisServer::start();
     let script = "trap 'echo cleared' TERM; echo $$; while :; do sleep 0.05; done";
     for on_lost in ["term", "warn"] {
         let args = ["--orphan", "term", "--on-lost", on_lost];
         let args = [&args[..], &["demo", "--", "sh", "-c", script]].concat();
         let mut child = spawn(&server, &leased(&args));
-        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut printed = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         let command = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
         kill_process(pid_of(&child), Signal::KILL).unwrap();
         child.wait().unwrap();
         line.clear();
-        told.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         assert_eq!(line, "cleared\n");
         let other = client_of(&server.url()).lock("demo");
         assert!(other.try_lock_for(LEASE * 3).unwrap());
@@ -259,7 +262,7 @@ fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
 
 /// The shell ends at once, and what it has started clears up under the lock.
 #[test]
-fn the_whole_group_has_the_time_to_clear_up() {
+fn the_whole_group_may_clean_up() {
     let server = RedisServer::start();
     let worker = "trap 'until [ -e go ]; do sleep 0.05; done; echo cleared; exit' TERM HUP
         echo $PPID $$; while :; do sleep 0.05; done";
@@ -269,8 +272,8 @@ fn the_whole_group_has_the_time_to_clear_up() {
         let args = ["--kill-after", "60s", "demo", "--", "sh", "-c", &script];
         let mut command = run_at(&server.url(), &args);
         let mut child = command.current_dir(folder.path()).spawn().unwrap();
-        let mut told = BufReader::new(child.stdout.take().unwrap());
-        let [shell, worker] = both_in(&mut told);
+        let mut printed = BufReader::new(child.stdout.take().unwrap());
+        let [shell, worker] = both_in(&mut printed);
         kill_process(pid_of(&child), signal).unwrap();
         eventually(SLACK, "the shell has ended", || !is_alive(shell));
         // It would end about now if it did not wait.
@@ -282,7 +285,7 @@ fn the_whole_group_has_the_time_to_clear_up() {
         assert_eq!(server.int(&["EXISTS", "demo"]), 1);
         fs::write(folder.path().join("go"), "").unwrap();
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         assert_eq!(line, "cleared\n");
         ends_with(&child.wait_with_output().unwrap(), 128 + signal.as_raw());
         assert!(!is_alive(worker), "it outlived the lock");
@@ -291,7 +294,7 @@ fn the_whole_group_has_the_time_to_clear_up() {
 
 /// The id of a command that has ended may be that of another process soon: the switch goes before the lease ends.
 #[test]
-fn the_switch_of_an_orphan_ends_with_it_and_sends_one_term() {
+fn the_switch_of_an_orphan_sends_one_term_and_exits() {
     let server = RedisServer::start();
     let script = "n=0; i=0; trap 'echo term; n=1' TERM; echo $$
         while [ $i -lt 20 ]; do sleep 0.05; i=$((i + n)); done";
@@ -299,23 +302,23 @@ fn the_switch_of_an_orphan_ends_with_it_and_sends_one_term() {
         "--lease", "120s", "--orphan", "term", "demo", "--", "sh", "-c", script,
     ];
     let mut child = spawn(&server, &args);
-    let mut told = BufReader::new(child.stdout.take().unwrap());
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut printed = BufReader::new(child.stdout.take().unwrap());
+    let mut message = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    told.read_line(&mut line).unwrap();
+    printed.read_line(&mut line).unwrap();
     let begun = Instant::now();
     kill_process(pid_of(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     let mut rest = String::new();
-    told.read_to_string(&mut rest).unwrap();
+    printed.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "term\n");
     // The switch has it, too.
-    said.read_to_string(&mut rest).unwrap();
+    message.read_to_string(&mut rest).unwrap();
     assert!(begun.elapsed() < ms(50_000), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn the_switch_of_a_command_ends_with_it() {
+fn the_switch_exits_with_its_command() {
     let server = RedisServer::start();
     let mut child = spawn(
         &server,
@@ -354,7 +357,7 @@ fn an_orphan_may_be_kept() {
 }
 
 #[test]
-fn a_server_that_is_killed_ends_the_command_in_time() {
+fn a_killed_server_ends_the_command_in_time() {
     let server = RedisServer::start();
     let mut child = spawn(
         &server,

@@ -27,7 +27,7 @@ struct Call {
 /// when they were due count.
 #[test]
 #[cfg(target_os = "linux")]
-fn of_three_machines_one_runs_a_job_in_each_period() {
+fn one_of_three_machines_runs_the_job_per_period() {
     let rounds = if is_long() { 24 } else { 2 };
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();

@@ -1,20 +1,20 @@
 //! `run`: the laws of a command under a lock.
 
-mod changes;
+mod blocked_stderr;
 mod command;
+mod credential_changes;
 mod faults;
-#[cfg(target_os = "linux")]
-mod first_process;
 mod machines;
 mod obtain;
 mod once;
-mod places;
+#[cfg(target_os = "linux")]
+mod pid_1;
 mod signals;
 #[cfg(target_os = "linux")]
 mod switch;
 #[cfg(target_os = "linux")]
 mod terminal;
-mod unread;
+mod topologies;
 mod validity;
 
 use std::fs;
@@ -61,9 +61,9 @@ fn both_of(child: &mut Child) -> [Pid; 2] {
     both_in(&mut BufReader::new(child.stdout.take().unwrap()))
 }
 
-fn both_in(told: &mut impl BufRead) -> [Pid; 2] {
+fn both_in(printed: &mut impl BufRead) -> [Pid; 2] {
     let mut line = String::new();
-    told.read_line(&mut line).unwrap();
+    printed.read_line(&mut line).unwrap();
     let mut pids = line.split_whitespace().map(|pid| pid.parse().unwrap());
     [(); 2].map(|()| Pid::from_raw(pids.next().unwrap()).unwrap())
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_lock_that_somebody_has_is_waited_for_or_not() {
+fn run_waits_for_a_held_lock_unless_told_not_to() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("demo");
     lock.lock().unwrap();
@@ -30,12 +30,12 @@ fn a_lock_that_somebody_has_is_waited_for_or_not() {
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let said = format!("waiting for demo, held by {host}/{}", std::process::id());
-    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+    let message = format!("waiting for demo, held by {host}/{}", std::process::id());
+    assert!(stderr(&output).contains(&message), "{}", stderr(&output));
 }
 
 #[test]
-fn several_names_are_taken_all_or_none() {
+fn several_locks_are_acquired_all_or_none() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("b");
     lock.lock().unwrap();
@@ -51,7 +51,7 @@ fn several_names_are_taken_all_or_none() {
 }
 
 #[test]
-fn bad_input_and_a_server_that_is_gone_never_run_anything() {
+fn invalid_input_or_an_unreachable_server_runs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let ran = folder.path().join("ran");
     let touch = ran.to_str().unwrap();
@@ -89,7 +89,7 @@ fn bad_input_and_a_server_that_is_gone_never_run_anything() {
 }
 
 #[test]
-fn a_grace_that_leaves_no_time_is_refused() {
+fn grace_has_limits() {
     let server = RedisServer::start();
     let run = |grace: &str| {
         let args = ["run", "--lease", "30s", "--grace", grace];
@@ -111,7 +111,7 @@ fn a_grace_that_leaves_no_time_is_refused() {
 
 /// How often the thread that hears signals has gone to sleep.
 #[cfg(target_os = "linux")]
-fn rests_of_the_listener(redlatch: &Child) -> Option<u64> {
+fn context_switches_of_the_signal_thread(redlatch: &Child) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", redlatch.id())).ok()?;
     let read =
         |it: std::io::Result<fs::DirEntry>| fs::read_to_string(it.ok()?.path().join("status")).ok();
@@ -126,7 +126,7 @@ fn rests_of_the_listener(redlatch: &Child) -> Option<u64> {
 /// One that comes during the wait is for nobody.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_signal_for_the_command_is_not_kept_for_it() {
+fn signals_during_the_wait_are_not_forwarded() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("demo");
     lock.lock().unwrap();
@@ -134,10 +134,10 @@ fn a_signal_for_the_command_is_not_kept_for_it() {
     eventually(SLACK, "it waits", || {
         lock.describe().unwrap().listening == Some(1)
     });
-    let before = rests_of_the_listener(&child).unwrap();
+    let before = context_switches_of_the_signal_thread(&child).unwrap();
     kill_process(pid_of(&child), Signal::USR1).unwrap();
     eventually(SLACK, "it has heard of it", || {
-        rests_of_the_listener(&child).unwrap() > before
+        context_switches_of_the_signal_thread(&child).unwrap() > before
     });
     lock.unlock().unwrap();
     let output = child.wait_with_output().unwrap();
@@ -147,7 +147,7 @@ fn a_signal_for_the_command_is_not_kept_for_it() {
 
 /// L3: a signal ends a wait soon, and nothing is started after it.
 #[test]
-fn a_signal_ends_a_wait_and_nothing_is_started() {
+fn a_signal_ends_the_wait_and_nothing_is_started() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("demo");
     lock.lock().unwrap();
@@ -172,7 +172,7 @@ fn a_signal_ends_a_wait_and_nothing_is_started() {
 
 /// L7: a nested run of the same name does not wait for its parent.
 #[test]
-fn a_nested_run_of_the_same_name_does_not_wait() {
+fn a_nested_run_of_the_same_lock_does_not_wait() {
     let server = RedisServer::start();
     let itself = env!("CARGO_BIN_EXE_redlatch");
     let nested = |name: &str| {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_run_in_a_period_is_the_only_one() {
+fn a_job_runs_once_per_period() {
     let server = RedisServer::start();
     let job = |args: &[&str]| {
         let all = [
@@ -30,7 +30,7 @@ fn a_run_in_a_period_is_the_only_one() {
 }
 
 #[test]
-fn a_command_that_could_not_be_started_does_not_count() {
+fn a_command_that_was_not_started_does_not_count() {
     let server = RedisServer::start();
     let job = |command: &[&str]| {
         let args = ["run", "--once-per", "1h", "job", "--"];
@@ -44,7 +44,7 @@ fn a_command_that_could_not_be_started_does_not_count() {
 }
 
 #[test]
-fn only_an_end_with_0_counts_if_that_is_asked_for() {
+fn mark_success_counts_only_exit_code_0() {
     let server = RedisServer::start();
     let job = |script: &str| {
         let args = [
@@ -68,7 +68,7 @@ fn only_an_end_with_0_counts_if_that_is_asked_for() {
 
 /// What can never be noted is refused before anybody waits for it.
 #[test]
-fn a_period_that_no_lock_can_have_is_refused_at_once() {
+fn an_impossible_period_is_rejected_at_once() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("job");
     lock.lock().unwrap();
@@ -86,7 +86,7 @@ fn a_period_that_no_lock_can_have_is_refused_at_once() {
 
 /// A mark is no lock that is stuck: all who show it say what it is, and when the job runs again.
 #[test]
-fn a_mark_is_named_where_locks_are_shown() {
+fn list_and_inspect_explain_a_once_per_mark() {
     let server = RedisServer::start();
     let run = |args: &[&str]| {
         let before = ["run", "--once-per", "2h", "--slack", "1h"];
@@ -121,10 +121,10 @@ fn a_mark_is_named_where_locks_are_shown() {
         ("other:once:today", Some("other")),
         ("plain", None),
     ] {
-        let told = stdout(&at(&server, &["inspect", name, "--json"]));
-        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-        crate::schema::holds("lock", &told);
-        assert_eq!(told["mark_of"].as_str(), job, "{told}");
+        let printed = stdout(&at(&server, &["inspect", name, "--json"]));
+        let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        crate::schema::assert_matches("lock", &printed);
+        assert_eq!(printed["mark_of"].as_str(), job, "{printed}");
         let text = stdout(&at(&server, &["inspect", name]));
         // It would read as a count.
         assert!(!text.contains(" once,"), "{text}");

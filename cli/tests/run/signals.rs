@@ -18,7 +18,7 @@ fn a_signal_reaches_the_whole_group() {
 }
 
 #[test]
-fn other_signals_go_on_to_the_command() {
+fn other_signals_are_forwarded() {
     let server = RedisServer::start();
     let script = "trap 'echo one; exit 3' USR1; echo $$; while :; do sleep 0.05; done";
     let mut child = spawn(&server, &["demo", "--", "sh", "-c", script]);
@@ -47,9 +47,9 @@ fn a_command_that_ignores_term_is_killed_in_time() {
     let begun = Instant::now();
     let output = at(&server, &[&["run"], &args[..]].concat());
     ends_with(&output, 124);
-    let said = stderr(&output);
+    let message = stderr(&output);
     for word in ["--max-run", "300ms", "TERM", "KILL"] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(message.contains(word), "{word}: {message}");
     }
     assert!(begun.elapsed() >= ms(600) && begun.elapsed() < ms(600) + SLACK);
 }
@@ -60,7 +60,7 @@ fn ignoring(signals: &str) -> String {
 }
 
 #[test]
-fn a_second_int_ends_what_ignores_the_first() {
+fn a_second_int_ends_a_command_that_ignores_the_first() {
     let server = RedisServer::start();
     let script = ignoring("INT");
     let mut child = spawn(&server, &["demo", "--", "sh", "-c", &script]);
@@ -74,12 +74,15 @@ fn a_second_int_ends_what_ignores_the_first() {
     // TERM comes with the second one.
     assert!(begun.elapsed() < ms(9_000), "{:?}", begun.elapsed());
     ends_with(&output, 128 + 15);
-    let said = stderr(&output);
-    assert!(said.contains("INT") && said.contains("TERM"), "{said}");
+    let message = stderr(&output);
+    assert!(
+        message.contains("INT") && message.contains("TERM"),
+        "{message}"
+    );
 }
 
 #[test]
-fn an_int_that_is_ignored_for_ten_seconds_ends_the_command() {
+fn an_int_ignored_for_ten_seconds_ends_the_command() {
     let server = RedisServer::start();
     let script = ignoring("INT TERM");
     let args = ["--kill-after", "300ms", "demo", "--", "sh", "-c", &script];
@@ -95,6 +98,9 @@ fn an_int_that_is_ignored_for_ten_seconds_ends_the_command() {
         begun.elapsed()
     );
     ends_with(&output, 128 + 9);
-    let said = stderr(&output);
-    assert!(said.contains("TERM") && said.contains("KILL"), "{said}");
+    let message = stderr(&output);
+    assert!(
+        message.contains("TERM") && message.contains("KILL"),
+        "{message}"
+    );
 }

@@ -24,9 +24,9 @@ ssize_t write(int file, const void *bytes, size_t length) {
 "#;
 
 /// The words that name the command, as C tells them from others.
-const NAMES_IT: &str = "length == 24 && first != 0 && first < (1 << 24)";
+const ARMS_SWITCH: &str = "length == 24 && first != 0 && first < (1 << 24)";
 /// The word that its command has ended.
-const IT_ENDED: &str = "length == 8 && first < 2";
+const REPORTS_END: &str = "length == 8 && first < 2";
 
 /// Runs redlatch until it is about to say that.
 fn stopped_before(says: &str, server: &RedisServer, folder: &Path, args: &[&str]) -> Child {
@@ -62,12 +62,12 @@ pub(super) fn switch_of(redlatch: &Child) -> Option<Pid> {
 }
 
 #[test]
-fn a_redlatch_that_is_stopped_before_its_switch_knows_the_command_starts_nothing() {
+fn no_command_starts_before_its_switch_is_armed() {
     const LEASE: Duration = ms(3000);
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start();
     let args = ["--lease", "3s", "demo", "--", "touch", "ran"];
-    let child = stopped_before(NAMES_IT, &server, folder.path(), &args);
+    let child = stopped_before(ARMS_SWITCH, &server, folder.path(), &args);
     let other = client_of(&server.url()).lock("demo");
     assert!(other.try_lock_for(LEASE * 10).unwrap());
     let ran = folder.path().join("ran");
@@ -79,11 +79,11 @@ fn a_redlatch_that_is_stopped_before_its_switch_knows_the_command_starts_nothing
 
 /// Nobody else can have the id of a process that is not reaped.
 #[test]
-fn a_command_keeps_its_id_until_its_switch_is_told_of_the_end() {
+fn a_command_is_reaped_after_its_switch_is_informed() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start();
     let args = ["demo", "--", "sh", "-c", "echo $$; exit 3"];
-    let mut child = stopped_before(IT_ENDED, &server, folder.path(), &args);
+    let mut child = stopped_before(REPORTS_END, &server, folder.path(), &args);
     let command = command_pid(&mut child);
     let path = format!("/proc/{}/stat", command.as_raw_nonzero());
     let stat = fs::read_to_string(&path).unwrap_or_default();
@@ -94,7 +94,7 @@ fn a_command_keeps_its_id_until_its_switch_is_told_of_the_end() {
 
 /// The id of a group that is gone may be that of another: the switch goes with the group, long before the lease ends.
 #[test]
-fn a_switch_ends_with_the_rest_of_the_group() {
+fn the_switch_exits_with_the_group() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     // The shell ends when it is asked to. Its worker does not, and is reaped by one that has left the group.
@@ -127,7 +127,7 @@ fn a_switch_ends_with_the_rest_of_the_group() {
 
 /// The lock is given back when the group is gone, or a while after KILL, which is told.
 #[test]
-fn what_does_not_go_is_told_of() {
+fn processes_that_survive_kill_are_reported() {
     let server = RedisServer::start();
     // A zombie stays in its group for as long as nobody reaps it.
     let script = "(sleep 1000 & echo $!; exec setsid sleep 1001) & wait";
@@ -141,22 +141,22 @@ fn what_does_not_go_is_told_of() {
     let status = child.wait().unwrap();
     let took = begun.elapsed();
     kill_process(parent, Signal::KILL).unwrap();
-    let mut said = String::new();
+    let mut message = String::new();
     child
         .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut message)
         .unwrap();
-    assert_eq!(status.code(), Some(128 + 15), "{said}");
-    assert!(said.contains("is still there"), "{said}");
+    assert_eq!(status.code(), Some(128 + 15), "{message}");
+    assert!(message.contains("is still there"), "{message}");
     assert!(took > ms(5000), "{took:?}");
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }
 
 /// What the command leaves is reaped, so that none of it stays in the group.
 #[test]
-fn what_the_command_leaves_is_reaped() {
+fn orphans_of_the_command_are_reaped() {
     let server = RedisServer::start();
     // The shell within ends at once.
     let script = "sh -c 'sleep 1000 & echo $!'; exec sleep 1000";
@@ -173,7 +173,7 @@ fn what_the_command_leaves_is_reaped() {
 
 /// It has read nothing for longer than the lease when a signal wakes it.
 #[test]
-fn a_switch_that_was_stopped_ends_no_command_whose_lock_is_valid() {
+fn a_stopped_switch_kills_no_command_with_a_valid_lock() {
     let server = RedisServer::start();
     let args = ["--lease", "3s", "demo", "--", "sh", "-c"];
     let script = "echo $$; until [ -e go ]; do sleep 0.05; done";
@@ -197,7 +197,7 @@ fn a_switch_that_was_stopped_ends_no_command_whose_lock_is_valid() {
 }
 
 #[test]
-fn a_command_without_a_group_of_its_own_ends_without_a_word() {
+fn a_foreground_command_ends_without_messages() {
     let server = RedisServer::start();
     for _ in 0..5 {
         let output = at(&server, &["run", "--foreground", "demo", "--", "true"]);

@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use super::*;
 
 /// A shell on a terminal of its own, and what that shows.
-struct Terminal {
+struct ShellTerminal {
     keys: File,
     shown: Arc<Mutex<String>>,
     shell: Child,
@@ -25,8 +25,8 @@ struct Terminal {
 /// Far more than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 
-impl Terminal {
-    fn open(server: &RedisServer) -> Terminal {
+impl ShellTerminal {
+    fn open(server: &RedisServer) -> ShellTerminal {
         let master: OwnedFd =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -42,7 +42,7 @@ impl Terminal {
             options.open(path).unwrap()
         };
         // The terminal becomes that of the session that the shell leads.
-        crate::hear_signals();
+        crate::reset_ignored_signals();
         let mut shell = Command::new("setsid");
         shell.args([
             "--ctty",
@@ -74,7 +74,7 @@ impl Terminal {
                 shows.lock().unwrap().push_str(&text);
             }
         });
-        let mut terminal = Terminal {
+        let mut terminal = ShellTerminal {
             keys,
             shown,
             shell,
@@ -105,7 +105,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for ShellTerminal {
     fn drop(&mut self) {
         let _ = self
             .keys
@@ -122,7 +122,7 @@ impl Drop for Terminal {
 #[test]
 fn a_command_reads_the_terminal() {
     let server = RedisServer::start();
-    let mut terminal = Terminal::open(&server);
+    let mut terminal = ShellTerminal::open(&server);
     terminal.types(
         "$REDLATCH run demo -- sh -c 'echo name?; read name; echo hello $name'; echo code=$?\n",
     );
@@ -134,9 +134,9 @@ fn a_command_reads_the_terminal() {
 }
 
 #[test]
-fn an_interrupt_ends_the_command_and_the_wait() {
+fn ctrl_c_ends_the_command_and_the_wait() {
     let server = RedisServer::start();
-    let mut terminal = Terminal::open(&server);
+    let mut terminal = ShellTerminal::open(&server);
     terminal.types("$REDLATCH run demo -- sh -c 'echo in; exec sleep 1000'; echo code=$?\n");
     terminal.shows("in");
     terminal.types("\x03");
@@ -162,9 +162,9 @@ fn an_interrupt_ends_the_command_and_the_wait() {
 }
 
 #[test]
-fn a_second_interrupt_ends_what_ignores_them_and_nothing_that_catches_them() {
+fn a_second_ctrl_c_ends_only_a_command_that_ignores_it() {
     let server = RedisServer::start();
-    let mut terminal = Terminal::open(&server);
+    let mut terminal = ShellTerminal::open(&server);
     let script = "trap \"\" INT; echo in; while :; do sleep 0.05; done";
     terminal.types(&format!(
         "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
@@ -192,9 +192,9 @@ fn a_second_interrupt_ends_what_ignores_them_and_nothing_that_catches_them() {
 }
 
 #[test]
-fn a_stopped_command_goes_on_in_the_foreground() {
+fn a_stopped_command_continues_in_the_foreground() {
     let server = RedisServer::start();
-    let mut terminal = Terminal::open(&server);
+    let mut terminal = ShellTerminal::open(&server);
     // The shell shows the line again, and that is not to be taken for what the command prints.
     let script = r#"echo i""n; read go; echo do""ne"#;
     terminal.types(&format!(

@@ -11,7 +11,7 @@ const LEASE: Duration = ms(3000);
 
 /// The faults, each of which comes to each name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Trouble {
+enum RunFault {
     None,
     /// Nothing passes for a drawn time, which may be longer than the lease.
     Silence,
@@ -23,17 +23,17 @@ enum Trouble {
     Deleted,
 }
 
-const TROUBLES: [Trouble; 5] = [
-    Trouble::None,
-    Trouble::Silence,
-    Trouble::Cut,
-    Trouble::Forced,
-    Trouble::Deleted,
+const RUN_FAULTS: [RunFault; 5] = [
+    RunFault::None,
+    RunFault::Silence,
+    RunFault::Cut,
+    RunFault::Forced,
+    RunFault::Deleted,
 ];
 
 /// The time between two moments.
 #[derive(Debug, PartialEq)]
-struct Span(u128, u128);
+struct Interval(u128, u128);
 
 fn nanos() -> u128 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -41,22 +41,22 @@ fn nanos() -> u128 {
 }
 
 /// Ends the rival, also if the test fails: it would be waited for.
-struct AtEnd<'a>(&'a AtomicBool);
+struct StopRival<'a>(&'a AtomicBool);
 
-impl Drop for AtEnd<'_> {
+impl Drop for StopRival<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// A rival who asks for the lock all the time, and notes when it got it: between these two moments.
-fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Span> {
+fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
     let lock = client_of(url).lock(name);
     let mut got = Vec::new();
     while !ends.load(Ordering::Relaxed) {
         let asked = nanos();
         if lock.try_lock().unwrap() {
-            got.push(Span(asked, nanos()));
+            got.push(Interval(asked, nanos()));
             // Lost, if the trouble of a run came when that had ended.
             drop(lock.unlock());
         }
@@ -78,9 +78,9 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 fn one_run(
     server: &RedisServer,
     name: &str,
-    trouble: Trouble,
+    fault: RunFault,
     draw: &mut fastrand::Rng,
-) -> Option<Span> {
+) -> Option<Interval> {
     let proxy = Proxy::to(server.addr());
     let folder = tempfile::tempdir().unwrap();
     let (at, lasts) = (ms(draw.u64(0..1500)), ms(draw.u64(0..4500)));
@@ -95,36 +95,36 @@ fn one_run(
     let mut command = run_at(&proxy.url(), &args);
     let mut child = command.current_dir(folder.path()).spawn().unwrap();
     // It waits for the rival at times, and may find no server in the second that a request has.
-    let mut told = String::new();
+    let mut printed = String::new();
     BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut told)
+        .read_line(&mut printed)
         .unwrap();
-    let visitor = told.trim();
+    let visitor = printed.trim();
     let mut is_surely_lost = false;
     thread::sleep(at);
     let lock = client_of(&server.url()).lock(name);
-    match trouble {
-        Trouble::None => {}
-        Trouble::Silence => {
+    match fault {
+        RunFault::None => {}
+        RunFault::Silence => {
             proxy.black_hole();
             thread::sleep(lasts);
             proxy.heal();
         }
-        Trouble::Cut => proxy.cut(),
-        Trouble::Forced if visitor.is_empty() => {}
-        Trouble::Forced => is_surely_lost = lock.force_unlock_of(visitor).unwrap(),
-        Trouble::Deleted => drop(server.cmd(&["DEL", name])),
+        RunFault::Cut => proxy.cut(),
+        RunFault::Forced if visitor.is_empty() => {}
+        RunFault::Forced => is_surely_lost = lock.force_unlock_of(visitor).unwrap(),
+        RunFault::Deleted => drop(server.cmd(&["DEL", name])),
     }
     let output = child.wait_with_output().unwrap();
     let code = output.status.code().unwrap();
-    let said = stderr(&output);
+    let message = stderr(&output);
     // A busy machine may keep the server from answering the unlock in its second, or redlatch from looking in time, which is
     // said then.
-    let is_untold = code == 0 && !said.is_empty();
-    let is_late = said.contains("the lock ends, so the command is ended");
+    let is_unconfirmed = code == 0 && !message.is_empty();
+    let is_late = message.contains("the lock ends, so the command is ended");
     assert!(
-        !is_surely_lost || code == 121 || is_untold || is_late,
-        "{code}: {said}"
+        !is_surely_lost || code == 121 || is_unconfirmed || is_late,
+        "{code}: {message}"
     );
     let time_in = |file: &str| -> Option<u128> {
         let text = fs::read_to_string(folder.path().join(file)).ok()?;
@@ -133,27 +133,27 @@ fn one_run(
     if code != 0 {
         assert!(
             [121, 125].contains(&code) || is_late,
-            "{trouble:?}: {code}: {said}"
+            "{fault:?}: {code}: {message}"
         );
         return None;
     }
     // An end by somebody else that no answer has told of is not the code's to tell.
-    if is_untold && matches!(trouble, Trouble::Forced | Trouble::Deleted) {
+    if is_unconfirmed && matches!(fault, RunFault::Forced | RunFault::Deleted) {
         return None;
     }
-    Some(Span(
+    Some(Interval(
         time_in("begun").unwrap(),
         time_in("ended").expect("it ended well"),
     ))
 }
 
 #[test]
-fn a_code_of_0_says_that_the_lock_was_held_all_the_time() {
+fn exit_code_0_means_the_lock_was_held_throughout() {
     let server = RedisServer::start();
     let rounds = if is_long() { 80 } else { 2 };
     let mut draw = drawn();
     let ended_well: usize = thread::scope(|scope| {
-        let names: Vec<_> = (0..TROUBLES.len())
+        let names: Vec<_> = (0..RUN_FAULTS.len())
             .map(|place| {
                 let (server, mut draw) = (&server, draw.fork());
                 scope.spawn(move || {
@@ -161,18 +161,18 @@ fn a_code_of_0_says_that_the_lock_was_held_all_the_time() {
                     let ends = AtomicBool::new(false);
                     thread::scope(|scope| {
                         let rival = scope.spawn(|| rival(&server.url(), &name, &ends));
-                        let at_end = AtEnd(&ends);
-                        let spans: Vec<Span> = (place..place + rounds)
+                        let stop_rival = StopRival(&ends);
+                        let spans: Vec<Interval> = (place..place + rounds)
                             .filter_map(|at| {
-                                let trouble = TROUBLES[at % TROUBLES.len()];
-                                one_run(server, &name, trouble, &mut draw)
+                                let fault = RUN_FAULTS[at % RUN_FAULTS.len()];
+                                one_run(server, &name, fault, &mut draw)
                             })
                             .collect();
-                        drop(at_end);
+                        drop(stop_rival);
                         let got = joined(rival);
                         assert!(!got.is_empty(), "the rival never had a turn");
                         for span in &spans {
-                            let is_inside = |it: &&Span| span.0 < it.0 && it.1 < span.1;
+                            let is_inside = |it: &&Interval| span.0 < it.0 && it.1 < span.1;
                             let inside = got.iter().find(is_inside);
                             assert_eq!(inside, None, "{name} ran in {span:?} with code 0");
                         }
@@ -188,7 +188,7 @@ fn a_code_of_0_says_that_the_lock_was_held_all_the_time() {
 
 /// The mark of a period takes longer to get than the lease lasts.
 #[test]
-fn nothing_is_started_under_a_lock_that_was_lost_meanwhile() {
+fn nothing_starts_after_the_lock_was_lost() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     let rule = proxy.next(1, Some(b"job:once"), Fault::Hold);
@@ -219,7 +219,7 @@ fn nothing_is_started_under_a_lock_that_was_lost_meanwhile() {
 }
 
 /// Runs a job whose mark is asked for behind a proxy that holds this back until `signal` and `pause` are over.
-fn job_in_doubt(
+fn run_with_unanswered_mark(
     server: &RedisServer,
     timeout: &str,
     signal: Option<Signal>,
@@ -252,18 +252,18 @@ fn job_in_doubt(
 }
 
 #[test]
-fn a_job_that_a_signal_kept_from_starting_does_not_count() {
+fn a_job_prevented_by_a_signal_does_not_count() {
     let server = RedisServer::start();
-    let output = job_in_doubt(&server, "30s", Some(Signal::TERM));
+    let output = run_with_unanswered_mark(&server, "30s", Some(Signal::TERM));
     ends_with(&output, 128 + 15);
     assert_eq!(stdout(&output), "");
     assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
 }
 
 #[test]
-fn a_job_whose_mark_is_in_doubt_does_not_count() {
+fn a_job_with_an_in_doubt_mark_does_not_count() {
     let server = RedisServer::start();
-    let output = job_in_doubt(&server, "1s", None);
+    let output = run_with_unanswered_mark(&server, "1s", None);
     ends_with(&output, 125);
     assert_eq!(stdout(&output), "");
     assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
@@ -271,7 +271,7 @@ fn a_job_whose_mark_is_in_doubt_does_not_count() {
 
 /// The command has succeeded, but nobody could note that: its code would say more than is known.
 #[test]
-fn a_success_that_could_not_be_noted_is_told() {
+fn an_unrecorded_success_is_reported() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
@@ -292,7 +292,7 @@ fn a_success_that_could_not_be_noted_is_told() {
 
 /// The command has ended, and the lock is given back as long as a request may take.
 #[test]
-fn a_server_that_is_frozen_at_the_end_costs_one_request() {
+fn a_server_frozen_at_the_end_costs_one_request() {
     let server = RedisServer::start();
     let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done";
     let args = ["--command-timeout", "1s", "demo", "--", "sh", "-c", script];

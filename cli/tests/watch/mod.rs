@@ -15,44 +15,44 @@ use crate::support::{RedisServer, ms};
 use crate::{client_of, ends_with, redlatch, stderr};
 
 /// As long as a busy machine may take for anything.
-const PATIENCE: Duration = ms(60_000);
+const TIMEOUT: Duration = ms(60_000);
 
 /// A field of Redisson's.
 const THEIRS: &str = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31";
 
 /// A watch that prints lines.
-struct Watch {
+struct WatchProcess {
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Watch {
-    fn start(url: &str, args: &[&str]) -> Watch {
+impl WatchProcess {
+    fn start(url: &str, args: &[&str]) -> WatchProcess {
         let mut command = redlatch();
         command.env("REDLATCH_URL", url);
         command.args(["watch", "--interval", "100ms"]).args(args);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         thread::spawn(move || {
             for line in output.lines() {
-                if tell.send(line.unwrap()).is_err() {
+                if sender.send(line.unwrap()).is_err() {
                     return;
                 }
             }
         });
-        Watch { child, lines }
+        WatchProcess { child, lines }
     }
 
     fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).unwrap()
+        self.lines.recv_timeout(TIMEOUT).unwrap()
     }
 
     /// The next event, which is this one of this lock.
     #[track_caller]
     fn next(&self, event: &str, name: &str) -> Value {
         let value: Value = serde_json::from_str(&self.line()).unwrap();
-        crate::schema::holds("event", &value);
+        crate::schema::assert_matches("event", &value);
         assert_eq!(
             (&value["event"], &value["name"]),
             (&event.into(), &name.into())
@@ -61,7 +61,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for WatchProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -70,12 +70,12 @@ impl Drop for Watch {
 }
 
 #[test]
-fn holds_that_come_and_go_are_told_as_json() {
+fn holds_are_reported_as_json() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     client.lock("orders:1").lock().unwrap();
     client.lock("stock:1").lock().unwrap();
-    let watch = Watch::start(&server.url(), &["orders:", "--json"]);
+    let watch = WatchProcess::start(&server.url(), &["orders:", "--json"]);
     let held = watch.next("held", "orders:1");
     assert_eq!(held["to"]["pid"], std::process::id());
     assert_eq!(held["from"], Value::Null);
@@ -105,15 +105,15 @@ fn holds_that_come_and_go_are_told_as_json() {
 }
 
 #[test]
-fn a_server_that_goes_away_and_returns_is_told_of() {
+fn an_unreachable_server_and_its_return_are_reported() {
     let server = RedisServer::start();
     server.cmd(&["HSET", "orders:1", THEIRS, "1"]);
     server.cmd(&["PEXPIRE", "orders:1", "600000"]);
-    let watch = Watch::start(&server.url(), &["--json"]);
+    let watch = WatchProcess::start(&server.url(), &["--json"]);
     watch.next("held", "orders:1");
     server.kill();
     let lost: Value = serde_json::from_str(&watch.line()).unwrap();
-    crate::schema::holds("event", &lost);
+    crate::schema::assert_matches("event", &lost);
     assert_eq!(
         (&lost["event"], &lost["name"]),
         (&"node_lost".into(), &Value::Null)
@@ -121,7 +121,7 @@ fn a_server_that_goes_away_and_returns_is_told_of() {
     assert_eq!(lost["node"], format!("127.0.0.1:{}", server.port()));
     server.restart();
     let back: Value = serde_json::from_str(&watch.line()).unwrap();
-    crate::schema::holds("event", &back);
+    crate::schema::assert_matches("event", &back);
     assert_eq!(
         (&back["event"], &back["node"]),
         (&"node_back".into(), &lost["node"])
@@ -131,7 +131,7 @@ fn a_server_that_goes_away_and_returns_is_told_of() {
 }
 
 #[test]
-fn a_node_of_a_quorum_that_goes_away_hides_no_end() {
+fn an_unreachable_quorum_node_hides_no_end() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let urls = servers.each_ref().map(RedisServer::url);
     let clients = urls.iter().map(|url| client_of(url));
@@ -143,7 +143,7 @@ fn a_node_of_a_quorum_that_goes_away_hides_no_end() {
     lock.lock().unwrap();
     let nodes = urls.each_ref().map(|url| ["--node", url]);
     let args = [&["--json", "--redlock"], nodes.as_flattened()].concat();
-    let watch = Watch::start("", &args);
+    let watch = WatchProcess::start("", &args);
     watch.next("held", "orders:1");
     servers[1].kill();
     let lost: Value = serde_json::from_str(&watch.line()).unwrap();
@@ -154,7 +154,7 @@ fn a_node_of_a_quorum_that_goes_away_hides_no_end() {
 }
 
 #[test]
-fn of_a_cluster_the_master_that_goes_away_is_named() {
+fn the_unreachable_master_of_a_cluster_is_named() {
     // The others go on without its slots.
     let args = ["--cluster-require-full-coverage", "no"];
     let cluster = Cluster::with(false, Access::default(), &args);
@@ -165,7 +165,7 @@ fn of_a_cluster_the_master_that_goes_away_is_named() {
     let nodes = urls.iter().flat_map(|url| ["--node", url]);
     let mut args = vec!["--json", "--cluster", "--command-timeout", "8s"];
     args.extend(nodes);
-    let watch = Watch::start("", &args);
+    let watch = WatchProcess::start("", &args);
     watch.next("held", &lock);
     // Neither the first of its masters nor that of the lock.
     let last = (1..3).max_by_key(|at| cluster.nodes[*at].addr().to_string());
@@ -177,12 +177,12 @@ fn of_a_cluster_the_master_that_goes_away_is_named() {
 }
 
 #[test]
-fn without_a_terminal_events_are_lines_in_which_no_name_commands() {
+fn event_lines_escape_control_characters() {
     let server = RedisServer::start();
     let name = "a\u{1b}[2Jb";
     server.cmd(&["HSET", name, THEIRS, "1"]);
     server.cmd(&["PEXPIRE", name, "600000"]);
-    let watch = Watch::start(&server.url(), &["--color", "always"]);
+    let watch = WatchProcess::start(&server.url(), &["--color", "always"]);
     let line = watch.line();
     assert!(
         line.ends_with("a\\u{1b}[2Jb is held by 9b2a…8a7f thread 31 (Redisson)"),
@@ -201,7 +201,7 @@ fn without_a_terminal_events_are_lines_in_which_no_name_commands() {
     drop(watch);
 
     server.restart();
-    let watch = Watch::start(&server.url(), &[]);
+    let watch = WatchProcess::start(&server.url(), &[]);
     client_of(&server.url()).lock("orders:1").lock().unwrap();
     assert!(watch.line().contains("orders:1"));
     server.kill();
@@ -209,7 +209,7 @@ fn without_a_terminal_events_are_lines_in_which_no_name_commands() {
 }
 
 #[test]
-fn a_watch_that_cannot_look_fails_in_one_line() {
+fn watch_fails_in_one_line() {
     let server = RedisServer::start();
     server.cmd(&[
         "ACL", "SETUSER", "poor", "on", "nopass", "~*", "+ping", "+hello",
@@ -233,26 +233,26 @@ fn a_watch_that_cannot_look_fails_in_one_line() {
             },
         );
         let error: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
-        crate::schema::holds("error", &error);
+        crate::schema::assert_matches("error", &error);
         assert_eq!(error["error"]["kind"], kind);
     }
 }
 
 #[test]
-fn a_mark_of_once_per_is_named_in_its_events() {
+fn events_explain_a_once_per_mark() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     let mark = client.lock("job:once");
     mark.with_lease_time(ms(7_200_000)).lock().unwrap();
-    let watch = Watch::start(&server.url(), &["--json"]);
-    let told = watch.next("held", "job:once");
-    let said = told["message"].as_str().unwrap();
+    let watch = WatchProcess::start(&server.url(), &["--json"]);
+    let printed = watch.next("held", "job:once");
+    let message = printed["message"].as_str().unwrap();
     assert!(
-        said.contains("--once-per") && said.contains("again in 1h 59m"),
-        "{said}"
+        message.contains("--once-per") && message.contains("again in 1h 59m"),
+        "{message}"
     );
     drop(watch);
-    let watch = Watch::start(&server.url(), &[]);
+    let watch = WatchProcess::start(&server.url(), &[]);
     let line = watch.line();
     assert!(
         line.contains("--once-per") && line.contains("again in 1h 59m"),

@@ -13,16 +13,16 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::support::{RedisServer, eventually, ms};
 use crate::{client_of, redlatch};
 
 /// The sequences that take a terminal over and give it back.
-const TAKEN: &str = "\u{1b}[?1049h";
-const GIVEN_BACK: &str = "\u{1b}[?1049l";
+const ENTER_SCREEN: &str = "\u{1b}[?1049h";
+const LEAVE_SCREEN: &str = "\u{1b}[?1049l";
 
 /// A terminal with a watch on it.
-struct Terminal {
+struct WatchTerminal {
     controller: OwnedFd,
     terminal: File,
     child: Child,
@@ -30,11 +30,11 @@ struct Terminal {
     /// All that was written to it.
     shown: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
-    is_gone: Arc<AtomicBool>,
+    is_reader_stopped: Arc<AtomicBool>,
 }
 
-impl Terminal {
-    fn start(server: &RedisServer, args: &[&str]) -> Terminal {
+impl WatchTerminal {
+    fn start(server: &RedisServer, args: &[&str]) -> WatchTerminal {
         // A child that has this end, too, would never see it closed.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let controller = openpt(flags).unwrap();
@@ -57,10 +57,10 @@ impl Terminal {
         command.stderr(terminal.try_clone().unwrap());
         let child = command.spawn().unwrap();
         let shown = Arc::new(Mutex::new(Vec::new()));
-        let is_gone = Arc::new(AtomicBool::new(false));
+        let is_reader_stopped = Arc::new(AtomicBool::new(false));
         fcntl_setfl(&controller, OFlags::NONBLOCK).unwrap();
         let mut input = File::from(controller.try_clone().unwrap());
-        let (all, ends) = (Arc::clone(&shown), Arc::clone(&is_gone));
+        let (all, ends) = (Arc::clone(&shown), Arc::clone(&is_reader_stopped));
         let reader = thread::spawn(move || {
             let mut part = [0; 4096];
             while !ends.load(Ordering::SeqCst) {
@@ -72,14 +72,14 @@ impl Terminal {
                 }
             }
         });
-        Terminal {
+        WatchTerminal {
             controller,
             terminal,
             child,
             before,
             shown,
             reader,
-            is_gone,
+            is_reader_stopped,
         }
     }
 
@@ -87,7 +87,7 @@ impl Terminal {
     #[track_caller]
     fn until(&self, text: &str) -> String {
         let mut taken: Option<Vec<u8>> = None;
-        eventually(PATIENCE, text, || {
+        eventually(TIMEOUT, text, || {
             let mut shown = self.shown.lock().unwrap();
             let mut places = shown.windows(text.len());
             let found = places.position(|it| it == text.as_bytes());
@@ -110,16 +110,16 @@ impl Terminal {
     #[track_caller]
     fn ends_with(mut self, code: i32) {
         assert_eq!(self.child.wait().unwrap().code(), Some(code));
-        let shown = self.until(GIVEN_BACK);
+        let shown = self.until(LEAVE_SCREEN);
         assert!(
             shown.contains("\u{1b}[?25h"),
             "the cursor is back: {shown:?}"
         );
-        self.is_as_it_was();
+        self.assert_terminal_is_restored();
     }
 
     #[track_caller]
-    fn is_as_it_was(&self) {
+    fn assert_terminal_is_restored(&self) {
         let after = tcgetattr(&self.terminal).unwrap();
         assert_eq!(after.local_modes, self.before.local_modes);
         assert_eq!(after.input_modes, self.before.input_modes);
@@ -138,12 +138,12 @@ fn resize(controller: &OwnedFd, columns: u16, rows: u16) {
 }
 
 #[test]
-fn a_watch_draws_follows_the_size_and_gives_the_terminal_back() {
+fn watch_draws_resizes_and_restores_the_terminal() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("orders:42");
     lock.lock().unwrap();
-    let watch = Terminal::start(&server, &[]);
-    watch.until(TAKEN);
+    let watch = WatchTerminal::start(&server, &[]);
+    watch.until(ENTER_SCREEN);
     let shown = watch.until("sort: name");
     for word in ["NAME", "HOLDER", "LISTEN", "orders:42"] {
         assert!(shown.contains(word), "{word}: {shown:?}");
@@ -164,10 +164,10 @@ fn a_watch_draws_follows_the_size_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back() {
+fn a_signal_restores_the_terminal() {
     let server = RedisServer::start();
     for (signal, number) in [(Signal::TERM, 15), (Signal::HUP, 1), (Signal::INT, 2)] {
-        let watch = Terminal::start(&server, &[]);
+        let watch = WatchTerminal::start(&server, &[]);
         watch.until("sort: name");
         watch.signal(signal);
         watch.ends_with(128 + number);
@@ -175,28 +175,28 @@ fn a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_watch_ends_with_its_terminal() {
+fn watch_ends_with_its_terminal() {
     let server = RedisServer::start();
-    let watch = Terminal::start(&server, &[]);
+    let watch = WatchTerminal::start(&server, &[]);
     watch.until("sort: name");
-    let Terminal {
+    let WatchTerminal {
         controller,
         mut child,
         reader,
-        is_gone,
+        is_reader_stopped,
         ..
     } = watch;
-    is_gone.store(true, Ordering::SeqCst);
+    is_reader_stopped.store(true, Ordering::SeqCst);
     reader.join().unwrap();
     drop(controller);
-    eventually(PATIENCE, "it ends", || child.try_wait().unwrap().is_some());
+    eventually(TIMEOUT, "it ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(5));
 }
 
 #[test]
-fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
+fn a_stop_restores_the_terminal_until_cont() {
     let server = RedisServer::start();
-    let watch = Terminal::start(&server, &[]);
+    let watch = WatchTerminal::start(&server, &[]);
     watch.until("sort: name");
     let pid = Pid::from_child(&watch.child);
     for by_key in [true, false] {
@@ -207,10 +207,10 @@ fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
         let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED;
         let status = waitid(WaitId::Pid(pid), either).unwrap().unwrap();
         assert!(status.stopped(), "{status:?}");
-        watch.until(GIVEN_BACK);
-        watch.is_as_it_was();
+        watch.until(LEAVE_SCREEN);
+        watch.assert_terminal_is_restored();
         watch.signal(Signal::CONT);
-        watch.until(TAKEN);
+        watch.until(ENTER_SCREEN);
         watch.until("sort: name");
     }
     watch.press("\u{3}");
@@ -218,9 +218,9 @@ fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_told_of_on_the_screen_and_comes_back() {
+fn the_screen_shows_an_unreachable_server() {
     let server = RedisServer::start();
-    let watch = Terminal::start(&server, &["--color", "never"]);
+    let watch = WatchTerminal::start(&server, &["--color", "never"]);
     watch.until("sort: name");
     server.kill();
     watch.until("NO ANSWER");

@@ -113,7 +113,10 @@ fn an_unreachable_server_is_shown_and_its_locks_remain() {
         .collect();
     watch.apply_partial(255, &[], &[NODE]);
     for width in [40, 80, 160] {
-        assert_screen(&format!("unreachable-{width}"), &drawn(&watch, 262, width, 16));
+        assert_screen(
+            &format!("unreachable-{width}"),
+            &drawn(&watch, 262, width, 16),
+        );
     }
     watch.apply(263, &locks);
     let back = text(&drawn(&watch, 263, 80, 16));

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::*;
 
 /// Runs redlatch as process 1; `None`, and says so, where this is not permitted.
-fn as_the_first(server: &RedisServer, args: &[&str]) -> Option<Command> {
+fn run_as_pid_1(server: &RedisServer, args: &[&str]) -> Option<Command> {
     let namespace = ["--pid", "--fork", "--mount-proc"];
     let is_permitted = Command::new("unshare")
         .args(namespace)
@@ -33,7 +33,7 @@ fn as_the_first(server: &RedisServer, args: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn the_first_process_reaps_what_is_left_to_it() {
+fn pid_1_reaps_orphans() {
     let server = RedisServer::start();
     // A process whose parent has ended is left to process 1, and stays in /proc until that has reaped it.
     let script = "sh -c 'sleep 0.2 & echo $! > orphan'; orphan=$(cat orphan)
@@ -41,7 +41,7 @@ fn the_first_process_reaps_what_is_left_to_it() {
         while [ -e /proc/$orphan ]; do sleep 0.05; done
         echo reaped by $PPID; exit 5";
     let args = ["--max-run", "60s", "demo", "--", "sh", "-c", script];
-    let Some(mut command) = as_the_first(&server, &args) else {
+    let Some(mut command) = run_as_pid_1(&server, &args) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -52,12 +52,12 @@ fn the_first_process_reaps_what_is_left_to_it() {
 }
 
 #[test]
-fn the_first_process_passes_signals_on() {
+fn pid_1_forwards_signals() {
     let server = RedisServer::start();
     // Process 1 gets no signal that it has no handler for.
     let script = "trap 'echo ended; exit 3' TERM; echo in; while :; do sleep 0.05; done";
     let args = ["demo", "--", "sh", "-c", script];
-    let Some(mut command) = as_the_first(&server, &args) else {
+    let Some(mut command) = run_as_pid_1(&server, &args) else {
         return;
     };
     let mut child = command.spawn().unwrap();

@@ -7,12 +7,12 @@ use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{Certificates, Cluster, Sentinels};
 
 /// How to reach a place.
-struct Place<'a>(Vec<&'a str>);
+struct Servers<'a>(Vec<&'a str>);
 
-impl<'a> Place<'a> {
-    fn of(urls: &'a [String], mode: &[&'a str]) -> Place<'a> {
+impl<'a> Servers<'a> {
+    fn of(urls: &'a [String], mode: &[&'a str]) -> Servers<'a> {
         let nodes = urls.iter().flat_map(|url| ["--node", url]);
-        Place(nodes.chain(mode.iter().copied()).collect())
+        Servers(nodes.chain(mode.iter().copied()).collect())
     }
 
     fn run(&self, args: &[&str]) -> Command {
@@ -50,32 +50,32 @@ impl<'a> Place<'a> {
 }
 
 #[test]
-fn behind_sentinels() {
+fn run_works_behind_sentinels() {
     let set = Sentinels::start();
     let urls = set.urls();
-    Place::of(&urls, &["--sentinel", NAME]).runs_one_at_a_time(|| {});
+    Servers::of(&urls, &["--sentinel", NAME]).runs_one_at_a_time(|| {});
 }
 
 #[test]
-fn in_a_cluster() {
+fn run_works_in_a_cluster() {
     let cluster = Cluster::masters();
     let urls = cluster.urls();
     let to = (cluster.owner_of("demo") + 1) % 3;
     // Its slot goes to another master while it is held.
-    Place::of(&urls, &["--cluster"]).runs_one_at_a_time(|| cluster.migrate("demo", to));
+    Servers::of(&urls, &["--cluster"]).runs_one_at_a_time(|| cluster.migrate("demo", to));
 }
 
 #[test]
-fn on_a_majority_of_masters() {
+fn run_works_on_a_majority_of_masters() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let urls = servers.each_ref().map(RedisServer::url);
     // New servers have a vote after the longest lease that they may have forgotten.
     let mode = ["--redlock", "--lease", "2s", "--max-lease", "2s"];
-    Place::of(&urls, &mode).runs_one_at_a_time(|| servers[2].kill());
+    Servers::of(&urls, &mode).runs_one_at_a_time(|| servers[2].kill());
 }
 
 #[test]
-fn over_tls() {
+fn run_works_over_tls() {
     let certificates = Certificates::new();
     let (args, port) = certificates.server_args(&certificates.server(), false);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -83,7 +83,7 @@ fn over_tls() {
     let url = format!("rediss://localhost:{port}");
     let authority = certificates.authority();
     let mode = ["--url", &url, "--ca", authority.to_str().unwrap()];
-    Place(mode.to_vec()).runs_one_at_a_time(|| {});
+    Servers(mode.to_vec()).runs_one_at_a_time(|| {});
     // Another authority.
     let other = Certificates::new().authority_pem();
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn over_tls() {
     fs::write(&file, other).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let mode = ["--url", &url, "--ca", file.to_str().unwrap()];
-    let output = Place(mode.to_vec()).run(&["demo", "--", "echo", "in"]);
+    let output = Servers(mode.to_vec()).run(&["demo", "--", "echo", "in"]);
     let output = { output }.output().unwrap();
     ends_with(&output, 125);
     assert_eq!(stdout(&output), "");

@@ -15,7 +15,7 @@ fn objects(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_list_shows_holders_in_columns_and_as_json() {
+fn list_prints_columns_or_json() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     let lock = client.lock("orders:42");
@@ -76,9 +76,9 @@ fn a_list_shows_holders_in_columns_and_as_json() {
 }
 
 #[test]
-fn a_prefix_is_not_typed() {
+fn names_are_typed_without_the_prefix() {
     let server = RedisServer::start();
-    let client = crate::patient()
+    let client = crate::slow_builder()
         .key_prefix("shop:")
         .open(&server.url())
         .unwrap();
@@ -98,7 +98,7 @@ fn a_prefix_is_not_typed() {
 }
 
 #[test]
-fn an_inspected_lock_is_told_of_and_a_free_one_ends_with_1() {
+fn inspect_describes_a_lock_and_exits_with_1_if_free() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     let free = at(&server, &["inspect", "orders"]);
@@ -121,9 +121,9 @@ fn an_inspected_lock_is_told_of_and_a_free_one_ends_with_1() {
 }
 
 #[test]
-fn a_count_is_inspected_as_it_is_listed_and_not_unlocked() {
+fn semaphores_and_latches_are_inspected_not_unlocked() {
     let server = RedisServer::start();
-    let client = crate::patient()
+    let client = crate::slow_builder()
         .key_prefix("shop:")
         .open(&server.url())
         .unwrap();
@@ -145,7 +145,7 @@ fn a_count_is_inspected_as_it_is_listed_and_not_unlocked() {
         let output = run(&["inspect", name, "--json"]);
         ends_with(&output, 0);
         let shown = &objects(&stdout(&output))[0];
-        crate::schema::holds("lock", shown);
+        crate::schema::assert_matches("lock", shown);
         assert!(listed.contains(shown), "{shown} of {listed:?}");
         assert_eq!(shown["kind"], kind, "{shown}");
         assert_eq!(shown["available"], number, "{shown}");
@@ -157,14 +157,17 @@ fn a_count_is_inspected_as_it_is_listed_and_not_unlocked() {
         assert!(!text.contains("nobody"), "{text}");
         let output = run(&["unlock", name, "--force", "--yes", "--json"]);
         ends_with(&output, 2);
-        let told: Value = serde_json::from_str(&stderr(&output)).unwrap();
-        let error = &told["error"];
+        let printed: Value = serde_json::from_str(&stderr(&output)).unwrap();
+        let error = &printed["error"];
         assert_eq!(
             (&error["kind"], &error["lock"]),
             (&"wrong_type".into(), &name.into())
         );
-        let said = error["message"].as_str().unwrap();
-        assert!(said.contains(kind) && !said.contains("WRONGTYPE"), "{said}");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains(kind) && !message.contains("WRONGTYPE"),
+            "{message}"
+        );
     }
     assert_eq!(semaphore.available().unwrap(), 2);
     drop((permits, slot));
@@ -173,7 +176,7 @@ fn a_count_is_inspected_as_it_is_listed_and_not_unlocked() {
 }
 
 #[test]
-fn a_hold_is_ended_and_no_later_one() {
+fn unlock_releases_one_hold_and_no_later_one() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("orders");
     lock.lock().unwrap();
@@ -209,22 +212,22 @@ fn a_hold_is_ended_and_no_later_one() {
     };
     let other = end(&first);
     ends_with(&other, 1);
-    let said = stdout(&other);
+    let message = stdout(&other);
     assert!(
-        said.contains("does not hold it") && said.contains(&present),
-        "{said}"
+        message.contains("does not hold it") && message.contains(&present),
+        "{message}"
     );
     ends_with(&end(&present), 0);
     assert!(!lock.is_locked().unwrap());
     let nobody = end(&first);
     ends_with(&nobody, 1);
-    let said = stdout(&nobody);
-    assert!(said.contains("nobody holds it"), "{said}");
+    let message = stdout(&nobody);
+    assert!(message.contains("nobody holds it"), "{message}");
 }
 
 /// A slip of the pen does not read as the news that the hold has ended.
 #[test]
-fn what_is_no_visitor_is_refused() {
+fn unlock_rejects_a_malformed_visitor_id() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("orders");
     lock.lock().unwrap();
@@ -232,8 +235,8 @@ fn what_is_no_visitor_is_refused() {
     for wrong in [&visitor[1..], "web-3/812", "", &format!(" {visitor}")] {
         let output = at(&server, &["unlock", "orders", "--force", "--holder", wrong]);
         ends_with(&output, 2);
-        let said = stderr(&output);
-        assert!(said.contains("redlatch inspect orders"), "{said}");
+        let message = stderr(&output);
+        assert!(message.contains("redlatch inspect orders"), "{message}");
     }
     assert!(lock.is_locked().unwrap());
     // Of a token nothing can be told by its form.
@@ -245,7 +248,7 @@ fn what_is_no_visitor_is_refused() {
 }
 
 #[test]
-fn of_several_readers_one_is_chosen() {
+fn unlock_releases_one_of_several_readers() {
     let server = RedisServer::start();
     let clients = [(); 2].map(|()| client_of(&server.url()));
     for client in &clients {
@@ -282,7 +285,7 @@ fn of_several_readers_one_is_chosen() {
 }
 
 #[test]
-fn at_a_terminal_the_name_is_asked_for() {
+fn unlock_asks_for_the_name_on_a_terminal() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("orders");
     for (typed, code) in [("order\n", 1), ("orders\n", 0)] {
@@ -306,10 +309,10 @@ fn at_a_terminal_the_name_is_asked_for() {
         let mut child = command.spawn().unwrap();
         drop(command);
         let mut asked = String::new();
-        let mut said = child.stderr.take().unwrap();
+        let mut message = child.stderr.take().unwrap();
         while !asked.contains("Type the name") {
             let mut part = [0; 256];
-            let read = said.read(&mut part).unwrap();
+            let read = message.read(&mut part).unwrap();
             assert!(read > 0, "{asked}");
             asked += &String::from_utf8_lossy(&part[..read]);
         }
@@ -323,7 +326,7 @@ fn at_a_terminal_the_name_is_asked_for() {
 }
 
 #[test]
-fn a_quorum_says_how_many_nodes_have_a_lock() {
+fn list_counts_the_nodes_of_a_quorum() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let urls = servers.each_ref().map(RedisServer::url);
     let clients = urls.iter().map(|url| client_of(url));
@@ -359,7 +362,7 @@ fn a_quorum_says_how_many_nodes_have_a_lock() {
 }
 
 #[test]
-fn a_name_with_signs_for_the_terminal_is_shown_and_not_obeyed() {
+fn control_characters_in_names_are_escaped() {
     let server = RedisServer::start();
     let field = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31";
     server.cmd(&["HSET", "a\u{1b}[2Jb", field, "1"]);
@@ -376,7 +379,7 @@ fn a_name_with_signs_for_the_terminal_is_shown_and_not_obeyed() {
 
 #[cfg(feature = "mysql")]
 #[test]
-fn a_lock_in_a_database_is_shown_and_ended() {
+fn database_locks_are_listed_and_unlocked() {
     let database = crate::support::MariaDb::shared().database();
     let client = client_of(&database.url());
     client.create_tables().unwrap();
@@ -402,7 +405,7 @@ fn a_lock_in_a_database_is_shown_and_ended() {
 
 #[cfg(feature = "mysql")]
 #[test]
-fn a_database_without_tables_is_a_wrong_set_up_and_gets_them() {
+fn create_tables_creates_missing_tables() {
     let database = crate::support::MariaDb::shared().database();
     let run = |args: &[&str]| {
         let mut command = redlatch();
@@ -420,12 +423,15 @@ fn a_database_without_tables_is_a_wrong_set_up_and_gets_them() {
     ] {
         let output = run(args);
         ends_with(&output, code);
-        let said = stdout(&output) + &stderr(&output);
-        assert!(said.contains("redlatch create-tables"), "{args:?}: {said}");
+        let message = stdout(&output) + &stderr(&output);
+        assert!(
+            message.contains("redlatch create-tables"),
+            "{args:?}: {message}"
+        );
     }
     let output = run(&["inspect", "orders", "--json"]);
-    let told: Value = serde_json::from_str(&stderr(&output)).unwrap();
-    assert_eq!(told["error"]["kind"], "schema", "{told}");
+    let printed: Value = serde_json::from_str(&stderr(&output)).unwrap();
+    assert_eq!(printed["error"]["kind"], "schema", "{printed}");
     for _ in 0..2 {
         let made = run(&["create-tables"]);
         ends_with(&made, 0);
@@ -437,12 +443,12 @@ fn a_database_without_tables_is_a_wrong_set_up_and_gets_them() {
     database.run("ALTER TABLE redlatch DROP PRIMARY KEY");
     let wrong = run(&["create-tables"]);
     ends_with(&wrong, 2);
-    let said = stderr(&wrong);
-    assert!(said.contains("primary key"), "{said}");
+    let message = stderr(&wrong);
+    assert!(message.contains("primary key"), "{message}");
 
     let server = RedisServer::start();
     let output = at(&server, &["create-tables"]);
     ends_with(&output, 2);
-    let said = stderr(&output);
-    assert!(said.contains("mysql://"), "{said}");
+    let message = stderr(&output);
+    assert!(message.contains("mysql://"), "{message}");
 }

@@ -14,14 +14,14 @@ use crate::{ends_with, redlatch, stderr, stdout};
 const CANARY: &str = "canary-4f1c";
 
 #[test]
-fn a_server_that_is_as_it_should_be_has_no_finding() {
+fn a_well_configured_server_has_no_finding() {
     let server = quiet();
     let url = server.url();
     finds(&url, &[], &[]);
-    let mut said = Value::Null;
+    let mut message = Value::Null;
     eventually(LONG, "nothing is found", || {
         let output = doctor(&url, &["--strict"]).output().unwrap();
-        said = report(&output);
+        message = report(&output);
         output.status.code() == Some(0)
     });
     for code in [
@@ -36,14 +36,14 @@ fn a_server_that_is_as_it_should_be_has_no_finding() {
         "pubsub",
         "dry-run",
     ] {
-        let findings = said["findings"].as_array().unwrap();
+        let findings = message["findings"].as_array().unwrap();
         assert!(
             findings.iter().any(|it| it["code"] == code),
-            "{code}: {said}"
+            "{code}: {message}"
         );
     }
-    for promise in said["promises"].as_array().unwrap() {
-        assert_eq!(promise["answer"], "yes", "{said}");
+    for promise in message["promises"].as_array().unwrap() {
+        assert_eq!(promise["answer"], "yes", "{message}");
     }
     // It leaves nothing.
     assert_eq!(server.int(&["DBSIZE"]), 0);
@@ -65,15 +65,15 @@ fn a_server_that_is_as_it_should_be_has_no_finding() {
 }
 
 #[test]
-fn settings_are_found_and_healed() {
+fn dangerous_settings_are_reported_until_fixed() {
     let server = quiet();
     let url = server.url();
-    let told: Vec<String> = redis::cmd("CONFIG")
+    let printed: Vec<String> = redis::cmd("CONFIG")
         .arg("GET")
         .arg("dir")
         .query(&mut server.admin())
         .unwrap();
-    let folder = told[1].clone();
+    let folder = printed[1].clone();
     let read_only = |expected: &[&str]| finds(&url, &["--read-only"], expected);
     let set = |name: &str, value: &str| drop(server.cmd(&["CONFIG", "SET", name, value]));
     read_only(&[]);
@@ -95,8 +95,8 @@ fn settings_are_found_and_healed() {
     read_only(&["eviction danger"]);
     let output = doctor(&url, &["--read-only"]).output().unwrap();
     ends_with(&output, 1);
-    let said = report(&output);
-    assert_eq!(answer(&said, "exclusion while the server runs"), "no");
+    let message = report(&output);
+    assert_eq!(answer(&message, "exclusion while the server runs"), "no");
     set("maxmemory-policy", "noeviction");
     read_only(&[]);
     set("maxmemory", "1");
@@ -119,7 +119,7 @@ fn settings_are_found_and_healed() {
 }
 
 #[test]
-fn a_note_ends_with_1_only_if_strict() {
+fn a_note_exits_with_1_only_if_strict() {
     let server = RedisServer::start();
     for (args, code) in [(&["--read-only"][..], 0), (&["--read-only", "--strict"], 1)] {
         let output = doctor(&server.url(), args).output().unwrap();
@@ -129,7 +129,7 @@ fn a_note_ends_with_1_only_if_strict() {
 }
 
 #[test]
-fn missing_rights_are_named_and_no_secret_is_shown() {
+fn missing_rights_are_named_without_secrets() {
     let server = quiet();
     let secret = format!(">{CANARY}");
     let set = |rule: &[&str]| {
@@ -193,8 +193,8 @@ fn without(server: &RedisServer, right: &str) -> Value {
 }
 
 /// The findings of this code, each as severity and words.
-fn findings<'a>(said: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
-    let all = said["findings"].as_array().unwrap().iter();
+fn findings<'a>(message: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
+    let all = message["findings"].as_array().unwrap().iter();
     let word = |it: &'a Value, field: &str| it[field].as_str().unwrap();
     all.filter(|it| it["code"] == code)
         .map(|it| (word(it, "severity"), word(it, "seen")))
@@ -202,7 +202,7 @@ fn findings<'a>(said: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
 }
 
 #[test]
-fn a_right_that_taking_a_lock_does_not_need_is_a_note() {
+fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
     let server = quiet();
     for (right, effect) in [
         ("subscribe", "once a second"),
@@ -211,51 +211,66 @@ fn a_right_that_taking_a_lock_does_not_need_is_a_note() {
         ("hkeys", "somebody else holds"),
         ("hlen", "slow"),
     ] {
-        let said = without(&server, right);
-        assert_eq!(answer(&said, "a lock can be had now"), "yes", "{said}");
-        let rights = findings(&said, "rights");
+        let message = without(&server, right);
+        assert_eq!(
+            answer(&message, "a lock can be had now"),
+            "yes",
+            "{message}"
+        );
+        let rights = findings(&message, "rights");
         assert!(rights.iter().all(|it| it.0 == "note"), "{rights:?}");
         let named = format!("+{right}");
-        let is_told = |seen: &str| seen.contains(&*named) && seen.contains(effect);
-        assert!(rights.iter().any(|it| is_told(it.1)), "{rights:?}");
+        let is_explained = |seen: &str| seen.contains(&*named) && seen.contains(effect);
+        assert!(rights.iter().any(|it| is_explained(it.1)), "{rights:?}");
     }
 }
 
 #[test]
-fn a_lock_that_was_taken_can_be_had() {
+fn a_successful_dry_run_means_locks_can_be_acquired() {
     let server = quiet();
     // It knows the scripts, and would take no new one.
     without(&server, "hlen");
-    let said = without(&server, "eval");
-    assert_eq!(findings(&said, "dry-run")[0].0, "ok", "{said}");
-    assert_eq!(findings(&said, "rights")[0].0, "danger", "{said}");
-    assert_eq!(answer(&said, "a lock can be had now"), "yes", "{said}");
+    let message = without(&server, "eval");
+    assert_eq!(findings(&message, "dry-run")[0].0, "ok", "{message}");
+    assert_eq!(findings(&message, "rights")[0].0, "danger", "{message}");
+    assert_eq!(
+        answer(&message, "a lock can be had now"),
+        "yes",
+        "{message}"
+    );
     // Holds are lost without it, at the first renewal.
-    let said = without(&server, "hexists");
-    assert_eq!(findings(&said, "rights")[0].0, "danger", "{said}");
-    assert_eq!(answer(&said, "a lock can be had now"), "yes", "{said}");
-    let said = without(&server, "hset");
-    assert_eq!(answer(&said, "a lock can be had now"), "no", "{said}");
+    let message = without(&server, "hexists");
+    assert_eq!(findings(&message, "rights")[0].0, "danger", "{message}");
+    assert_eq!(
+        answer(&message, "a lock can be had now"),
+        "yes",
+        "{message}"
+    );
+    let message = without(&server, "hset");
+    assert_eq!(answer(&message, "a lock can be had now"), "no", "{message}");
 }
 
 #[test]
-fn a_server_without_eval_has_scripting_off() {
+fn a_server_without_eval_has_no_scripting() {
     let renamed = "--appendonly yes --appendfsync always --rename-command EVAL";
     let args: Vec<_> = renamed.split(' ').chain([""]).collect();
     let server = RedisServer::with(&args);
     for args in [&[][..], &["--read-only"]] {
         let output = doctor(&server.url(), args).output().unwrap();
         ends_with(&output, 1);
-        let said = report(&output);
-        assert_eq!(bad(&said), ["state danger"], "{said}");
-        assert!(said.to_string().contains("scripting is off"), "{said}");
-        assert!(!said.to_string().contains("+eval"), "{said}");
-        assert_eq!(answer(&said, "a lock can be had now"), "no", "{said}");
+        let message = report(&output);
+        assert_eq!(bad(&message), ["state danger"], "{message}");
+        assert!(
+            message.to_string().contains("scripting is off"),
+            "{message}"
+        );
+        assert!(!message.to_string().contains("+eval"), "{message}");
+        assert_eq!(answer(&message, "a lock can be had now"), "no", "{message}");
     }
 }
 
 #[test]
-fn a_server_that_is_down_or_frozen_ends_with_3_and_says_what_to_do() {
+fn an_unresponsive_server_exits_with_3_and_advice() {
     let server = quiet();
     let gone = format!("redis://127.0.0.1:{}", free_port());
     server.freeze();
@@ -266,12 +281,12 @@ fn a_server_that_is_down_or_frozen_ends_with_3_and_says_what_to_do() {
             command.args(json.then_some("--json"));
             let output = command.output().unwrap();
             ends_with(&output, 3);
-            let said = stdout(&output);
+            let message = stdout(&output);
             if json {
                 assert_eq!(bad(&report(&output)), ["reachable danger"]);
             } else {
-                assert_eq!(said.lines().count(), 2, "{said}");
-                assert!(said.contains("-> start it"), "{said}");
+                assert_eq!(message.lines().count(), 2, "{message}");
+                assert!(message.contains("-> start it"), "{message}");
             }
         }
     }
@@ -280,7 +295,7 @@ fn a_server_that_is_down_or_frozen_ends_with_3_and_says_what_to_do() {
 }
 
 #[test]
-fn slow_round_trips_and_a_wrong_clock_are_found_and_healed() {
+fn slow_round_trips_and_clock_drift_are_reported() {
     let server = quiet();
     let proxy = Proxy::to(server.addr());
     let url = proxy.url();
@@ -315,7 +330,7 @@ fn slow_round_trips_and_a_wrong_clock_are_found_and_healed() {
 }
 
 #[test]
-fn a_certificate_that_ends_soon_is_found_and_healed() {
+fn a_certificate_that_expires_soon_is_reported() {
     let certificates = Certificates::new();
     let authority = certificates.authority();
     for (days, expected) in [(13, &["certificate note"][..]), (30, &[])] {

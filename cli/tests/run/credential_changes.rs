@@ -33,7 +33,7 @@ fn outlives(args: &[&str], change: impl FnOnce()) {
 }
 
 #[test]
-fn a_command_outlives_a_change_of_the_password() {
+fn a_command_survives_a_password_change() {
     let server = RedisServer::start();
     server.set_password("app", &format!("{CANARY}-old"));
     let folder = tempfile::tempdir().unwrap();
@@ -52,10 +52,10 @@ fn a_command_outlives_a_change_of_the_password() {
     write("wrong");
     let output = redlatch().arg("list").args(args).output().unwrap();
     ends_with(&output, 3);
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains("WRONGPASS") && !said.contains(CANARY),
-        "{said}"
+        message.contains("WRONGPASS") && !message.contains(CANARY),
+        "{message}"
     );
 }
 
@@ -68,7 +68,7 @@ fn server(certificates: &Certificates, pair: &Pair) -> (RedisServer, String) {
 }
 
 #[test]
-fn a_command_outlives_a_change_of_all_certificates() {
+fn a_command_survives_a_change_of_all_certificates() {
     let (old, new) = (Certificates::new(), Certificates::new());
     let (server, url) = server(&old, &old.server());
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn a_command_outlives_a_change_of_all_certificates() {
 }
 
 #[test]
-fn names_and_keys_of_certificates_are_given() {
+fn tls_names_and_pins_are_checked() {
     let certificates = Certificates::new();
     let list = |url: &str, args: &[&str]| {
         let mut command = redlatch();
@@ -137,7 +137,7 @@ fn names_and_keys_of_certificates_are_given() {
 }
 
 #[test]
-fn what_is_for_sentinels_needs_them() {
+fn sentinel_options_need_sentinels() {
     let url = ["--url", "redis://127.0.0.1:1"];
     let needs = |args: &[&str], words: &str| {
         let output = redlatch().arg("list").args(args).output().unwrap();

@@ -42,7 +42,7 @@ fn code_of(child: &mut Child) -> Option<i32> {
 const SLEEPER: [&str; 5] = ["demo", "--", "sh", "-c", "echo $$; exec sleep 1000"];
 
 #[test]
-fn the_command_of_a_lost_lock_ends_all_the_same() {
+fn a_loss_ends_the_command_with_stderr_blocked() {
     let server = RedisServer::start();
     let (_reader, mut child) = spawn_unread(&server, &SLEEPER);
     let command = command_pid(&mut child);
@@ -54,7 +54,7 @@ fn the_command_of_a_lost_lock_ends_all_the_same() {
 }
 
 #[test]
-fn the_command_of_a_stopped_redlatch_ends_all_the_same() {
+fn a_stop_ends_the_command_with_stderr_blocked() {
     let server = RedisServer::start();
     let (_reader, mut child) = spawn_unread(&server, &SLEEPER);
     let command = command_pid(&mut child);
@@ -68,7 +68,7 @@ fn the_command_of_a_stopped_redlatch_ends_all_the_same() {
 }
 
 #[test]
-fn a_wait_ends_all_the_same() {
+fn a_wait_ends_with_stderr_blocked() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("demo");
     lock.lock().unwrap();
@@ -87,7 +87,7 @@ fn a_wait_ends_all_the_same() {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_keeps_no_lock() {
+fn a_failed_start_keeps_no_lock_with_stderr_blocked() {
     let server = RedisServer::start();
     let (_reader, mut child) = spawn_unread(&server, &["demo", "--", "/no/such/command"]);
     assert_eq!(code_of(&mut child), Some(127));
@@ -97,7 +97,7 @@ fn a_command_that_cannot_be_started_keeps_no_lock() {
 /// A redlatch that goes on after its command was ended.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_switch_ends_all_the_same() {
+fn the_switch_exits_with_stderr_blocked() {
     let server = RedisServer::start();
     let (_reader, mut child) = spawn_unread(&server, &SLEEPER);
     let command = command_pid(&mut child);

@@ -12,7 +12,7 @@ use crate::support::{eventually, product};
 use crate::{ends_with, redlatch};
 
 #[test]
-fn replicas_and_roles_are_found_and_healed() {
+fn replica_and_role_problems_are_reported() {
     let (master, replica) = (quiet(), quiet());
     let port = master.port().to_string();
     finds(&replica.url(), &["--read-only"], &[]);
@@ -32,9 +32,9 @@ fn replicas_and_roles_are_found_and_healed() {
     read_only("2", &["replicas danger"]);
     // With replicas that acknowledge it is unlikely to break.
     let output = doctor(&url, &["--read-only", "--wait-replicas", "1"]).output();
-    let said = report(&output.unwrap());
+    let message = report(&output.unwrap());
     assert_eq!(
-        answer(&said, "exclusion over a failover"),
+        answer(&message, "exclusion over a failover"),
         "unlikely to break"
     );
     replica.cmd(&["REPLICAOF", "NO", "ONE"]);
@@ -70,7 +70,7 @@ fn the_nodes_of_a_redlock_are_counted() {
 
 /// The others grant it without that node.
 #[test]
-fn a_majority_that_grants_locks_is_told_so() {
+fn a_majority_without_one_node_grants_locks() {
     let servers = [(); 3].map(|()| quiet());
     servers[0].cmd(&["ACL", "SETUSER", "default", "-hset"]);
     let mut command = doctor("", &["--redlock", "--max-lease", "2s", "--lease", "2s"]);
@@ -78,9 +78,9 @@ fn a_majority_that_grants_locks_is_told_so() {
         command.args(["--node", &server.url()]);
     }
     eventually(LONG, "all have a vote", || {
-        let said = report(&command.output().unwrap());
-        bad(&said).contains(&"rights danger".to_owned())
-            && answer(&said, "a lock can be had now") == "yes"
+        let message = report(&command.output().unwrap());
+        bad(&message).contains(&"rights danger".to_owned())
+            && answer(&message, "a lock can be had now") == "yes"
     });
 }
 
@@ -93,7 +93,7 @@ fn at_nodes<'a>(urls: &'a [String], mode: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn sentinels_that_could_not_act_are_found_and_healed() {
+fn unresponsive_sentinels_are_reported() {
     let kept = ["--appendonly", "yes", "--appendfsync", "always"];
     let least = ["--min-replicas-to-write", "1"];
     let args: Vec<_> = kept.iter().chain(&least).copied().collect();
@@ -115,7 +115,7 @@ fn sentinels_that_could_not_act_are_found_and_healed() {
 }
 
 #[test]
-fn slots_of_a_cluster_without_a_master_are_found() {
+fn cluster_slots_without_a_master_are_reported() {
     let cluster = Cluster::start();
     let urls = cluster.urls();
     let args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
@@ -140,7 +140,7 @@ fn slots_of_a_cluster_without_a_master_are_found() {
 }
 
 #[test]
-fn replicas_that_announce_an_unreachable_address_are_found_and_mapped() {
+fn unreachable_announced_addresses_can_be_mapped() {
     if product().is_before_7() {
         return;
     }
@@ -179,7 +179,7 @@ fn replicas_that_announce_an_unreachable_address_are_found_and_mapped() {
 
 #[test]
 #[cfg(all(feature = "mysql", feature = "tls"))]
-fn a_database_behind_tls_is_looked_at_and_plain_text_to_another_host_is_told() {
+fn a_database_is_checked_over_tls() {
     let certificates = Certificates::new();
     let server = MariaDb::encrypted(&certificates, &certificates.of("db", "DNS:db.example"), &[]);
     let database = server.database();
@@ -195,18 +195,18 @@ fn a_database_behind_tls_is_looked_at_and_plain_text_to_another_host_is_told() {
         command.output().unwrap()
     };
     ends_with(&with_tls(&["create-tables"]), 0);
-    let look = |url: &str, args: &[&str]| {
+    let check = |url: &str, args: &[&str]| {
         let mut command = doctor(url, &["--read-only"]);
         bad(&report(
             &command.args(args).envs(resolver.env()).output().unwrap(),
         ))
     };
-    assert_eq!(look(&url, &["--ca", &authority]), [""; 0]);
+    assert_eq!(check(&url, &["--ca", &authority]), [""; 0]);
     let by_address = database.url().replace("mysql:", "mysqls:");
     let named = ["--ca", &authority, "--tls-name", "db.example"];
-    assert_eq!(look(&by_address, &named), [""; 0]);
-    assert_eq!(look(&by_address, &named[..2]), ["reachable danger"]);
-    assert_eq!(look(&by_name, &[]), ["plain-text note"]);
+    assert_eq!(check(&by_address, &named), [""; 0]);
+    assert_eq!(check(&by_address, &named[..2]), ["reachable danger"]);
+    assert_eq!(check(&by_name, &[]), ["plain-text note"]);
     ends_with(&with_tls(&["list"]), 0);
     let mut command = redlatch();
     command
@@ -217,20 +217,20 @@ fn a_database_behind_tls_is_looked_at_and_plain_text_to_another_host_is_told() {
     assert!(stderr(&output).contains("TMPDIR"), "{output:?}");
     let redis = quiet();
     let by_name = redis.url().replace("127.0.0.1", "redis.example");
-    assert_eq!(look(&by_name, &[]), ["plain-text note"]);
+    assert_eq!(check(&by_name, &[]), ["plain-text note"]);
 }
 
 #[test]
 #[cfg(feature = "mysql")]
-fn a_database_is_looked_at() {
+fn a_database_is_checked() {
     let server = MariaDb::start();
     let database = server.database();
     let url = database.url();
     // The servers of the tests are quick, and keep less.
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
     finds(&url, &["--read-only"], &["lock-table danger"]);
-    let said = report(&doctor(&url, &["--read-only"]).output().unwrap());
-    assert_eq!(answer(&said, "a lock can be had now"), "no", "{said}");
+    let message = report(&doctor(&url, &["--read-only"]).output().unwrap());
+    assert_eq!(answer(&message, "a lock can be had now"), "no", "{message}");
     // As the page has it.
     let page = include_str!("../../../docs/cli.md");
     let statement = page.split("```").find_map(|it| it.strip_prefix("sql\n"));

@@ -9,7 +9,7 @@ use crate::{client_of, ends_with, redlatch, stderr, stdout};
 const CANARY: &str = "canary-9d1e";
 
 #[test]
-fn bad_input_gets_one_line_and_2() {
+fn invalid_input_prints_one_line_and_exits_with_2() {
     let url = "redis://127.0.0.1:1";
     for (args, says) in [
         (&["list"][..], "REDLATCH_URL"),
@@ -31,18 +31,18 @@ fn bad_input_gets_one_line_and_2() {
     ] {
         let output = redlatch().args(args).output().unwrap();
         ends_with(&output, 2);
-        let said = stderr(&output);
-        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        let message = stderr(&output);
+        assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
         assert!(
-            said.starts_with("redlatch: ") && said.contains(says),
-            "{args:?}: {said}"
+            message.starts_with("redlatch: ") && message.contains(says),
+            "{args:?}: {message}"
         );
         assert_eq!(stdout(&output), "", "{args:?}");
     }
 }
 
 #[test]
-fn a_command_without_dashes_before_it_is_told_what_is_missing() {
+fn run_without_dashes_prints_the_correct_form() {
     for (args, missing) in [
         (&["job", "echo", "hi"][..], true),
         (&["job"], true),
@@ -55,16 +55,19 @@ fn a_command_without_dashes_before_it_is_told_what_is_missing() {
         command.arg("run").args(args);
         let output = command.output().unwrap();
         ends_with(&output, 125);
-        let said = stderr(&output);
-        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
-        let is_told = said.contains("redlatch run NAME -- COMMAND");
-        assert_eq!(is_told, missing, "{args:?}: {said}");
-        assert!(!(missing && said.contains("tip:")), "{args:?}: {said}");
+        let message = stderr(&output);
+        assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
+        let is_explained = message.contains("redlatch run NAME -- COMMAND");
+        assert_eq!(is_explained, missing, "{args:?}: {message}");
+        assert!(
+            !(missing && message.contains("tip:")),
+            "{args:?}: {message}"
+        );
     }
 }
 
 #[test]
-fn a_server_that_is_gone_ends_with_3_also_as_json() {
+fn an_unreachable_server_exits_with_3() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     for command in [
         &["list"][..],
@@ -88,14 +91,14 @@ fn a_server_that_is_gone_ends_with_3_also_as_json() {
             .output()
             .unwrap();
         ends_with(&output, 3);
-        let told: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
-        assert_eq!(told["error"]["kind"], "unreachable", "{told}");
-        crate::schema::holds("error", &told);
+        let printed: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
+        assert_eq!(printed["error"]["kind"], "unreachable", "{printed}");
+        crate::schema::assert_matches("error", &printed);
     }
 }
 
 #[test]
-fn a_user_without_rights_ends_with_4() {
+fn a_user_without_rights_exits_with_4() {
     let server = RedisServer::start();
     let password = format!(">{CANARY}");
     server.cmd(&["ACL", "SETUSER", "me", "on", &password, "~*", "+time"]);
@@ -131,37 +134,44 @@ fn a_wrong_password_names_the_server_and_the_user() {
         }
         let output = redlatch.output().unwrap();
         ends_with(&output, if command.starts_with("run") { 125 } else { 4 });
-        let said = stderr(&output);
-        assert!(said.contains(&address) && said.contains("\"me\""), "{said}");
-        assert!(!said.contains("lock \"*\""), "{said}");
-        assert!(!said.contains(CANARY), "{said}");
+        let message = stderr(&output);
+        assert!(
+            message.contains(&address) && message.contains("\"me\""),
+            "{message}"
+        );
+        assert!(!message.contains("lock \"*\""), "{message}");
+        assert!(!message.contains(CANARY), "{message}");
         assert_eq!(stdout(&output), "");
     }
     let gone = format!("redis://127.0.0.1:{}", free_port());
     let args = ["list", "orders:", "--json", "--url", &gone];
-    let told = stderr(&redlatch().args(args).output().unwrap());
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["error"]["lock"], serde_json::Value::Null, "{told}");
+    let printed = stderr(&redlatch().args(args).output().unwrap());
+    let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        printed["error"]["lock"],
+        serde_json::Value::Null,
+        "{printed}"
+    );
     assert!(
-        !told["error"]["message"].to_string().contains('*'),
-        "{told}"
+        !printed["error"]["message"].to_string().contains('*'),
+        "{printed}"
     );
 }
 
 #[test]
-fn a_password_is_refused_in_an_argument_and_taken_from_elsewhere() {
+fn passwords_come_from_variables_and_files_only() {
     let server = RedisServer::with(&["--requirepass", CANARY]);
     let bare = format!("redis://127.0.0.1:{}", server.port());
     let url = format!("redis://:{CANARY}@127.0.0.1:{}", server.port());
     for flag in ["--url", "--node"] {
         let output = redlatch().args(["list", flag, &url]).output().unwrap();
         ends_with(&output, 2);
-        let said = stderr(&output);
+        let message = stderr(&output);
         assert!(
-            said.contains("REDLATCH_PASSWORD") && said.contains("--password-file"),
-            "{said}"
+            message.contains("REDLATCH_PASSWORD") && message.contains("--password-file"),
+            "{message}"
         );
-        assert!(!said.contains(CANARY), "{said}");
+        assert!(!message.contains(CANARY), "{message}");
     }
     client_of(&url).lock("orders").lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +213,7 @@ fn a_password_is_refused_in_an_argument_and_taken_from_elsewhere() {
 }
 
 #[test]
-fn completions_and_the_manual_are_printed() {
+fn completions_and_manual_pages_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         let output = redlatch().args(["completions", shell]).output().unwrap();
         ends_with(&output, 0);
@@ -268,7 +278,7 @@ const PRINTING: [(&str, i32); 12] = [
 ];
 
 #[test]
-fn a_closed_pipe_is_no_news() {
+fn a_closed_pipe_is_not_an_error() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     for at in 0..50 {
@@ -290,7 +300,7 @@ fn a_closed_pipe_is_no_news() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_ends_with_5() {
+fn a_full_disk_exits_with_5() {
     let server = RedisServer::start();
     let client = client_of(&server.url());
     client.lock("orders:0").lock().unwrap();
@@ -301,9 +311,12 @@ fn a_full_disk_ends_with_5() {
         command.env("REDLATCH_URL", server.url());
         let output = command.args(args.split(' ')).stdout(full).output();
         let output = output.unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(5), "{args}: {said}");
-        assert!(said.contains("could not be written"), "{args}: {said}");
-        assert_eq!(said.lines().count(), 1, "{args}: {said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(5), "{args}: {message}");
+        assert!(
+            message.contains("could not be written"),
+            "{args}: {message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{args}: {message}");
     }
 }
