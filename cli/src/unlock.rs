@@ -127,17 +127,18 @@ fn is_confirmed(args: &UnlockArgs, info: &LockInfo) -> Result<bool, Failure> {
         ));
     }
     let mut shown = io::stderr().lock();
-    let told = lines(&args.name, info)
+    let written = lines(&args.name, info)
         .into_iter()
         .try_for_each(|line| writeln!(shown, "{line}"));
-    told.and_then(|()| {
-        write!(
-            shown,
-            "The holder may still be working. Type the lock name to release this hold: "
-        )?;
-        shown.flush()
-    })
-    .map_err(|error| Failure::usage(format!("cannot write the question to stderr: {error}")))?;
+    written
+        .and_then(|()| {
+            write!(
+                shown,
+                "The holder may still be working. Type the lock name to release this hold: "
+            )?;
+            shown.flush()
+        })
+        .map_err(|error| Failure::usage(format!("cannot write the question to stderr: {error}")))?;
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);
     read.map_err(|error| Failure::usage(format!("cannot read the answer from stdin: {error}")))?;

@@ -51,7 +51,7 @@ fn bench_respects_the_rate_limit() {
     ends_with(&output, 0);
     for line in stdout(&output).lines() {
         let line: Value = serde_json::from_str(line).unwrap();
-        // 20 in the second that each takes; each of four threads has its first at once.
+        // One second for each measurement allows 20 rounds. Each of four threads starts its first round at once.
         assert!(line["count"].as_u64() <= Some(24), "{line}");
     }
     let text = at(&server, &["bench", "--seconds", "4"]);
@@ -64,7 +64,7 @@ fn bench_respects_the_rate_limit() {
 #[test]
 fn an_interrupted_bench_leaves_no_key() {
     let server = RedisServer::start();
-    // In the middle of pairs, and of hand-offs, for which somebody listens.
+    // Interrupted during the pairs, and during the hand-offs, when a client has subscribed.
     let pairs = || server.eval_count() > 50;
     let hand_offs = || match server.cmd(&["PUBSUB", "CHANNELS"]) {
         redis::Value::Array(channels) => !channels.is_empty(),
@@ -76,7 +76,7 @@ fn an_interrupted_bench_leaves_no_key() {
         command.env("REDLATCH_URL", server.url());
         command.args(["bench", "--seconds", "12"]);
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        eventually(ms(60_000), "it is measured", is_there);
+        eventually(ms(60_000), "the measurement has begun", is_there);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         ends_with(&child.wait_with_output().unwrap(), 128 + 2);
         assert_eq!(server.int(&["DBSIZE"]), 0);

@@ -1,4 +1,4 @@
-//! Bad input, servers that are gone, and secrets.
+//! Invalid input, unreachable servers, rights, passwords and output errors.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ const CANARY: &str = "canary-9d1e";
 #[test]
 fn invalid_input_prints_one_line_and_exits_with_2() {
     let url = "redis://127.0.0.1:1";
-    for (args, says) in [
+    for (args, expected) in [
         (&["list"][..], "REDLATCH_URL"),
         (&["lst"], "--help"),
         (&[], "no command"),
@@ -34,7 +34,7 @@ fn invalid_input_prints_one_line_and_exits_with_2() {
         let message = stderr(&output);
         assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
         assert!(
-            message.starts_with("redlatch: ") && message.contains(says),
+            message.starts_with("redlatch: ") && message.contains(expected),
             "{args:?}: {message}"
         );
         assert_eq!(stdout(&output), "", "{args:?}");
@@ -231,7 +231,7 @@ fn completions_and_manual_pages_are_printed() {
         ends_with(&output, 0);
         stdout(&output)
     };
-    // Each page that is named can be printed.
+    // Every page that the main page names exists.
     let mut named = 0;
     for line in stdout(&output).lines() {
         let line = line.replace('\\', "");
@@ -261,7 +261,7 @@ fn completions_and_manual_pages_are_printed() {
     assert!(stdout(&help).contains("--holder"), "{}", stdout(&help));
 }
 
-/// Commands that print, each with its code for a reader that reads all; the lock `orders:0` is held.
+/// Commands with their exit code for a reader that reads everything. The lock `orders:0` is held.
 const PRINTING: [(&str, i32); 12] = [
     ("list", 0),
     ("list --json", 0),
@@ -284,7 +284,7 @@ fn a_closed_pipe_is_not_an_error() {
     for at in 0..50 {
         client.lock(&format!("orders:{at}")).lock().unwrap();
     }
-    // It ends as well, though it would go on for ever.
+    // `watch` runs until its output is closed.
     for (args, code) in PRINTING.into_iter().chain([("watch --json", 0)]) {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

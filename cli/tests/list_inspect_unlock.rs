@@ -54,7 +54,7 @@ fn list_prints_columns_or_json() {
             &["list", "--json", "--all-kinds"],
             &["latch", "orders:42", "stock:7"],
         ),
-        (&["list", "--json", "nobody"], &[]),
+        (&["list", "--json", "none"], &[]),
     ] {
         let output = at(&server, args);
         ends_with(&output, 0);
@@ -103,7 +103,7 @@ fn inspect_describes_a_lock_and_exits_with_1_if_free() {
     let client = client_of(&server.url());
     let free = at(&server, &["inspect", "orders"]);
     ends_with(&free, 1);
-    assert!(stdout(&free).contains("nobody"), "{}", stdout(&free));
+    assert!(stdout(&free).contains("none"), "{}", stdout(&free));
     client.fenced_lock("orders").lock().unwrap();
     let held = at(&server, &["inspect", "orders"]);
     ends_with(&held, 0);
@@ -154,7 +154,7 @@ fn semaphores_and_latches_are_inspected_not_unlocked() {
         let text = stdout(&output);
         assert!(text.contains(kind), "{text}");
         assert!(text.contains(&number.to_string()), "{text}");
-        assert!(!text.contains("nobody"), "{text}");
+        assert!(!text.contains("none"), "{text}");
         let output = run(&["unlock", name, "--force", "--yes", "--json"]);
         ends_with(&output, 2);
         let printed: Value = serde_json::from_str(&stderr(&output)).unwrap();
@@ -214,18 +214,18 @@ fn unlock_releases_one_hold_and_no_later_one() {
     ends_with(&other, 1);
     let message = stdout(&other);
     assert!(
-        message.contains("does not hold it") && message.contains(&present),
+        message.contains("does not hold the lock") && message.contains(&present),
         "{message}"
     );
     ends_with(&end(&present), 0);
     assert!(!lock.is_locked().unwrap());
-    let nobody = end(&first);
-    ends_with(&nobody, 1);
-    let message = stdout(&nobody);
-    assert!(message.contains("nobody holds it"), "{message}");
+    let unheld = end(&first);
+    ends_with(&unheld, 1);
+    let message = stdout(&unheld);
+    assert!(message.contains("the lock is not held"), "{message}");
 }
 
-/// A slip of the pen does not read as the news that the hold has ended.
+/// A typing mistake must not look like a hold that has ended.
 #[test]
 fn unlock_rejects_a_malformed_visitor_id() {
     let server = RedisServer::start();
@@ -239,7 +239,7 @@ fn unlock_rejects_a_malformed_visitor_id() {
         assert!(message.contains("redlatch inspect orders"), "{message}");
     }
     assert!(lock.is_locked().unwrap());
-    // Of a token nothing can be told by its form.
+    // A token has no form that could be checked.
     let output = at(
         &server,
         &["unlock", "t", "--token", "--force", "--holder", "web-3/812"],
@@ -439,7 +439,7 @@ fn create_tables_creates_missing_tables() {
     }
     ends_with(&run(&["list"]), 0);
     ends_with(&run(&["run", "--try", "orders", "--", "true"]), 0);
-    // A table that is there is left as it is, and told of.
+    // An existing table is not changed, but its fault is reported.
     database.run("ALTER TABLE redlatch DROP PRIMARY KEY");
     let wrong = run(&["create-tables"]);
     ends_with(&wrong, 2);

@@ -1,12 +1,12 @@
-//! The command with real servers.
+//! Tests of the command with real servers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what cannot go on fails the test"
+    reason = "a failed step fails the test"
 )]
 #![allow(
     clippy::print_stdout,
-    reason = "the harness shows it where a test fails"
+    reason = "shown by the harness for a failed test"
 )]
 
 mod bench;
@@ -25,7 +25,8 @@ use std::sync::{Arc, Once};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use support::RedisServer;
 
-/// Has the commands get the signals that a shell's background or `nohup` ignores: programs inherit that, and no handler.
+/// Registers handlers for signals that this process ignores, as under `nohup`, because child processes inherit ignored
+/// signals but no handlers.
 fn reset_ignored_signals() {
     static HEARS: Once = Once::new();
     HEARS.call_once(|| {
@@ -40,20 +41,20 @@ fn reset_ignored_signals() {
     });
 }
 
-/// The command without any variable that it reads.
+/// The command without REDLATCH variables.
 fn redlatch() -> Command {
     reset_ignored_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH")) {
         command.env_remove(name);
     }
-    // A machine may be so busy that a second is nothing.
+    // A busy machine may need far more than the default.
     command.env("REDLATCH_COMMAND_TIMEOUT", "20s");
     command.stdin(Stdio::null());
     command
 }
 
-/// A client with as much patience.
+/// A client with long timeouts.
 fn client_of(url: &str) -> redlatch::Client {
     slow_builder().open(url).unwrap()
 }
@@ -65,7 +66,7 @@ fn slow_builder() -> redlatch::Builder {
         .connect_timeout(support::ms(10_000))
 }
 
-/// Runs the command at a server.
+/// Runs the command against a server.
 fn at(server: &RedisServer, args: &[&str]) -> Output {
     let mut command = redlatch();
     command.env("REDLATCH_URL", server.url()).args(args);

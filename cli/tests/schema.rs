@@ -1,4 +1,4 @@
-//! The JSON that is printed, held against its schemas.
+//! The JSON output, checked against its schemas.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::RedisServer;
 use crate::{at, client_of, stderr, stdout};
 
-/// Whether a value is as a schema says; only the words that ours use are known.
+/// Returns the first mismatch between a value and a schema. Only the keywords that our schemas use are supported.
 fn mismatch(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let known = [
         "$schema",
@@ -26,7 +26,7 @@ fn mismatch(schema: &Value, value: &Value, at: &str) -> Option<String> {
     for word in schema.as_object().unwrap().keys() {
         assert!(
             known.contains(&word.as_str()),
-            "{at}: the word {word} is not checked"
+            "{at}: the keyword {word} is not supported"
         );
     }
     let is = |kind: &str| match kind {
@@ -45,14 +45,14 @@ fn mismatch(schema: &Value, value: &Value, at: &str) -> Option<String> {
         _ => true,
     };
     if !is_typed {
-        return Some(format!("{at}: {value} is no {}", schema["type"]));
+        return Some(format!("{at}: {value} is not a {}", schema["type"]));
     }
     if schema.get("const").is_some_and(|it| it != value) {
         return Some(format!("{at}: {value} is not {}", schema["const"]));
     }
     let choices = schema.get("enum").and_then(Value::as_array);
     if choices.is_some_and(|choices| !choices.contains(value)) {
-        return Some(format!("{at}: {value} is none of {}", schema["enum"]));
+        return Some(format!("{at}: {value} is not one of {}", schema["enum"]));
     }
     let least = schema.get("minimum").and_then(Value::as_i64);
     if value
@@ -88,7 +88,7 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Checks that an object is as its schema says.
+/// Asserts that an object matches its schema.
 #[track_caller]
 pub(crate) fn assert_matches(name: &str, value: &Value) {
     assert_eq!(mismatch(&schema(name), value, name), None, "{value}");

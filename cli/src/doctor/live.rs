@@ -366,7 +366,7 @@ fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Erro
             return Ok(None);
         }
         let before = woken();
-        let (heard, freed) = thread::scope(|scope| {
+        let (woken_at, unlocked_at) = thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let taken = waiting.try_lock_for(MESSAGE * 2)?;
                 let at = Instant::now();
@@ -384,13 +384,15 @@ fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Erro
             }
             // A waiter tries the lock once more after subscribing.
             thread::sleep(Duration::from_millis(20));
-            let freed = Instant::now();
+            let unlocked_at = Instant::now();
             let unlocked = lock.unlock();
-            let heard = waiter.join().unwrap_or_else(|_| Ok(Instant::now()));
-            unlocked.and(heard).map(|heard| (heard, freed))
+            let woken_at = waiter.join().unwrap_or_else(|_| Ok(Instant::now()));
+            unlocked
+                .and(woken_at)
+                .map(|woken_at| (woken_at, unlocked_at))
         })?;
         if woken() > before {
-            return Ok(Some(heard.saturating_duration_since(freed)));
+            return Ok(Some(woken_at.saturating_duration_since(unlocked_at)));
         }
     }
     Ok(None)

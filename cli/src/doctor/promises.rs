@@ -115,7 +115,7 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
 
     let title = "an unlock wakes a waiter at once";
     promises.push(match worst(&["pubsub"]) {
-        Some(told) if told.severity == Severity::Ok => promise(title, "yes", &told.seen),
+        Some(found) if found.severity == Severity::Ok => promise(title, "yes", &found.seen),
         Some(lost) => promise(title, "no", &lost.seen),
         None if backend.uses_token_locks() => promise(
             title,

@@ -1,4 +1,4 @@
-//! `doctor`: each look has a setting that brings a finding about, and one that heals it.
+//! `doctor`: for each check, a setting that causes a finding and a setting that removes it.
 
 mod services;
 mod several_servers;
@@ -13,11 +13,11 @@ use serde_json::Value;
 use crate::support::{RedisServer, ms};
 use crate::{redlatch, stderr, stdout};
 
-/// A busy machine may need this long.
+/// Limit for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A server without any finding.
-fn quiet() -> RedisServer {
+/// A server that causes no finding.
+fn healthy_server() -> RedisServer {
     let args = "--appendonly yes --appendfsync always";
     let args: Vec<_> = args.split(' ').collect();
     RedisServer::with(&args)
@@ -32,21 +32,21 @@ fn doctor(url: &str, args: &[&str]) -> Command {
     command
 }
 
-/// The object that was printed.
+/// Parses the printed report.
 fn report(output: &Output) -> Value {
     let text = stdout(output);
     let object = serde_json::from_str(&text)
         .unwrap_or_else(|error| panic!("{error}: {text:?} {}", stderr(output)));
     crate::schema::assert_matches("doctor", &object);
     for it in object["findings"].as_array().unwrap() {
-        // Each line that is not well says what to do.
+        // Every note and danger has advice.
         assert_eq!(it["severity"] != "ok", it["advice"].is_string(), "{it}");
         assert!(!it["node"].as_str().unwrap().is_empty(), "{it}");
     }
     object
 }
 
-/// The findings that are not well, as `code severity`.
+/// The notes and dangers, as `code severity`.
 fn bad(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter();
     let bad = findings.filter(|it| it["severity"] != "ok");
@@ -64,7 +64,7 @@ fn bad(report: &Value) -> Vec<String> {
     bad
 }
 
-/// Whether a promise holds.
+/// The answer to a promise.
 fn answer<'a>(report: &'a Value, promise: &str) -> &'a str {
     let mut promises = report["promises"].as_array().unwrap().iter();
     let found = promises.find(|it| it["promise"] == promise);
@@ -77,9 +77,9 @@ fn check(url: &str, args: &[&str]) -> Vec<String> {
     bad(&report(&doctor(url, args).output().unwrap()))
 }
 
-/// Waits until the doctor finds exactly this: servers take their time, and a busy machine hides things.
+/// Waits until the doctor reports exactly these notes and dangers: servers and busy machines react late.
 #[track_caller]
-fn finds(url: &str, args: &[&str], expected: &[&str]) {
+fn expect_findings(url: &str, args: &[&str], expected: &[&str]) {
     let mut found = Vec::new();
     let end = Instant::now() + LONG;
     while Instant::now() < end {
@@ -89,11 +89,11 @@ fn finds(url: &str, args: &[&str], expected: &[&str]) {
         }
         thread::sleep(ms(50));
     }
-    panic!("{found:?} in place of {expected:?}");
+    panic!("found {found:?}, expected {expected:?}");
 }
 
 #[track_caller]
-fn finds_one(url: &str, args: &[&str], wanted: &str) {
+fn expect_finding(url: &str, args: &[&str], wanted: &str) {
     let mut found = Vec::new();
     let end = Instant::now() + LONG;
     while Instant::now() < end {
@@ -103,5 +103,5 @@ fn finds_one(url: &str, args: &[&str], wanted: &str) {
         }
         thread::sleep(ms(50));
     }
-    panic!("{found:?} without {wanted}");
+    panic!("found {found:?} without {wanted}");
 }

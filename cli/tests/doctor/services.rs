@@ -1,4 +1,4 @@
-//! Services that are not here: a real server whose answers are changed in the fields that matter.
+//! Services that cannot run here: a real server behind a proxy that changes its replies.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -6,20 +6,20 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::{doctor, finds, quiet, report};
+use super::{doctor, expect_findings, healthy_server, report};
 use crate::support::{Frames, RedisServer, Resolver, free_listener};
 use crate::{ends_with, stderr};
 
-/// What a service does otherwise than a Redis server.
+/// How a service differs from a Redis server.
 #[derive(Clone, Copy)]
 struct ServiceProfile {
-    /// The lines of its `INFO` in place of those that begin so; others are added.
+    /// Lines that replace those of the same field in `INFO`, or are added.
     info: &'static [&'static str],
-    /// What is added to the modules in its `HELLO`.
+    /// A path of a module in its `HELLO`.
     hello: &'static str,
-    /// The beginnings of requests that it refuses, and its words.
+    /// Prefixes of refused requests, and the error texts.
     refuses: &'static [(&'static str, &'static str)],
-    /// Whether a script that has this text is refused with these words.
+    /// A text in refused scripts, and the error text.
     refuses_script: Option<(&'static str, &'static str)>,
 }
 
@@ -30,7 +30,7 @@ const PLAIN: ServiceProfile = ServiceProfile {
     refuses_script: None,
 };
 
-/// Starts a server that looks like this in front of a real one. Its threads end with their connections.
+/// Starts a proxy with this profile in front of a real server. Its threads end with their connections.
 fn start_service(server: &RedisServer, profile: ServiceProfile) -> SocketAddr {
     let listener = free_listener();
     let (addr, server) = (listener.local_addr().unwrap(), server.addr());
@@ -53,7 +53,7 @@ fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
         let refused = profile.refuses.iter().find(|(begin, _)| is_refused(begin));
         let script = profile.refuses_script;
         let script = script.filter(|(part, _)| command.starts_with("EVAL ") && text.contains(part));
-        // Who refuses scripts by their text does not know their hashes.
+        // A service that refuses scripts by their text knows no hashes.
         let unknown = profile
             .refuses_script
             .filter(|_| command.starts_with("EVALSHA"));
@@ -77,7 +77,7 @@ fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
             let hello = profile.hello;
             reply = format!("*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nmodules\r\n*1\r\n*4\r\n$4\r\nname\r\n$2\r\nvm\r\n$4\r\npath\r\n${}\r\n{hello}\r\n", hello.len()).into_bytes();
         }
-        // Behind a subscription come messages that nobody asked for.
+        // A subscription is followed by messages without requests.
         let is_subscription = command.to_ascii_uppercase().starts_with("SUBSCRIBE");
         if client.write_all(&reply).is_err() {
             return;
@@ -92,7 +92,7 @@ fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
     }
 }
 
-/// An answer to `INFO` with these lines.
+/// A reply to `INFO` with these lines.
 fn changed(reply: &[u8], lines: &[&str]) -> Vec<u8> {
     let text = String::from_utf8_lossy(reply).into_owned();
     let (_, body) = text.split_once("\r\n").unwrap();
@@ -107,7 +107,7 @@ fn changed(reply: &[u8], lines: &[&str]) -> Vec<u8> {
     format!("${}\r\n{body}\r\n", body.len()).into_bytes()
 }
 
-/// What the doctor says of a service, and the findings about kinds, as `kind: severity`.
+/// The findings of a code, each with its text and severity.
 fn seen(report: &Value, code: &str) -> Vec<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let of_code = findings.filter(|it| it["code"] == code);
@@ -135,8 +135,8 @@ const ALL: [&str; 9] = [
 
 #[test]
 fn every_kind_of_lock_is_tried_without_leftovers() {
-    let server = quiet();
-    finds(&server.url(), &[], &[]);
+    let server = healthy_server();
+    expect_findings(&server.url(), &[], &[]);
     let message = check(&server.url(), &["--kind", "all"]);
     let kinds = seen(&message, "kinds");
     let mut works: Vec<_> = ALL
@@ -170,7 +170,7 @@ fn services_are_recognised_by_their_replies() {
         "CONFIG",
         "ERR unknown command 'CONFIG', with args beginning with: 'GET' ",
     );
-    let server = quiet();
+    let server = healthy_server();
     for (profile, name, severity) in [
         (
             ServiceProfile {
@@ -178,7 +178,7 @@ fn services_are_recognised_by_their_replies() {
                 refuses: &[NO_CONFIG],
                 ..PLAIN
             },
-            "ElastiCache (by what it answers)",
+            "ElastiCache (identified by its replies)",
             "ok",
         ),
         (
@@ -256,23 +256,23 @@ fn services_are_recognised_by_their_replies() {
 
 #[test]
 fn services_are_recognised_by_their_host_name() {
-    let server = quiet();
+    let server = healthy_server();
     let resolver = Resolver::saying("127.0.0.1");
     let check = |host: &str| {
         let url = server.url().replace("127.0.0.1", host);
         let mut command = doctor(&url, &["--read-only"]);
         report(&command.envs(resolver.env()).output().unwrap())
     };
-    // The names of the services with an ending of which the tests know the address.
+    // Host names of services with an ending that the test resolver knows.
     let message = check("locks-ab12cd.serverless.use1.cache.amazonaws.com.example");
     let [(known, severity)] = &seen(&message, "service")[..] else {
         panic!("{message}");
     };
     assert!(
-        known.starts_with("ElastiCache Serverless (by the name"),
+        known.starts_with("ElastiCache Serverless (identified by its host"),
         "{known}"
     );
-    assert_eq!(severity, "note", "holds may be evicted there");
+    assert_eq!(severity, "note", "locks may be evicted there");
     let message = check("locks.redis.cache.windows.net.example");
     assert!(
         seen(&message, "service")[0].0.starts_with("Azure Cache"),
@@ -282,8 +282,8 @@ fn services_are_recognised_by_their_host_name() {
 
 #[test]
 fn refused_kinds_of_locks_are_reported() {
-    let server = quiet();
-    // Garnet without --lua: no scripts, and no command that could stand for them.
+    let server = healthy_server();
+    // Garnet without --lua: no scripts, and no commands that could replace them.
     const SCRIPTS: &str = "ERR This instance has Lua scripting support disabled";
     let garnet = ServiceProfile {
         info: &["garnet_version:1.0.48"],
@@ -305,7 +305,7 @@ fn refused_kinds_of_locks_are_reported() {
             "{seen}"
         );
     }
-    // Dragonfly: scripts with undeclared keys, such as those that look at other readers.
+    // Dragonfly: refuses scripts with undeclared keys, such as those that read other readers' timeouts.
     let dragonfly = ServiceProfile {
         info: &["dragonfly_version:df-v1.40.1"],
         refuses_script: Some((

@@ -1,6 +1,6 @@
-//! Several servers, and a database.
+//! Findings about several servers, and about databases.
 
-use super::{LONG, answer, bad, doctor, finds, finds_one, quiet, report};
+use super::{LONG, answer, bad, doctor, expect_finding, expect_findings, healthy_server, report};
 use crate::stderr;
 #[cfg(feature = "mysql")]
 use crate::support::MariaDb;
@@ -13,24 +13,24 @@ use crate::{ends_with, redlatch};
 
 #[test]
 fn replica_and_role_problems_are_reported() {
-    let (master, replica) = (quiet(), quiet());
+    let (master, replica) = (healthy_server(), healthy_server());
     let port = master.port().to_string();
-    finds(&replica.url(), &["--read-only"], &[]);
+    expect_findings(&replica.url(), &["--read-only"], &[]);
     replica.cmd(&["REPLICAOF", "127.0.0.1", &port]);
     let url = master.url();
     let read_only = |wait: &str, expected: &[&str]| {
-        finds(&url, &["--read-only", "--wait-replicas", wait], expected);
+        expect_findings(&url, &["--read-only", "--wait-replicas", wait], expected);
     };
-    eventually(LONG, "it follows", || {
+    eventually(LONG, "the replica is connected", || {
         replica.info("master_link_status").as_deref() == Some("up")
     });
-    finds(&replica.url(), &["--read-only"], &["role danger"]);
+    expect_findings(&replica.url(), &["--read-only"], &["role danger"]);
     read_only("1", &["replicas danger"]);
     master.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     read_only("1", &[]);
-    finds(&url, &["--read-only"], &["replicas note"]);
+    expect_findings(&url, &["--read-only"], &["replicas note"]);
     read_only("2", &["replicas danger"]);
-    // With replicas that acknowledge it is unlikely to break.
+    // Acknowledging replicas make a loss unlikely.
     let output = doctor(&url, &["--read-only", "--wait-replicas", "1"]).output();
     let message = report(&output.unwrap());
     assert_eq!(
@@ -38,12 +38,12 @@ fn replica_and_role_problems_are_reported() {
         "unlikely to break"
     );
     replica.cmd(&["REPLICAOF", "NO", "ONE"]);
-    finds(&replica.url(), &["--read-only"], &[]);
+    expect_findings(&replica.url(), &["--read-only"], &[]);
 }
 
 #[test]
 fn the_nodes_of_a_redlock_are_counted() {
-    let servers: Vec<_> = (0..3).map(|_| quiet()).collect();
+    let servers: Vec<_> = (0..3).map(|_| healthy_server()).collect();
     let url = |at: usize| servers[at].url();
     let run = |nodes: &[String]| {
         let mut command = doctor("", &["--redlock", "--read-only", "--max-lease", "2s"]);
@@ -68,10 +68,10 @@ fn the_nodes_of_a_redlock_are_counted() {
     eventually(LONG, "all have a vote again", || run(&three).is_empty());
 }
 
-/// The others grant it without that node.
+/// The other nodes grant the lock without this node.
 #[test]
 fn a_majority_without_one_node_grants_locks() {
-    let servers = [(); 3].map(|()| quiet());
+    let servers = [(); 3].map(|()| healthy_server());
     servers[0].cmd(&["ACL", "SETUSER", "default", "-hset"]);
     let mut command = doctor("", &["--redlock", "--max-lease", "2s", "--lease", "2s"]);
     for server in &servers {
@@ -80,11 +80,11 @@ fn a_majority_without_one_node_grants_locks() {
     eventually(LONG, "all have a vote", || {
         let message = report(&command.output().unwrap());
         bad(&message).contains(&"rights danger".to_owned())
-            && answer(&message, "a lock can be had now") == "yes"
+            && answer(&message, "a lock can be acquired now") == "yes"
     });
 }
 
-/// The arguments for a look at these nodes, which writes nothing.
+/// Arguments for a read-only check of these nodes.
 fn at_nodes<'a>(urls: &'a [String], mode: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["--read-only", "--command-timeout", "6s"];
     args.extend(mode);
@@ -103,15 +103,15 @@ fn unresponsive_sentinels_are_reported() {
     let mut args = at_nodes(&urls, &["--sentinel", "shop"]);
     let replicas = set.nodes[set.master()].replicas_online().to_string();
     args.extend(["--wait-replicas", &replicas]);
-    finds("", &args, &[]);
+    expect_findings("", &args, &[]);
     set.sentinels[0].freeze();
-    finds("", &args, &["sentinel-quorum note"]);
+    expect_findings("", &args, &["sentinel-quorum note"]);
     set.sentinels[1].freeze();
-    finds_one("", &args, "sentinel-quorum danger");
+    expect_finding("", &args, "sentinel-quorum danger");
     set.sentinels[0].thaw();
     set.sentinels[1].thaw();
     set.wait_until_settled();
-    finds("", &args, &[]);
+    expect_findings("", &args, &[]);
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn cluster_slots_without_a_master_are_reported() {
     let urls = cluster.urls();
     let args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
     let expected = ["persistence note", "replicas note"];
-    finds("", &args, &expected);
-    finds_one(
+    expect_findings("", &args, &expected);
+    expect_finding(
         &cluster.nodes[0].url(),
         &["--read-only"],
         "cluster-state danger",
@@ -133,10 +133,10 @@ fn cluster_slots_without_a_master_are_reported() {
             node.cmd(&["CLUSTER", "DELSLOTS", &slot]);
         }
     }
-    finds_one("", &args, "cluster-state danger");
+    expect_finding("", &args, "cluster-state danger");
     owner.cmd(&["CLUSTER", "ADDSLOTS", &slot]);
     cluster.wait_until_healthy();
-    finds("", &args, &expected);
+    expect_findings("", &args, &expected);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn unreachable_announced_addresses_can_be_mapped() {
     }
     let urls = [cluster.nodes[0].url()];
     let mut args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
-    finds(
+    expect_findings(
         "",
         &args,
         &["persistence note", "reachable note", "replicas note"],
@@ -169,7 +169,7 @@ fn unreachable_announced_addresses_can_be_mapped() {
     let output = doctor("", &args).output().unwrap();
     assert!(crate::stdout(&output).contains("127.0.0.9"));
     args.extend(["--map", "127.0.0.9=127.0.0.1"]);
-    finds("", &args, &["persistence note", "replicas note"]);
+    expect_findings("", &args, &["persistence note", "replicas note"]);
     args.extend(["--map", "nonsense"]);
     let output = doctor("", &args).output().unwrap();
     assert!(stderr(&output).contains("FROM=TO"), "{output:?}");
@@ -215,7 +215,7 @@ fn a_database_is_checked_over_tls() {
     command.env("REDLATCH_URL", &url).envs(resolver.env());
     let output = command.output().unwrap();
     assert!(stderr(&output).contains("TMPDIR"), "{output:?}");
-    let redis = quiet();
+    let redis = healthy_server();
     let by_name = redis.url().replace("127.0.0.1", "redis.example");
     assert_eq!(check(&by_name, &[]), ["plain-text note"]);
 }
@@ -226,21 +226,25 @@ fn a_database_is_checked() {
     let server = MariaDb::start();
     let database = server.database();
     let url = database.url();
-    // The servers of the tests are quick, and keep less.
+    // The test servers trade durability for speed.
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
-    finds(&url, &["--read-only"], &["lock-table danger"]);
+    expect_findings(&url, &["--read-only"], &["lock-table danger"]);
     let message = report(&doctor(&url, &["--read-only"]).output().unwrap());
-    assert_eq!(answer(&message, "a lock can be had now"), "no", "{message}");
-    // As the page has it.
+    assert_eq!(
+        answer(&message, "a lock can be acquired now"),
+        "no",
+        "{message}"
+    );
+    // The statement from the page.
     let page = include_str!("../../../docs/cli.md");
     let statement = page.split("```").find_map(|it| it.strip_prefix("sql\n"));
     database.run(statement.unwrap());
-    finds(&url, &[], &[]);
+    expect_findings(&url, &[], &[]);
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
-    finds(&url, &["--read-only"], &["persistence note"]);
+    expect_findings(&url, &["--read-only"], &["persistence note"]);
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
     database.run("SET GLOBAL read_only = 1");
-    finds(&url, &["--read-only"], &["role danger"]);
+    expect_findings(&url, &["--read-only"], &["role danger"]);
     database.run("SET GLOBAL read_only = 0");
-    finds(&url, &["--read-only"], &[]);
+    expect_findings(&url, &["--read-only"], &[]);
 }

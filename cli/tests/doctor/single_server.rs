@@ -1,4 +1,4 @@
-//! One server.
+//! Findings about one server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{LONG, answer, bad, doctor, finds, finds_one, quiet, report};
+use super::{LONG, answer, bad, doctor, expect_finding, expect_findings, healthy_server, report};
 use crate::support::topology_fixtures::Certificates;
 use crate::support::{ClockShim, Fault, Proxy, RedisServer, eventually, free_port, ms};
 use crate::{ends_with, redlatch, stderr, stdout};
@@ -15,11 +15,11 @@ const CANARY: &str = "canary-4f1c";
 
 #[test]
 fn a_well_configured_server_has_no_finding() {
-    let server = quiet();
+    let server = healthy_server();
     let url = server.url();
-    finds(&url, &[], &[]);
+    expect_findings(&url, &[], &[]);
     let mut message = Value::Null;
-    eventually(LONG, "nothing is found", || {
+    eventually(LONG, "no finding", || {
         let output = doctor(&url, &["--strict"]).output().unwrap();
         message = report(&output);
         output.status.code() == Some(0)
@@ -45,7 +45,7 @@ fn a_well_configured_server_has_no_finding() {
     for promise in message["promises"].as_array().unwrap() {
         assert_eq!(promise["answer"], "yes", "{message}");
     }
-    // It leaves nothing.
+    // The doctor leaves no key.
     assert_eq!(server.int(&["DBSIZE"]), 0);
     let output = redlatch()
         .args(["doctor", "--read-only", "--url", &url])
@@ -66,7 +66,7 @@ fn a_well_configured_server_has_no_finding() {
 
 #[test]
 fn dangerous_settings_are_reported_until_fixed() {
-    let server = quiet();
+    let server = healthy_server();
     let url = server.url();
     let printed: Vec<String> = redis::cmd("CONFIG")
         .arg("GET")
@@ -74,7 +74,7 @@ fn dangerous_settings_are_reported_until_fixed() {
         .query(&mut server.admin())
         .unwrap();
     let folder = printed[1].clone();
-    let read_only = |expected: &[&str]| finds(&url, &["--read-only"], expected);
+    let read_only = |expected: &[&str]| expect_findings(&url, &["--read-only"], expected);
     let set = |name: &str, value: &str| drop(server.cmd(&["CONFIG", "SET", name, value]));
     read_only(&[]);
     for (name, value, before, found) in [
@@ -101,14 +101,14 @@ fn dangerous_settings_are_reported_until_fixed() {
     read_only(&[]);
     set("maxmemory", "1");
     read_only(&["eviction danger"]);
-    // A lock cannot be had then.
-    finds_one(&url, &[], "dry-run danger");
+    // No lock can be acquired now.
+    expect_finding(&url, &[], "dry-run danger");
     set("maxmemory", "0");
     read_only(&[]);
 
     set("dir", "/proc");
     server.cmd(&["BGSAVE"]);
-    // It takes writes all the same, as it is to make no other snapshot.
+    // Writes are accepted, because no other snapshot is configured.
     read_only(&[]);
     set("save", "3600 1000");
     read_only(&["persistence danger"]);
@@ -130,7 +130,7 @@ fn a_note_exits_with_1_only_if_strict() {
 
 #[test]
 fn missing_rights_are_named_without_secrets() {
-    let server = quiet();
+    let server = healthy_server();
     let secret = format!(">{CANARY}");
     let set = |rule: &[&str]| {
         let user = [
@@ -152,27 +152,27 @@ fn missing_rights_are_named_without_secrets() {
         assert!(!all.contains("canary"), "{all}");
         output
     };
-    let eventually_finds = |expected: &[&str]| {
+    let eventually_expect = |expected: &[&str]| {
         eventually(LONG, &format!("{expected:?}"), || {
             bad(&report(&run(CANARY))) == expected
         });
     };
     set(&["+@all"]);
-    eventually_finds(&[]);
+    eventually_expect(&[]);
     set(&["-hset"]);
-    eventually_finds(&["rights danger"]);
+    eventually_expect(&["rights danger"]);
     let named = stdout(&run(CANARY));
     assert!(named.contains("+hset"), "{named}");
     set(&["+hset", "-subscribe"]);
-    eventually_finds(&["pubsub danger", "rights note"]);
+    eventually_expect(&["pubsub danger", "rights note"]);
     set(&["+subscribe", "-info", "-config"]);
-    eventually_finds(&["rights note"]);
+    eventually_expect(&["rights note"]);
     set(&["+info", "+config"]);
-    eventually_finds(&[]);
+    eventually_expect(&[]);
     let wrong = run("canary-wrong");
     ends_with(&wrong, 4);
     assert_eq!(bad(&report(&wrong)), ["rights danger"]);
-    // Without the prefix the names of the doctor are none of this user's.
+    // Without the prefix the user has no right to the doctor's lock names.
     let output = doctor(&server.url(), &["--user", "app"])
         .env("REDLATCH_PASSWORD", CANARY)
         .output()
@@ -181,7 +181,7 @@ fn missing_rights_are_named_without_secrets() {
     assert!(stdout(&output).contains("--prefix"), "{}", stdout(&output));
 }
 
-/// A user who may do all of this but one thing, at this server.
+/// The report for a user who lacks one right.
 fn without(server: &RedisServer, right: &str) -> Value {
     let secret = format!(">{CANARY}");
     let denied = format!("-{right}");
@@ -192,7 +192,7 @@ fn without(server: &RedisServer, right: &str) -> Value {
     report(&command.output().unwrap())
 }
 
-/// The findings of this code, each as severity and words.
+/// The findings of a code, each with its severity and text.
 fn findings<'a>(message: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
     let all = message["findings"].as_array().unwrap().iter();
     let word = |it: &'a Value, field: &str| it[field].as_str().unwrap();
@@ -203,7 +203,7 @@ fn findings<'a>(message: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
-    let server = quiet();
+    let server = healthy_server();
     for (right, effect) in [
         ("subscribe", "once a second"),
         ("publish", "once a second"),
@@ -213,7 +213,7 @@ fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
     ] {
         let message = without(&server, right);
         assert_eq!(
-            answer(&message, "a lock can be had now"),
+            answer(&message, "a lock can be acquired now"),
             "yes",
             "{message}"
         );
@@ -227,27 +227,31 @@ fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
 
 #[test]
 fn a_successful_dry_run_means_locks_can_be_acquired() {
-    let server = quiet();
-    // It knows the scripts, and would take no new one.
+    let server = healthy_server();
+    // After this run the server knows the scripts and needs no EVAL.
     without(&server, "hlen");
     let message = without(&server, "eval");
     assert_eq!(findings(&message, "dry-run")[0].0, "ok", "{message}");
     assert_eq!(findings(&message, "rights")[0].0, "danger", "{message}");
     assert_eq!(
-        answer(&message, "a lock can be had now"),
+        answer(&message, "a lock can be acquired now"),
         "yes",
         "{message}"
     );
-    // Holds are lost without it, at the first renewal.
+    // Without this right a hold is lost at the first renewal.
     let message = without(&server, "hexists");
     assert_eq!(findings(&message, "rights")[0].0, "danger", "{message}");
     assert_eq!(
-        answer(&message, "a lock can be had now"),
+        answer(&message, "a lock can be acquired now"),
         "yes",
         "{message}"
     );
     let message = without(&server, "hset");
-    assert_eq!(answer(&message, "a lock can be had now"), "no", "{message}");
+    assert_eq!(
+        answer(&message, "a lock can be acquired now"),
+        "no",
+        "{message}"
+    );
 }
 
 #[test]
@@ -265,13 +269,17 @@ fn a_server_without_eval_has_no_scripting() {
             "{message}"
         );
         assert!(!message.to_string().contains("+eval"), "{message}");
-        assert_eq!(answer(&message, "a lock can be had now"), "no", "{message}");
+        assert_eq!(
+            answer(&message, "a lock can be acquired now"),
+            "no",
+            "{message}"
+        );
     }
 }
 
 #[test]
 fn an_unresponsive_server_exits_with_3_and_advice() {
-    let server = quiet();
+    let server = healthy_server();
     let gone = format!("redis://127.0.0.1:{}", free_port());
     server.freeze();
     for url in [&gone, &server.url()] {
@@ -286,23 +294,23 @@ fn an_unresponsive_server_exits_with_3_and_advice() {
                 assert_eq!(bad(&report(&output)), ["reachable danger"]);
             } else {
                 assert_eq!(message.lines().count(), 2, "{message}");
-                assert!(message.contains("-> start it"), "{message}");
+                assert!(message.contains("-> start the server"), "{message}");
             }
         }
     }
     server.thaw();
-    finds(&server.url(), &["--read-only"], &[]);
+    expect_findings(&server.url(), &["--read-only"], &[]);
 }
 
 #[test]
 fn slow_round_trips_and_clock_drift_are_reported() {
-    let server = quiet();
+    let server = healthy_server();
     let proxy = Proxy::to(server.addr());
     let url = proxy.url();
     let slow = proxy.next(usize::MAX, None, Fault::DelayRequest(ms(150)));
-    finds(&url, &["--read-only", "--lease", "1s"], &["latency danger"]);
+    expect_findings(&url, &["--read-only", "--lease", "1s"], &["latency danger"]);
     slow.lift();
-    finds(&url, &["--read-only"], &[]);
+    expect_findings(&url, &["--read-only"], &[]);
 
     let shim = ClockShim::build();
     let server = RedisServer::options()
@@ -312,21 +320,21 @@ fn slow_round_trips_and_clock_drift_are_reported() {
             &[(crate::support::clock::OFFSET_VARIABLE, shim.offset_path())],
         )
         .start();
-    finds(&server.url(), &[], &[]);
+    expect_findings(&server.url(), &[], &[]);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let start = Instant::now();
             while !is_over.load(Ordering::Relaxed) {
-                // A tenth too fast.
+                // 10 % too fast.
                 shim.set(i64::try_from(start.elapsed().as_millis() / 10).unwrap());
                 thread::sleep(ms(2));
             }
         });
-        finds_one(&server.url(), &[], "clock-rate danger");
+        expect_finding(&server.url(), &[], "clock-rate danger");
         is_over.store(true, Ordering::Relaxed);
     });
-    finds(&server.url(), &[], &[]);
+    expect_findings(&server.url(), &[], &[]);
 }
 
 #[test]
@@ -339,6 +347,6 @@ fn a_certificate_that_expires_soon_is_reported() {
         let durable = ["--appendonly", "yes", "--appendfsync", "always"];
         let _server = RedisServer::with(&[&args[..], &durable].concat());
         let url = format!("rediss://127.0.0.1:{port}");
-        finds(&url, &["--ca", authority.to_str().unwrap()], expected);
+        expect_findings(&url, &["--ca", authority.to_str().unwrap()], expected);
     }
 }

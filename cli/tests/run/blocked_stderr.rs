@@ -1,4 +1,4 @@
-//! A stderr that nobody reads stops no watch.
+//! A stderr that nobody reads delays nothing.
 
 use std::io::{PipeReader, Write};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const LEASE: Duration = ms(6000);
 
-/// A stderr that is full; it stays so until the reader is dropped.
+/// A full stderr pipe. It stays full until the reader is dropped.
 fn unread() -> (PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
@@ -26,7 +26,7 @@ fn spawn_unread(server: &RedisServer, args: &[&str]) -> (PipeReader, Child) {
     (reader, command.stderr(writer).spawn().unwrap())
 }
 
-/// The code, unless it never comes.
+/// The exit code; panics after a timeout.
 fn code_of(child: &mut Child) -> Option<i32> {
     let until = Instant::now() + LEASE * 4;
     while Instant::now() < until {
@@ -36,7 +36,7 @@ fn code_of(child: &mut Child) -> Option<i32> {
         thread::sleep(ms(20));
     }
     child.kill().unwrap();
-    panic!("redlatch goes on");
+    panic!("redlatch does not exit");
 }
 
 const SLEEPER: [&str; 5] = ["demo", "--", "sh", "-c", "echo $$; exec sleep 1000"];
@@ -63,7 +63,7 @@ fn a_stop_ends_the_command_with_stderr_blocked() {
     assert!(other.try_lock_for(LEASE * 3).unwrap());
     let is_left = is_alive(command);
     kill_process(pid_of(&child), Signal::CONT).unwrap();
-    assert!(!is_left, "two commands of one name live");
+    assert!(!is_left, "two commands run under one lock");
     assert_eq!(code_of(&mut child), Some(121));
 }
 
@@ -73,15 +73,15 @@ fn a_wait_ends_with_stderr_blocked() {
     let lock = client_of(&server.url()).lock("demo");
     lock.lock().unwrap();
     let args = ["demo", "--", "echo", "in"];
-    let ((_a, mut obtains), (_b, mut hears)) =
+    let ((_a, mut obtains), (_b, mut interrupted)) =
         (spawn_unread(&server, &args), spawn_unread(&server, &args));
     eventually(SLACK, "both wait", || {
         lock.describe().unwrap().listening == Some(2)
     });
-    // It tells of the wait after a second.
+    // redlatch prints a message after one second.
     thread::sleep(ms(1500));
-    kill_process(pid_of(&hears), Signal::TERM).unwrap();
-    assert_eq!(code_of(&mut hears), Some(128 + 15));
+    kill_process(pid_of(&interrupted), Signal::TERM).unwrap();
+    assert_eq!(code_of(&mut interrupted), Some(128 + 15));
     lock.unlock().unwrap();
     assert_eq!(code_of(&mut obtains), Some(0));
 }
@@ -94,7 +94,7 @@ fn a_failed_start_keeps_no_lock_with_stderr_blocked() {
     assert_eq!(server.int(&["EXISTS", "demo"]), 0);
 }
 
-/// A redlatch that goes on after its command was ended.
+/// redlatch continues after its command was killed.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_switch_exits_with_stderr_blocked() {

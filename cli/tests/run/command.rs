@@ -1,4 +1,4 @@
-//! What the command is and gets: its code, its streams, its variables.
+//! The exit code, streams and variables of the command.
 
 use super::*;
 
@@ -18,10 +18,10 @@ fn run_exits_with_the_code_of_the_command() {
     }
     ends_with(&at(&server, &["run", "demo", "--", "/nowhere/at/all"]), 127);
     ends_with(&at(&server, &["run", "demo", "--", "/etc/passwd"]), 126);
-    assert_eq!(server.int(&["DBSIZE"]), 0, "all is unlocked");
+    assert_eq!(server.int(&["DBSIZE"]), 0, "all locks are released");
 }
 
-/// A parent may ignore the ends of its children, and those inherit that.
+/// A parent process may ignore SIGCHLD, which child processes inherit.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_ignored_sigchld_does_not_hide_the_end() {
@@ -34,7 +34,9 @@ fn an_ignored_sigchld_does_not_hide_the_end() {
         .env("REDLATCH_URL", server.url())
         .stdin(Stdio::null());
     let mut child = command.spawn().unwrap();
-    eventually(SLACK, "it ends", || child.try_wait().unwrap().is_some());
+    eventually(SLACK, "redlatch exits", || {
+        child.try_wait().unwrap().is_some()
+    });
     assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
@@ -49,7 +51,7 @@ fn the_command_inherits_stdin_and_stdout() {
     assert_eq!(stdout(&output), "hello");
 }
 
-/// L9: the command gets no secret and no descriptor of ours.
+/// L9: the command gets no secret and no descriptor of redlatch.
 #[test]
 fn the_command_gets_its_lock_but_no_secret() {
     const CANARY: &str = "canary-4b7c";
@@ -148,7 +150,7 @@ fn the_report_does_not_wait_for_a_reader() {
     let output = at(&server, &[&args[..], &["sh", "-c", "exit 3"]].concat());
     ends_with(&output, 3);
     assert!(
-        stderr(&output).contains("cannot be written"),
+        stderr(&output).contains("cannot write the report"),
         "{}",
         stderr(&output)
     );
@@ -174,7 +176,7 @@ fn run_without_proc_fails_before_locking() {
     let is_permitted = unshare.args(hide).arg("true").output();
     if !is_permitted.is_ok_and(|output| output.status.success()) {
         let mut stderr = std::io::stderr().lock();
-        let message = "left out: no file systems can be mounted here (unshare --mount)";
+        let message = "skipped: cannot mount file systems here (unshare --mount)";
         let _ = std::io::Write::write_all(&mut stderr, message.as_bytes());
         return;
     }

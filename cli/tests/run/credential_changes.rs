@@ -1,4 +1,4 @@
-//! What changes while a command runs: passwords and certificates.
+//! Passwords and certificates that change while a command runs, and TLS options.
 
 use super::*;
 use crate::support::topology_fixtures::Certificates;
@@ -12,7 +12,7 @@ fn cut(server: &RedisServer) {
     }
 }
 
-/// A command outlives three renewals around what happens, and then ends with 7.
+/// Asserts that a command survives three renewals around the change, and exits with 7.
 fn outlives(args: &[&str], change: impl FnOnce()) {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done; exit 7";
@@ -25,7 +25,10 @@ fn outlives(args: &[&str], change: impl FnOnce()) {
     command_pid(&mut child);
     change();
     thread::sleep(ms(9000));
-    assert!(child.try_wait().unwrap().is_none(), "it runs on");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the command is still running"
+    );
     fs::write(folder.path().join("go"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 7);
@@ -48,7 +51,7 @@ fn a_command_survives_a_password_change() {
         thread::sleep(ms(500));
         write("new");
     });
-    // A wrong one is said at once where nothing is waited for.
+    // A wrong password fails at once if nothing is waited for.
     write("wrong");
     let output = redlatch().arg("list").args(args).output().unwrap();
     ends_with(&output, 3);
@@ -59,7 +62,7 @@ fn a_command_survives_a_password_change() {
     );
 }
 
-/// A server with TLS for clients that have a certificate of this authority.
+/// A TLS server that requires client certificates of this authority.
 fn server(certificates: &Certificates, pair: &Pair) -> (RedisServer, String) {
     let (args, port) = certificates.server_args(pair, true);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -1,16 +1,16 @@
-//! What becomes of a command when its lock is in danger, and when redlatch is killed.
+//! The end of a command when its lock is in danger, or redlatch is killed or stopped.
 
 use super::*;
 use crate::support::Proxy;
 
-/// The lease in these tests: long enough for a busy machine.
+/// Long enough for a busy machine.
 const LEASE: Duration = ms(6000);
 
 fn leased<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["--lease", "6s", "--command-timeout", "2s"], args].concat()
 }
 
-/// L5: news of a loss reaches the command soon.
+/// L5: a loss ends the command soon.
 #[test]
 fn a_released_hold_ends_the_command() {
     let server = RedisServer::start();
@@ -25,7 +25,7 @@ fn a_released_hold_ends_the_command() {
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     assert!(!is_alive(command));
-    // A renewal has told of it, and not the end of the validity.
+    // A renewal reported the loss, not the end of validity.
     let message = stderr(&output);
     assert!(
         message.contains("lost: it is gone from the store"),
@@ -33,7 +33,7 @@ fn a_released_hold_ends_the_command() {
     );
 }
 
-/// L1: the command ends well before a renewal could have found the loss.
+/// L1: the command ends before a renewal can find the loss.
 #[test]
 fn a_loss_found_by_the_unlock_sets_the_exit_code() {
     let server = RedisServer::start();
@@ -98,7 +98,7 @@ fn on_lost_warn_lets_the_command_continue() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// L2 and L6: with the network cut, TERM comes before the end and KILL before the end, also to one that ignores TERM.
+/// L2 and L6: with the network cut, TERM comes before the lease ends, and so does KILL for a command that ignores TERM.
 #[test]
 fn a_command_ends_before_its_lease_can() {
     let server = RedisServer::start();
@@ -114,25 +114,25 @@ fn a_command_ends_before_its_lease_can() {
         let other = client_of(&server.url()).lock("demo");
         assert!(
             other.try_lock_for(LEASE * 3).unwrap(),
-            "it is free after a lease"
+            "the lock is free after a lease"
         );
         assert!(
             !is_alive(command),
-            "{script}: two commands of one name live"
+            "{script}: two commands run under one lock"
         );
         other.unlock().unwrap();
         proxy.heal();
         let output = child.wait_with_output().unwrap();
         ends_with(&output, 121);
         assert!(
-            stderr(&output).contains("before it can be lost"),
+            stderr(&output).contains("before the lock can be lost"),
             "{}",
             stderr(&output)
         );
     }
 }
 
-/// L10: a killed redlatch leaves no command, and no key beyond the lease.
+/// L10: a killed redlatch leaves no command, and no key after its lease.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_killed_redlatch_leaves_no_command() {
@@ -152,12 +152,12 @@ fn a_killed_redlatch_leaves_no_command() {
                 "echo $$; exec sleep 1000",
             ],
         );
-        // Some before it has started anything, and some after.
+        // Some runs are killed before they start anything, some after.
         thread::sleep(ms(draw.u64(0..300)));
         let _ = kill_process(pid_of(&child), Signal::KILL);
         child.wait().unwrap();
         let mut printed = String::new();
-        // The end of its output comes when nobody has it any more.
+        // The output ends when no process has it open.
         child
             .stdout
             .take()
@@ -176,7 +176,7 @@ fn a_killed_redlatch_leaves_no_command() {
 
 const TWO: &str = "sleep 1000 & echo $$ $!; wait";
 
-/// L2: the kernel tells only the command itself.
+/// L2: the kernel signals only the command itself.
 #[test]
 fn a_killed_redlatch_leaves_no_descendant() {
     let server = RedisServer::start();
@@ -190,7 +190,7 @@ fn a_killed_redlatch_leaves_no_descendant() {
     });
 }
 
-/// L2: a redlatch that is stopped renews nothing, and ends nothing by itself.
+/// L2: a stopped redlatch renews no lease and ends no command.
 #[test]
 fn a_stopped_redlatch_leaves_no_command_after_its_lease() {
     let server = RedisServer::start();
@@ -201,20 +201,17 @@ fn a_stopped_redlatch_leaves_no_command_after_its_lease() {
     assert!(other.try_lock_for(LEASE * 3).unwrap());
     assert!(
         both.iter().all(|pid| !is_alive(*pid)),
-        "two commands of one name live"
+        "two commands run under one lock"
     );
     kill_process(pid_of(&child), Signal::CONT).unwrap();
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     let message = stderr(&output);
-    assert!(
-        message.contains("the lock ends, so the command is ended"),
-        "{message}"
-    );
+    assert!(message.contains("so the command was killed"), "{message}");
     other.unlock().unwrap();
 }
 
-/// The time from TERM to KILL is the command's own, if the lock was lost at the server.
+/// After a loss at the server the command has the time from TERM to KILL.
 #[test]
 fn a_command_may_clean_up_after_a_loss() {
     let server = RedisServer::start();
@@ -231,7 +228,7 @@ fn a_command_may_clean_up_after_a_loss() {
     ends_with(&child.wait_with_output().unwrap(), 121);
 }
 
-/// Also where it may outlive the lock beside redlatch, which tells of it.
+/// Also with `--on-lost warn`, which otherwise lets the command outlive the lock.
 #[test]
 fn an_orphan_may_get_term_and_the_rest_of_the_lease() {
     let server = RedisServer::start();
@@ -256,11 +253,11 @@ fn an_orphan_may_get_term_and_the_rest_of_the_lease() {
         if is_left {
             kill_process(command, Signal::KILL).unwrap();
         }
-        assert!(!is_left, "two commands of one name live: {on_lost}");
+        assert!(!is_left, "two commands run under one lock: {on_lost}");
     }
 }
 
-/// The shell ends at once, and what it has started clears up under the lock.
+/// The shell ends at once. Its child cleans up while the lock is held.
 #[test]
 fn the_whole_group_may_clean_up() {
     let server = RedisServer::start();
@@ -276,23 +273,20 @@ fn the_whole_group_may_clean_up() {
         let [shell, worker] = both_in(&mut printed);
         kill_process(pid_of(&child), signal).unwrap();
         eventually(SLACK, "the shell has ended", || !is_alive(shell));
-        // It would end about now if it did not wait.
+        // redlatch would exit within this time if it did not wait.
         thread::sleep(ms(500));
-        assert!(
-            is_alive(pid_of(&child)),
-            "redlatch has ended before its group"
-        );
+        assert!(is_alive(pid_of(&child)), "redlatch exited before the group");
         assert_eq!(server.int(&["EXISTS", "demo"]), 1);
         fs::write(folder.path().join("go"), "").unwrap();
         let mut line = String::new();
         printed.read_line(&mut line).unwrap();
         assert_eq!(line, "cleared\n");
         ends_with(&child.wait_with_output().unwrap(), 128 + signal.as_raw());
-        assert!(!is_alive(worker), "it outlived the lock");
+        assert!(!is_alive(worker), "the worker outlived the lock");
     }
 }
 
-/// The id of a command that has ended may be that of another process soon: the switch goes before the lease ends.
+/// The id of an ended command may be reused, so the switch exits long before the lease ends.
 #[test]
 fn the_switch_of_an_orphan_sends_one_term_and_exits() {
     let server = RedisServer::start();
@@ -312,7 +306,7 @@ fn the_switch_of_an_orphan_sends_one_term_and_exits() {
     let mut rest = String::new();
     printed.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "term\n");
-    // The switch has it, too.
+    // The switch has stderr open, too.
     message.read_to_string(&mut rest).unwrap();
     assert!(begun.elapsed() < ms(50_000), "{:?}", begun.elapsed());
 }

@@ -6,25 +6,25 @@ use super::*;
 #[cfg(target_os = "linux")]
 use crate::support::ClockShim;
 
-/// The job is due in each period of this length.
+/// The job is due once per period.
 const PERIOD: Duration = ms(9000);
-/// A run may come so much earlier than a period after the one before.
+/// Slack: how much earlier than a period after the last run the next may start.
 const EARLY: Duration = ms(2500);
-/// The clocks of the machines, each so far ahead of the one before.
+/// The difference between the clocks of two machines.
 const APART: Duration = ms(2000);
 
-/// A call of redlatch: when it was due on the machine, begun, and over.
+/// A call of redlatch: when it was due by the machine's clock, and when it ended.
 struct Call {
     due: Instant,
     over: Instant,
     round: u32,
 }
 
-/// Three machines, whose clocks are two seconds apart, and a line in the table of each that is due once a period: one of
-/// them runs the job in each.
+/// Three machines whose clocks differ by two seconds run one job per period from cron. One of them runs the job in each
+/// period.
 ///
-/// Redlatch sees the clock of its machine, too. The machines are late by what this one is busy: the rounds in which all came
-/// when they were due count.
+/// redlatch uses the machine's clock as well. A busy test machine delays calls, so the strict check needs all calls to
+/// be in time.
 #[test]
 #[cfg(target_os = "linux")]
 fn one_of_three_machines_runs_the_job_per_period() {
@@ -44,7 +44,7 @@ fn one_of_three_machines_runs_the_job_per_period() {
             let (server, script, calls) = (&server, &script, &calls);
             scope.spawn(move || {
                 for round in 0..rounds {
-                    // The clock that is most ahead shows the hour first.
+                    // The clock that is most ahead reaches the due time first.
                     let late = APART * u32::try_from(2 - place).unwrap();
                     let due = begun + PERIOD * round + late;
                     thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -71,7 +71,7 @@ fn one_of_three_machines_runs_the_job_per_period() {
     });
     let runs = fs::read_to_string(folder.path().join("runs")).unwrap();
     let runs: Vec<i64> = runs.lines().map(|line| line.parse().unwrap()).collect();
-    // The times of the runs are those of three clocks.
+    // Three clocks wrote these times.
     assert!(
         !runs.is_empty() && runs.len() <= rounds as usize,
         "{runs:?}"

@@ -1,4 +1,4 @@
-//! `run`: the laws of a command under a lock.
+//! `run`: the laws L1 to L10 of a command under a lock.
 
 mod blocked_stderr;
 mod command;
@@ -29,7 +29,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use crate::support::{RedisServer, eventually, is_long, ms};
 use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
 
-/// What a busy machine may add to any time.
+/// Delay that a busy machine may add.
 const SLACK: Duration = ms(25_000);
 
 fn run_at(url: &str, args: &[&str]) -> Command {
@@ -47,7 +47,7 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// The first line that the command prints, which is its process.
+/// Reads the process id that the command prints.
 fn command_pid(child: &mut Child) -> Pid {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
@@ -56,7 +56,7 @@ fn command_pid(child: &mut Child) -> Pid {
     Pid::from_raw(line.trim().parse().unwrap_or_else(|_| panic!("{line:?}"))).unwrap()
 }
 
-/// The two processes that a command prints, of which the second was started by the first.
+/// Reads two process ids, the second of which is a child of the first.
 fn both_of(child: &mut Child) -> [Pid; 2] {
     both_in(&mut BufReader::new(child.stdout.take().unwrap()))
 }
@@ -71,11 +71,11 @@ fn both_in(printed: &mut impl BufRead) -> [Pid; 2] {
 fn is_alive(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let stat = fs::read_to_string(path).unwrap_or_default();
-    // One that nobody has reaped yet runs no more.
+    // A zombie no longer runs.
     test_kill_process(pid).is_ok() && !stat.contains(") Z")
 }
 
-/// The draws of a test; `REDLATCH_SEED` repeats those of a run.
+/// Random numbers of a test; `REDLATCH_SEED` repeats those of an earlier run.
 fn drawn() -> fastrand::Rng {
     let seed = std::env::var("REDLATCH_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok());

@@ -1,4 +1,4 @@
-//! The lock before the command: taken, refused, waited for.
+//! Acquiring the lock before the command starts.
 
 use super::*;
 
@@ -98,10 +98,10 @@ fn grace_has_limits() {
             &[&args[..], &["demo", "--", "echo", "in"]].concat(),
         )
     };
-    for (grace, says) in [("10001ms", "a third of the lease"), ("599ms", "600ms")] {
+    for (grace, expected) in [("10001ms", "a third of the lease"), ("599ms", "600ms")] {
         let output = run(grace);
         ends_with(&output, 125);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
         assert_eq!(stdout(&output), "");
     }
     for grace in ["10s", "600ms"] {
@@ -109,7 +109,7 @@ fn grace_has_limits() {
     }
 }
 
-/// How often the thread that hears signals has gone to sleep.
+/// How often the signal thread has blocked.
 #[cfg(target_os = "linux")]
 fn context_switches_of_the_signal_thread(redlatch: &Child) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", redlatch.id())).ok()?;
@@ -123,7 +123,7 @@ fn context_switches_of_the_signal_thread(redlatch: &Child) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// One that comes during the wait is for nobody.
+/// A signal during the wait is dropped.
 #[test]
 #[cfg(target_os = "linux")]
 fn signals_during_the_wait_are_not_forwarded() {
@@ -131,12 +131,12 @@ fn signals_during_the_wait_are_not_forwarded() {
     let lock = client_of(&server.url()).lock("demo");
     lock.lock().unwrap();
     let child = spawn(&server, &["demo", "--", "sh", "-c", "sleep 0.3; echo in"]);
-    eventually(SLACK, "it waits", || {
+    eventually(SLACK, "redlatch waits", || {
         lock.describe().unwrap().listening == Some(1)
     });
     let before = context_switches_of_the_signal_thread(&child).unwrap();
     kill_process(pid_of(&child), Signal::USR1).unwrap();
-    eventually(SLACK, "it has heard of it", || {
+    eventually(SLACK, "redlatch has received the signal", || {
         context_switches_of_the_signal_thread(&child).unwrap() > before
     });
     lock.unlock().unwrap();
@@ -145,7 +145,7 @@ fn signals_during_the_wait_are_not_forwarded() {
     assert_eq!(stdout(&output), "in\n");
 }
 
-/// L3: a signal ends a wait soon, and nothing is started after it.
+/// L3: a signal ends the wait soon, and nothing starts after it.
 #[test]
 fn a_signal_ends_the_wait_and_nothing_is_started() {
     let server = RedisServer::start();
@@ -153,7 +153,7 @@ fn a_signal_ends_the_wait_and_nothing_is_started() {
     lock.lock().unwrap();
     for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
         let child = spawn(&server, &["--quiet", "demo", "--", "echo", "in"]);
-        eventually(SLACK, "it waits", || {
+        eventually(SLACK, "redlatch waits", || {
             lock.describe().unwrap().listening == Some(1)
         });
         let begun = Instant::now();
@@ -162,15 +162,15 @@ fn a_signal_ends_the_wait_and_nothing_is_started() {
         assert!(begun.elapsed() < ms(250) + SLACK);
         ends_with(&output, 128 + number);
         assert_eq!(stdout(&output), "");
-        // Subscriptions linger.
-        eventually(SLACK, "nobody listens", || {
+        // The library keeps subscriptions for a while.
+        eventually(SLACK, "no client is subscribed", || {
             lock.describe().unwrap().listening == Some(0)
         });
     }
     lock.unlock().unwrap();
 }
 
-/// L7: a nested run of the same name does not wait for its parent.
+/// L7: a nested run of the same lock does not wait for the outer run.
 #[test]
 fn a_nested_run_of_the_same_lock_does_not_wait() {
     let server = RedisServer::start();
@@ -185,7 +185,7 @@ fn a_nested_run_of_the_same_lock_does_not_wait() {
     let other = nested("other");
     ends_with(&other, 0);
     assert_eq!(stdout(&other), "in\n");
-    // A stale variable harms nobody.
+    // A stale variable has no effect.
     let mut command = run_at(&server.url(), &["demo", "--", "true"]);
     command.env(
         "REDLATCH_VISITOR",
@@ -194,7 +194,7 @@ fn a_nested_run_of_the_same_lock_does_not_wait() {
     ends_with(&command.output().unwrap(), 0);
 }
 
-/// Of two commands of one name one runs at a time.
+/// Commands of one lock run one at a time.
 #[test]
 fn two_commands_of_one_name_do_not_overlap() {
     let server = RedisServer::start();

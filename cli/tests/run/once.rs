@@ -1,4 +1,4 @@
-//! `--once-per`: which runs count.
+//! `--once-per`: runs that count, and marks.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_job_runs_once_per_period() {
     ends_with(&job(&["--once-key", "today"]), 0);
     ends_with(&job(&["--once-key", "today"]), 120);
     let life = Duration::from_millis(server.int(&["PTTL", "job:once"]).try_into().unwrap());
-    // A tenth, but at most five minutes, is left out.
+    // The slack is a tenth, at most five minutes.
     assert!(
         life <= Duration::from_secs(3300) && life > Duration::from_secs(3200),
         "{life:?}"
@@ -38,7 +38,7 @@ fn a_command_that_was_not_started_does_not_count() {
     };
     ends_with(&job(&["/nowhere/at/all"]), 127);
     ends_with(&job(&["/etc/passwd"]), 126);
-    // A command may say the same of itself.
+    // The command itself may exit with 127.
     ends_with(&job(&["sh", "-c", "exit 127"]), 127);
     ends_with(&job(&["true"]), 120);
 }
@@ -66,25 +66,25 @@ fn mark_success_counts_only_exit_code_0() {
     ends_with(&job("exit 0"), 120);
 }
 
-/// What can never be noted is refused before anybody waits for it.
+/// An invalid period is rejected before the wait for the lock.
 #[test]
 fn an_impossible_period_is_rejected_at_once() {
     let server = RedisServer::start();
     let lock = client_of(&server.url()).lock("job");
     lock.lock().unwrap();
-    for (period, says) in [
+    for (period, expected) in [
         (["--once-per", "400d", "--slack", "1h"], "365d"),
         (["--once-per", "1h", "--slack", "1h"], "--slack"),
     ] {
         let args = ["--wait", "60s", "job", "--", "echo", "in"];
         let output = at(&server, &[&["run"], &period[..], &args].concat());
         ends_with(&output, 125);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
         assert_eq!(stdout(&output), "");
     }
 }
 
-/// A mark is no lock that is stuck: all who show it say what it is, and when the job runs again.
+/// `list` and `inspect` say that a mark is not a stuck lock, and when the job may run again.
 #[test]
 fn list_and_inspect_explain_a_once_per_mark() {
     let server = RedisServer::start();
@@ -126,7 +126,7 @@ fn list_and_inspect_explain_a_once_per_mark() {
         crate::schema::assert_matches("lock", &printed);
         assert_eq!(printed["mark_of"].as_str(), job, "{printed}");
         let text = stdout(&at(&server, &["inspect", name]));
-        // It would read as a count.
+        // Must not read like a count.
         assert!(!text.contains(" once,"), "{text}");
         assert!(text.contains("count 1"), "{text}");
         assert_eq!(text.contains("again"), job.is_some(), "{text}");

@@ -1,10 +1,10 @@
-//! `run` as the first process of a process namespace, as in a container.
+//! `run` as process 1 of a process namespace, as in a container.
 
 use std::io::Write;
 
 use super::*;
 
-/// Runs redlatch as process 1; `None`, and says so, where this is not permitted.
+/// A command that runs redlatch as process 1; prints a message and returns `None` if that is not permitted.
 fn run_as_pid_1(server: &RedisServer, args: &[&str]) -> Option<Command> {
     let namespace = ["--pid", "--fork", "--mount-proc"];
     let is_permitted = Command::new("unshare")
@@ -13,10 +13,10 @@ fn run_as_pid_1(server: &RedisServer, args: &[&str]) -> Option<Command> {
         .output()
         .is_ok_and(|output| output.status.success());
     if !is_permitted {
-        // Past the harness, which keeps the words of a test that passes.
+        // Bypasses the harness, which hides the output of a test that passes.
         let _ = writeln!(
             std::io::stderr().lock(),
-            "left out: no process namespace can be made here (unshare --pid)"
+            "skipped: cannot create a process namespace here (unshare --pid)"
         );
         return None;
     }
@@ -35,7 +35,7 @@ fn run_as_pid_1(server: &RedisServer, args: &[&str]) -> Option<Command> {
 #[test]
 fn pid_1_reaps_orphans() {
     let server = RedisServer::start();
-    // A process whose parent has ended is left to process 1, and stays in /proc until that has reaped it.
+    // An orphan becomes a child of process 1, and stays in /proc until it is reaped.
     let script = "sh -c 'sleep 0.2 & echo $! > orphan'; orphan=$(cat orphan)
         [ -e /proc/$orphan ] && echo left
         while [ -e /proc/$orphan ]; do sleep 0.05; done
@@ -54,7 +54,7 @@ fn pid_1_reaps_orphans() {
 #[test]
 fn pid_1_forwards_signals() {
     let server = RedisServer::start();
-    // Process 1 gets no signal that it has no handler for.
+    // The kernel delivers a signal to process 1 only if it has a handler.
     let script = "trap 'echo ended; exit 3' TERM; echo in; while :; do sleep 0.05; done";
     let args = ["demo", "--", "sh", "-c", script];
     let Some(mut command) = run_as_pid_1(&server, &args) else {

@@ -1,4 +1,4 @@
-//! Signals to a command and its group, and the time that these have to end.
+//! Signals to a command and its group, and time limits for their end.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_command_that_ignores_term_is_killed_in_time() {
     assert!(begun.elapsed() >= ms(600) && begun.elapsed() < ms(600) + SLACK);
 }
 
-/// A command that ignores INT, and TERM as well, as it says; sleeps are short, so that nothing is left.
+/// A script that ignores these signals. Its sleeps are short, so that no child remains.
 fn ignoring(signals: &str) -> String {
     format!("trap '' {signals}; echo $$; while :; do sleep 0.05; done")
 }
@@ -71,7 +71,7 @@ fn a_second_int_ends_a_command_that_ignores_the_first() {
     assert!(is_alive(command));
     kill_process(pid_of(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
-    // TERM comes with the second one.
+    // The second INT causes TERM.
     assert!(begun.elapsed() < ms(9_000), "{:?}", begun.elapsed());
     ends_with(&output, 128 + 15);
     let message = stderr(&output);

@@ -1,10 +1,10 @@
-//! redlatch and the switch that ends its command, where redlatch is stopped between two of its steps.
+//! redlatch and its switch, with redlatch stopped between two steps.
 
 use rustix::process::{WaitId, WaitIdOptions, getpgid, waitid};
 
 use super::*;
 
-/// Stops the process just before it first says this to its switch.
+/// Stops the process before the first matching write to its switch.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,21 +17,21 @@ ssize_t write(int file, const void *bytes, size_t length) {
     uint64_t first = 0;
     if (length >= 8) memcpy(&first, bytes, sizeof first);
     static int stops = 1;
-    if (stops && (SAYS)) stops = 0, raise(SIGSTOP);
+    if (stops && (CONDITION)) stops = 0, raise(SIGSTOP);
     ssize_t (*next)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
     return next(file, bytes, length);
 }
 "#;
 
-/// The words that name the command, as C tells them from others.
+/// The write that arms the switch, as a C condition.
 const ARMS_SWITCH: &str = "length == 24 && first != 0 && first < (1 << 24)";
-/// The word that its command has ended.
+/// The write that reports the end of the command.
 const REPORTS_END: &str = "length == 8 && first < 2";
 
-/// Runs redlatch until it is about to say that.
-fn stopped_before(says: &str, server: &RedisServer, folder: &Path, args: &[&str]) -> Child {
+/// Runs redlatch until it stops before that write.
+fn stopped_before(condition: &str, server: &RedisServer, folder: &Path, args: &[&str]) -> Child {
     let (source, library) = (folder.join("stop.c"), folder.join("stop.so"));
-    fs::write(&source, SHIM.replace("SAYS", says)).unwrap();
+    fs::write(&source, SHIM.replace("CONDITION", condition)).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
     assert!(compiler.arg(&source).status().unwrap().success());
@@ -42,20 +42,20 @@ fn stopped_before(says: &str, server: &RedisServer, folder: &Path, args: &[&str]
     child
 }
 
-/// The process that this one is left to.
+/// The parent of a process.
 fn parent_of(pid: Pid) -> Pid {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     Pid::from_raw(line.unwrap().trim().parse().unwrap()).unwrap()
 }
 
-/// The switch of this redlatch, if it runs.
+/// The running switch of this redlatch.
 pub(super) fn switch_of(redlatch: &Child) -> Option<Pid> {
     let parent = format!("PPid:\t{}\n", redlatch.id());
     let mut all = fs::read_dir("/proc").unwrap().flatten();
     let entry = all.find(|it| {
         let read = |file| fs::read_to_string(it.path().join(file)).unwrap_or_default();
-        // The command line of one that has ended is empty.
+        // A zombie has an empty command line.
         read("status").contains(&parent) && read("cmdline").contains("__switch")
     });
     Pid::from_raw(entry?.file_name().to_str()?.parse().ok()?)
@@ -71,13 +71,13 @@ fn no_command_starts_before_its_switch_is_armed() {
     let other = client_of(&server.url()).lock("demo");
     assert!(other.try_lock_for(LEASE * 10).unwrap());
     let ran = folder.path().join("ran");
-    assert!(!ran.exists(), "it ran without a switch");
+    assert!(!ran.exists(), "the command ran without a switch");
     kill_process(pid_of(&child), Signal::CONT).unwrap();
     ends_with(&child.wait_with_output().unwrap(), 121);
-    assert!(!ran.exists(), "it ran without a lock");
+    assert!(!ran.exists(), "the command ran without a lock");
 }
 
-/// Nobody else can have the id of a process that is not reaped.
+/// The id of a process is not reused before it is reaped.
 #[test]
 fn a_command_is_reaped_after_its_switch_is_informed() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,12 +92,13 @@ fn a_command_is_reaped_after_its_switch_is_informed() {
     ends_with(&child.wait_with_output().unwrap(), 3);
 }
 
-/// The id of a group that is gone may be that of another: the switch goes with the group, long before the lease ends.
+/// The id of a group may be reused once the group is gone, so the switch exits with the group, long before the lease
+/// ends.
 #[test]
 fn the_switch_exits_with_the_group() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
-    // The shell ends when it is asked to. Its worker does not, and is reaped by one that has left the group.
+    // The shell ends on TERM. Its worker ignores TERM, and its parent has left the group.
     let script = r#"(sh -c 'trap "" TERM; echo $$; until [ -e go ]; do sleep 0.05; done' &
             exec setsid sh -c 'until [ -e end ]; do sleep 0.05; done') & wait"#;
     let args = ["--lease", "600s", "--kill-after", "600s"];
@@ -106,11 +107,13 @@ fn the_switch_exits_with_the_group() {
     let mut child = command.current_dir(folder.path()).spawn().unwrap();
     let worker = command_pid(&mut child);
     let group = getpgid(Some(worker)).unwrap();
-    // Until the one that reaps it has left, there is one more in the group.
+    // Wait until the worker's parent has left the group.
     let files = |name: &str| fs::write(folder.path().join(name), "").unwrap();
     let is_there = |pid: Pid| Path::new(&format!("/proc/{}", pid.as_raw_nonzero())).exists();
     let parent = parent_of(worker);
-    eventually(SLACK, "it has left", || getpgid(Some(parent)) == Ok(parent));
+    eventually(SLACK, "the parent has left the group", || {
+        getpgid(Some(parent)) == Ok(parent)
+    });
     kill_process(pid_of(&child), Signal::TERM).unwrap();
     eventually(SLACK, "the shell is reaped", || !is_there(group));
     kill_process(pid_of(&child), Signal::STOP).unwrap();
@@ -125,19 +128,21 @@ fn the_switch_exits_with_the_group() {
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
 }
 
-/// The lock is given back when the group is gone, or a while after KILL, which is told.
+/// The lock is released when the group is gone, or with a message some time after KILL.
 #[test]
 fn processes_that_survive_kill_are_reported() {
     let server = RedisServer::start();
-    // A zombie stays in its group for as long as nobody reaps it.
+    // A zombie stays in its group until it is reaped.
     let script = "(sleep 1000 & echo $!; exec setsid sleep 1001) & wait";
     let args = ["--kill-after", "100ms", "demo", "--", "sh", "-c", script];
     let mut child = spawn(&server, &args);
     let parent = parent_of(command_pid(&mut child));
-    eventually(SLACK, "it has left", || getpgid(Some(parent)) == Ok(parent));
+    eventually(SLACK, "the parent has left the group", || {
+        getpgid(Some(parent)) == Ok(parent)
+    });
     let begun = Instant::now();
     kill_process(pid_of(&child), Signal::TERM).unwrap();
-    // It has our stdout.
+    // The sleeping process keeps stdout open.
     let status = child.wait().unwrap();
     let took = begun.elapsed();
     kill_process(parent, Signal::KILL).unwrap();
@@ -149,29 +154,31 @@ fn processes_that_survive_kill_are_reported() {
         .read_to_string(&mut message)
         .unwrap();
     assert_eq!(status.code(), Some(128 + 15), "{message}");
-    assert!(message.contains("is still there"), "{message}");
+    assert!(message.contains("still exist"), "{message}");
     assert!(took > ms(5000), "{took:?}");
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }
 
-/// What the command leaves is reaped, so that none of it stays in the group.
+/// Orphans are reaped, so that none stays in the group as a zombie.
 #[test]
 fn orphans_of_the_command_are_reaped() {
     let server = RedisServer::start();
-    // The shell within ends at once.
+    // The inner shell ends at once.
     let script = "sh -c 'sleep 1000 & echo $!'; exec sleep 1000";
     let mut child = spawn(&server, &["demo", "--", "sh", "-c", script]);
     let orphan = command_pid(&mut child);
-    eventually(SLACK, "it is ours", || parent_of(orphan) == pid_of(&child));
+    eventually(SLACK, "the orphan is a child of redlatch", || {
+        parent_of(orphan) == pid_of(&child)
+    });
     kill_process(orphan, Signal::KILL).unwrap();
     let path = format!("/proc/{}", orphan.as_raw_nonzero());
-    eventually(SLACK, "it is reaped", || !Path::new(&path).exists());
+    eventually(SLACK, "the orphan is reaped", || !Path::new(&path).exists());
     assert!(child.try_wait().unwrap().is_none());
     kill_process(pid_of(&child), Signal::TERM).unwrap();
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
 }
 
-/// It has read nothing for longer than the lease when a signal wakes it.
+/// The switch has read nothing for longer than the lease when a signal wakes it.
 #[test]
 fn a_stopped_switch_kills_no_command_with_a_valid_lock() {
     let server = RedisServer::start();
@@ -188,7 +195,10 @@ fn a_stopped_switch_kills_no_command_with_a_valid_lock() {
         kill_process(switch, signal).unwrap();
     }
     thread::sleep(ms(300));
-    assert!(is_alive(command), "it was ended under a valid lock");
+    assert!(
+        is_alive(command),
+        "the command was killed under a valid lock"
+    );
     assert_eq!(switch_of(&child), Some(switch));
     fs::write(folder.path().join("go"), "").unwrap();
     let output = child.wait_with_output().unwrap();

@@ -13,16 +13,16 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::*;
 
-/// A shell on a terminal of its own, and what that shows.
+/// A shell on its own terminal, and the terminal's output.
 struct ShellTerminal {
     keys: File,
     shown: Arc<Mutex<String>>,
     shell: Child,
-    /// How much of it was looked at.
+    /// How much of the output was matched.
     read: usize,
 }
 
-/// Far more than anything here takes.
+/// Far more than any step takes.
 const LONG: Duration = Duration::from_secs(60);
 
 impl ShellTerminal {
@@ -41,7 +41,7 @@ impl ShellTerminal {
                 .custom_flags(OFlags::NOCTTY.bits().cast_signed());
             options.open(path).unwrap()
         };
-        // The terminal becomes that of the session that the shell leads.
+        // The terminal becomes the controlling terminal of the shell's session.
         crate::reset_ignored_signals();
         let mut shell = Command::new("setsid");
         shell.args([
@@ -68,7 +68,7 @@ impl ShellTerminal {
         let shows = Arc::clone(&shown);
         thread::spawn(move || {
             let mut bytes = [0; 1024];
-            // An error when the last one has closed it.
+            // The read fails once all other ends are closed.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
                 shows.lock().unwrap().push_str(&text);
@@ -80,7 +80,7 @@ impl ShellTerminal {
             shell,
             read: 0,
         };
-        // What is typed is not shown, so that all that is shown was printed.
+        // Without echo, everything shown was printed by a program.
         terminal.types("stty -echo; echo rea''dy\n");
         terminal.shows("ready");
         terminal
@@ -90,7 +90,7 @@ impl ShellTerminal {
         self.keys.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this is shown, behind all that was waited for before.
+    /// Waits for this text after all text matched before.
     fn shows(&mut self, text: &str) {
         let until = Instant::now() + LONG;
         loop {
@@ -142,7 +142,7 @@ fn ctrl_c_ends_the_command_and_the_wait() {
     terminal.types("\x03");
     terminal.shows("code=130");
     assert_eq!(server.int(&["DBSIZE"]), 0);
-    // One that catches it has its own say.
+    // A command that handles INT chooses its own exit code.
     let script = "trap \"echo caught; exit 4\" INT; echo in; while :; do sleep 0.05; done";
     terminal.types(&format!(
         "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
@@ -173,9 +173,9 @@ fn a_second_ctrl_c_ends_only_a_command_that_ignores_it() {
     terminal.types("\x03");
     thread::sleep(ms(300));
     terminal.types("\x03");
-    terminal.shows("gets TERM");
+    terminal.shows("sending TERM");
     terminal.shows("code=143");
-    // As a shell or a database does, which takes the next line then.
+    // Like a shell or a database that reads the next line after INT.
     let script = "trap \"echo caught\" INT; echo in; until read go; do :; done; echo done";
     terminal.types(&format!(
         "$REDLATCH run --kill-after 100ms demo -- sh -c '{script}'; echo code=$?\n"
@@ -195,7 +195,7 @@ fn a_second_ctrl_c_ends_only_a_command_that_ignores_it() {
 fn a_stopped_command_continues_in_the_foreground() {
     let server = RedisServer::start();
     let mut terminal = ShellTerminal::open(&server);
-    // The shell shows the line again, and that is not to be taken for what the command prints.
+    // The shell prints the line again; the quotes keep it different from the command's output.
     let script = r#"echo i""n; read go; echo do""ne"#;
     terminal.types(&format!(
         "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
@@ -208,7 +208,7 @@ fn a_stopped_command_continues_in_the_foreground() {
     terminal.shows("done");
     terminal.shows("code=0");
 
-    // One that was stopped for longer than its lease has lost its lock, and goes on no further.
+    // A run that was stopped for longer than its lease has lost its lock and ends.
     terminal.types(&format!(
         "$REDLATCH run --lease 2s demo -- sh -c '{script}'; echo code=$?\n"
     ));
@@ -216,7 +216,10 @@ fn a_stopped_command_continues_in_the_foreground() {
     terminal.types("\x1a");
     terminal.shows("Stopped");
     let lock = client_of(&server.url()).lock("demo");
-    assert!(lock.try_lock_for(LONG).unwrap(), "it is free after a lease");
+    assert!(
+        lock.try_lock_for(LONG).unwrap(),
+        "the lock is free after a lease"
+    );
     terminal.types("fg; echo code=$?\n");
     terminal.shows("code=121");
     assert!(!terminal.shown.lock().unwrap()[terminal.read..].contains("done"));

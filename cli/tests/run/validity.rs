@@ -1,4 +1,4 @@
-//! The code is 0 only if the lock was held from before the start of the command until after its end.
+//! Exit code 0 means that the lock was held from before the start of the command until after its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -9,17 +9,17 @@ use crate::support::{End, Fault, Proxy};
 
 const LEASE: Duration = ms(3000);
 
-/// The faults, each of which comes to each name.
+/// Faults that are applied to runs of each lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RunFault {
     None,
-    /// Nothing passes for a drawn time, which may be longer than the lease.
+    /// No data passes for a random time, which may exceed the lease.
     Silence,
-    /// All connections break.
+    /// All connections are closed.
     Cut,
-    /// Somebody ends the hold.
+    /// The hold is released by force.
     Forced,
-    /// The key is gone.
+    /// The key is deleted.
     Deleted,
 }
 
@@ -31,7 +31,7 @@ const RUN_FAULTS: [RunFault; 5] = [
     RunFault::Deleted,
 ];
 
-/// The time between two moments.
+/// The time between two instants, in ns.
 #[derive(Debug, PartialEq)]
 struct Interval(u128, u128);
 
@@ -40,7 +40,7 @@ fn nanos() -> u128 {
     since.unwrap().as_nanos()
 }
 
-/// Ends the rival, also if the test fails: it would be waited for.
+/// Stops the rival even if the test panics, because the scope joins it.
 struct StopRival<'a>(&'a AtomicBool);
 
 impl Drop for StopRival<'_> {
@@ -49,7 +49,7 @@ impl Drop for StopRival<'_> {
     }
 }
 
-/// A rival who asks for the lock all the time, and notes when it got it: between these two moments.
+/// A rival that tries the lock all the time, and records when it acquired it.
 fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
     let lock = client_of(url).lock(name);
     let mut got = Vec::new();
@@ -57,7 +57,7 @@ fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
         let asked = nanos();
         if lock.try_lock().unwrap() {
             got.push(Interval(asked, nanos()));
-            // Lost, if the trouble of a run came when that had ended.
+            // The hold is lost if the fault of a run came after the end of that run.
             drop(lock.unlock());
         }
         thread::sleep(ms(5));
@@ -65,16 +65,16 @@ fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
     got
 }
 
-/// What a thread returns; if it failed, this one does, with the same words.
+/// Returns the result of a thread, or panics with its message.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|reason| {
         let text = reason.downcast_ref::<String>().map(String::as_str);
         let text = text.or(reason.downcast_ref::<&str>().copied());
-        panic!("in a thread: {}", text.unwrap_or("no words"))
+        panic!("a thread panicked: {}", text.unwrap_or("no message"))
     })
 }
 
-/// Runs a command with trouble at a drawn instant. Returns when it ran if its code is 0.
+/// Runs a command with a fault at a random instant. Returns its running time if the exit code is 0.
 fn one_run(
     server: &RedisServer,
     name: &str,
@@ -94,7 +94,7 @@ fn one_run(
     let args = [&args[..], &[name, "--", "sh", "-c", &script]].concat();
     let mut command = run_at(&proxy.url(), &args);
     let mut child = command.current_dir(folder.path()).spawn().unwrap();
-    // It waits for the rival at times, and may find no server in the second that a request has.
+    // The run may wait for the rival, and may find no server within its timeout.
     let mut printed = String::new();
     BufReader::new(child.stdout.as_mut().unwrap())
         .read_line(&mut printed)
@@ -118,10 +118,9 @@ fn one_run(
     let output = child.wait_with_output().unwrap();
     let code = output.status.code().unwrap();
     let message = stderr(&output);
-    // A busy machine may keep the server from answering the unlock in its second, or redlatch from looking in time, which is
-    // said then.
+    // On a busy machine the reply to the unlock, or a check by redlatch, may come too late, which is printed.
     let is_unconfirmed = code == 0 && !message.is_empty();
-    let is_late = message.contains("the lock ends, so the command is ended");
+    let is_late = message.contains("so the command was killed");
     assert!(
         !is_surely_lost || code == 121 || is_unconfirmed || is_late,
         "{code}: {message}"
@@ -137,13 +136,13 @@ fn one_run(
         );
         return None;
     }
-    // An end by somebody else that no answer has told of is not the code's to tell.
+    // An end by force that no reply reported cannot be in the exit code.
     if is_unconfirmed && matches!(fault, RunFault::Forced | RunFault::Deleted) {
         return None;
     }
     Some(Interval(
         time_in("begun").unwrap(),
-        time_in("ended").expect("it ended well"),
+        time_in("ended").expect("the end was recorded"),
     ))
 }
 
@@ -170,7 +169,7 @@ fn exit_code_0_means_the_lock_was_held_throughout() {
                             .collect();
                         drop(stop_rival);
                         let got = joined(rival);
-                        assert!(!got.is_empty(), "the rival never had a turn");
+                        assert!(!got.is_empty(), "the rival never acquired the lock");
                         for span in &spans {
                             let is_inside = |it: &&Interval| span.0 < it.0 && it.1 < span.1;
                             let inside = got.iter().find(is_inside);
@@ -183,10 +182,10 @@ fn exit_code_0_means_the_lock_was_held_throughout() {
             .collect();
         names.into_iter().map(joined).sum()
     });
-    assert!(ended_well > 0, "a record of nothing is clean, too");
+    assert!(ended_well > 0, "at least one run must succeed");
 }
 
-/// The mark of a period takes longer to get than the lease lasts.
+/// The request for the mark takes longer than the lease.
 #[test]
 fn nothing_starts_after_the_lock_was_lost() {
     let server = RedisServer::start();
@@ -202,8 +201,10 @@ fn nothing_starts_after_the_lock_was_lost() {
     ];
     let args = [&args[..], &["job", "--", "echo", "in"]].concat();
     let child = run_at(&proxy.url(), &args).spawn().unwrap();
-    eventually(SLACK, "it asks for the mark", || rule.hits() == 1);
-    // Nobody renews it meanwhile.
+    eventually(SLACK, "redlatch has requested the mark", || {
+        rule.hits() == 1
+    });
+    // The forced release ends the renewals.
     let lock = client_of(&server.url()).lock("job");
     lock.force_unlock().unwrap();
     thread::sleep(LEASE);
@@ -211,14 +212,15 @@ fn nothing_starts_after_the_lock_was_lost() {
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     assert_eq!(stdout(&output), "");
-    // The period is another machine's.
+    // Another machine may run the job in this period.
     ends_with(
         &at(&server, &["run", "--once-per", "1h", "job", "--", "true"]),
         0,
     );
 }
 
-/// Runs a job whose mark is asked for behind a proxy that holds this back until `signal` and `pause` are over.
+/// Runs a job whose mark is requested through a proxy, which holds the request back until `signal` was sent, or drops
+/// the reply.
 fn run_with_unanswered_mark(
     server: &RedisServer,
     timeout: &str,
@@ -241,10 +243,12 @@ fn run_with_unanswered_mark(
         "in",
     ];
     let child = run_at(&proxy.url(), &args).spawn().unwrap();
-    eventually(SLACK, "it asks for the mark", || rule.hits() == 1);
+    eventually(SLACK, "redlatch has requested the mark", || {
+        rule.hits() == 1
+    });
     if let Some(signal) = signal {
         kill_process(pid_of(&child), signal).unwrap();
-        // It has heard of it when that was taken from the system; a little later is early enough.
+        // The handler needs a moment to run.
         thread::sleep(ms(500));
         rule.release();
     }
@@ -269,13 +273,13 @@ fn a_job_with_an_in_doubt_mark_does_not_count() {
     assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
 }
 
-/// The command has succeeded, but nobody could note that: its code would say more than is known.
+/// The command succeeded, but the mark could not be set, so exit code 0 would be wrong.
 #[test]
 fn an_unrecorded_success_is_reported() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
-    // A value of another kind, of which only who takes it learns.
+    // A value of another type, which only an attempt to lock detects.
     let script = format!("redis-cli -p {} set job:once x", server.port());
     let args = ["run", "--once-per", "1h", "--mark", "success", "--report"];
     let rest = ["job", "--", "sh", "-c", &script];
@@ -290,7 +294,7 @@ fn an_unrecorded_success_is_reported() {
     assert_eq!(server.int(&["EXISTS", "job"]), 0);
 }
 
-/// The command has ended, and the lock is given back as long as a request may take.
+/// After the end of the command, the release takes at most one command timeout.
 #[test]
 fn a_server_frozen_at_the_end_costs_one_request() {
     let server = RedisServer::start();
@@ -306,7 +310,7 @@ fn a_server_frozen_at_the_end_costs_one_request() {
     let output = child.wait_with_output().unwrap();
     let took = begun.elapsed();
     server.thaw();
-    // It was valid until the end.
+    // The lock was valid until the end.
     ends_with(&output, 0);
     assert!(took < ms(1000) + SLACK, "{took:?}");
     assert!(stderr(&output).contains("demo"), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! `watch`, as lines and on a terminal.
+//! `watch` with event lines and on a terminal.
 
 mod terminal;
 
@@ -14,13 +14,13 @@ use crate::support::topology_fixtures::{Access, Cluster};
 use crate::support::{RedisServer, ms};
 use crate::{client_of, ends_with, redlatch, stderr};
 
-/// As long as a busy machine may take for anything.
+/// Limit for a busy machine.
 const TIMEOUT: Duration = ms(60_000);
 
-/// A field of Redisson's.
+/// The hash field of a Redisson client.
 const THEIRS: &str = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31";
 
-/// A watch that prints lines.
+/// A watch that prints event lines.
 struct WatchProcess {
     child: Child,
     lines: Receiver<String>,
@@ -48,7 +48,7 @@ impl WatchProcess {
         self.lines.recv_timeout(TIMEOUT).unwrap()
     }
 
-    /// The next event, which is this one of this lock.
+    /// Asserts the next event and its lock.
     #[track_caller]
     fn next(&self, event: &str, name: &str) -> Value {
         let value: Value = serde_json::from_str(&self.line()).unwrap();
@@ -63,7 +63,7 @@ impl WatchProcess {
 
 impl Drop for WatchProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -92,14 +92,14 @@ fn holds_are_reported_as_json() {
     assert_eq!(ended["from"]["visitor"], *visitor);
     assert!(ended["lasted_ms"].is_u64());
 
-    // One hold ends and another begins, and no look comes between.
+    // One hold ends and another begins between two snapshots.
     let swap = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], 60000)";
     server.cmd(&["EVAL", swap, "1", "orders:1", THEIRS]);
     let handed = watch.next("handed_over", "orders:1");
     assert_eq!(handed["from"]["pid"], std::process::id());
     assert_eq!(handed["to"]["by"], "Redisson");
 
-    // A lease of a minute of which so little is left was not renewed.
+    // So little of a lease of a minute means that it was not renewed.
     server.cmd(&["PEXPIRE", "orders:1", "4000"]);
     assert_eq!(watch.next("expired", "orders:1")["from"]["visitor"], THEIRS);
 }
@@ -126,7 +126,7 @@ fn an_unreachable_server_and_its_return_are_reported() {
         (&back["event"], &back["node"]),
         (&"node_back".into(), &lost["node"])
     );
-    // It has forgotten the hold.
+    // The restarted server has lost the hold.
     watch.next("ended", "orders:1");
 }
 
@@ -155,7 +155,7 @@ fn an_unreachable_quorum_node_hides_no_end() {
 
 #[test]
 fn the_unreachable_master_of_a_cluster_is_named() {
-    // The others go on without its slots.
+    // The other masters serve their slots.
     let args = ["--cluster-require-full-coverage", "no"];
     let cluster = Cluster::with(false, Access::default(), &args);
     let lock = cluster.name_at(0, "orders");
@@ -167,7 +167,7 @@ fn the_unreachable_master_of_a_cluster_is_named() {
     args.extend(nodes);
     let watch = WatchProcess::start("", &args);
     watch.next("held", &lock);
-    // Neither the first of its masters nor that of the lock.
+    // Neither the first master nor the master of the lock.
     let last = (1..3).max_by_key(|at| cluster.nodes[*at].addr().to_string());
     let last = &cluster.nodes[last.unwrap()];
     last.kill();
@@ -190,7 +190,7 @@ fn event_lines_escape_control_characters() {
     );
     assert!(
         !line.contains('\u{1b}'),
-        "nothing is wrong, and so nothing red: {line}"
+        "no problem, so nothing is red: {line}"
     );
     server.kill();
     let line = watch.line();
@@ -205,7 +205,10 @@ fn event_lines_escape_control_characters() {
     client_of(&server.url()).lock("orders:1").lock().unwrap();
     assert!(watch.line().contains("orders:1"));
     server.kill();
-    assert!(!watch.line().contains('\u{1b}'), "no terminal, no colours");
+    assert!(
+        !watch.line().contains('\u{1b}'),
+        "no colours without a terminal"
+    );
 }
 
 #[test]

@@ -17,17 +17,17 @@ use super::TIMEOUT;
 use crate::support::{RedisServer, eventually, ms};
 use crate::{client_of, redlatch};
 
-/// The sequences that take a terminal over and give it back.
+/// The sequences that enter and leave the alternate screen.
 const ENTER_SCREEN: &str = "\u{1b}[?1049h";
 const LEAVE_SCREEN: &str = "\u{1b}[?1049l";
 
-/// A terminal with a watch on it.
+/// A terminal that runs `watch`.
 struct WatchTerminal {
     controller: OwnedFd,
     terminal: File,
     child: Child,
     before: Termios,
-    /// All that was written to it.
+    /// Output that `until` has not matched yet.
     shown: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
     is_reader_stopped: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ struct WatchTerminal {
 
 impl WatchTerminal {
     fn start(server: &RedisServer, args: &[&str]) -> WatchTerminal {
-        // A child that has this end, too, would never see it closed.
+        // Without CLOEXEC the child would keep this end open and never see it closed.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let controller = openpt(flags).unwrap();
         grantpt(&controller).unwrap();
@@ -67,7 +67,7 @@ impl WatchTerminal {
                 match input.read(&mut part) {
                     Ok(read @ 1..) => all.lock().unwrap().extend_from_slice(&part[..read]),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(ms(5)),
-                    // Nobody has the other end any more.
+                    // The other end is closed.
                     _ => return,
                 }
             }
@@ -83,7 +83,7 @@ impl WatchTerminal {
         }
     }
 
-    /// Waits until a text has come, and returns all up to it, which is forgotten.
+    /// Waits for a text, and removes and returns the output up to it.
     #[track_caller]
     fn until(&self, text: &str) -> String {
         let mut taken: Option<Vec<u8>> = None;
@@ -106,14 +106,14 @@ impl WatchTerminal {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end, and checks that the terminal is as it was.
+    /// Waits for the exit, and asserts that the terminal is restored.
     #[track_caller]
     fn ends_with(mut self, code: i32) {
         assert_eq!(self.child.wait().unwrap().code(), Some(code));
         let shown = self.until(LEAVE_SCREEN);
         assert!(
             shown.contains("\u{1b}[?25h"),
-            "the cursor is back: {shown:?}"
+            "the cursor is visible: {shown:?}"
         );
         self.assert_terminal_is_restored();
     }
@@ -148,15 +148,15 @@ fn watch_draws_resizes_and_restores_the_terminal() {
     for word in ["NAME", "HOLDER", "LISTEN", "orders:42"] {
         assert!(shown.contains(word), "{word}: {shown:?}");
     }
-    // On a wide screen there is a column more.
+    // A wide screen has an additional column.
     resize(&watch.controller, 160, 24);
     watch.signal(Signal::WINCH);
     watch.until("KIND");
-    // The hold ends, and no other, after a yes.
+    // `u` and `y` release the selected hold.
     watch.press("u");
     watch.until("working.");
     watch.press("y");
-    watch.until("was ended");
+    watch.until("was released");
     assert!(!lock.is_locked().unwrap());
     watch.until("by force");
     watch.press("q");
@@ -225,7 +225,7 @@ fn the_screen_shows_an_unreachable_server() {
     server.kill();
     watch.until("NO ANSWER");
     server.restart();
-    let shown = watch.until("answers again");
+    let shown = watch.until("replies again");
     assert!(!shown.contains("\u{1b}[31m"), "no colours: {shown:?}");
     watch.press("q");
     watch.ends_with(0);
