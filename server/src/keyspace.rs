@@ -1,4 +1,4 @@
-//! The keys of a server, each with the time at which it expires.
+//! The keys of a server with their expiry.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub enum Value {
     String(Vec<u8>),
     /// The fields of a hash with their values, in the order in which they were added.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
-    /// The members of a sorted set with their scores, in the order of score and member.
+    /// The members of a sorted set with their scores, ordered by score and member.
     Sorted(Vec<(Vec<u8>, Score)>),
     /// The items of a list.
     List(Vec<Vec<u8>>),
@@ -23,11 +23,11 @@ pub enum Value {
     Set(BTreeSet<Vec<u8>>),
 }
 
-/// The score of a member of a sorted set: a double that is a number.
+/// The score of a member of a sorted set: any double except NaN.
 #[derive(Clone, Copy)]
 pub struct Score(f64);
 
-/// A key that exists.
+/// The content and expiry of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Its content.
@@ -36,16 +36,16 @@ pub struct Entry {
     pub expires: Option<i64>,
 }
 
-/// A change of one key.
+/// A change of a key.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The server's time in ms.
     pub at: i64,
     /// The key.
     pub key: Key,
-    /// Its entry before, expired or not.
+    /// The entry before, expired or not.
     pub before: Option<Entry>,
-    /// Its entry now.
+    /// The entry now.
     pub after: Option<Entry>,
 }
 
@@ -101,12 +101,12 @@ impl Keyspace {
         self.entries.retain(|_, entry| !entry.is_over(now));
     }
 
-    /// Iterates over all keys in order; expired keys are included until something replaces or removes them.
+    /// Iterates over all keys in order, including expired keys that have not been removed yet.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter()
     }
 
-    /// Iterates over all entries in the order of their keys, to change them.
+    /// Iterates mutably over all entries in the order of their keys.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Entry)> {
         self.entries.iter_mut()
     }
@@ -120,7 +120,7 @@ impl Entry {
 }
 
 impl Score {
-    /// Makes a score of a double; `None` for what is no number.
+    /// Converts a double; `None` for NaN.
     pub fn new(score: f64) -> Option<Score> {
         (!score.is_nan()).then_some(Score(score))
     }
@@ -130,7 +130,7 @@ impl Score {
         self.0
     }
 
-    /// Returns the whole part of the score; the nearest integer if it is out of range.
+    /// Returns the integer part of the score, clamped to the range of `i64`.
     pub fn whole(self) -> i64 {
         self.0 as i64
     }
@@ -144,7 +144,7 @@ impl From<i64> for Score {
 
 impl Ord for Score {
     fn cmp(&self, other: &Score) -> Ordering {
-        // Zeros of both signs are equal, as in Redis.
+        // Both zeros are equal, as in Redis.
         self.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal)
     }
 }

@@ -1,10 +1,10 @@
 //! An in-process Redis for tests and simulations, which runs real Lua scripts.
 //!
-//! A [`Server`] is a state machine: it gets the bytes that its clients send and returns the bytes that it sends to
-//! them. It has no thread, no clock and no I/O; the time is an argument of each request, in microseconds since 1970.
-//! It answers as Redis 7.0 does: strings, hashes, lists, sets, sorted sets, times to live, SCAN, pub/sub (plain and
-//! sharded), `EVAL`, `EVALSHA` and `SCRIPT`. It speaks RESP2. Transactions, streams, blocking commands, replication
-//! and persistence are not provided.
+//! A [`Server`] is a state machine: it takes the bytes that clients send and returns the bytes for its clients. It has
+//! no thread, no clock and no I/O; the time is an argument of each request, in microseconds since 1970. It behaves like
+//! Redis 7.0: strings, hashes, lists, sets, sorted sets, times to live, SCAN, pub/sub (plain and sharded), `EVAL`,
+//! `EVALSHA` and `SCRIPT`. It speaks RESP2. Transactions, streams, blocking commands, replication and persistence are
+//! not provided.
 //!
 //! ```
 //! use redlatch_server::{Config, Server};
@@ -20,13 +20,13 @@
 //! let sent = server.feed(now, 1, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
 //! assert_eq!(sent[0].bytes, b"$4\r\ntext\r\n");
 //!
-//! // Time passes as the caller says.
+//! // The caller advances the time.
 //! now += 51_000;
 //! assert!(server.look(now, "key").is_none());
 //! ```
 //!
-//! The keys are a value of their own, a [`Keyspace`], which can be cloned, compared and hashed. [`Engine::run`] runs a
-//! script on one without a server, as a model checker needs it:
+//! The keys are a separate value, a [`Keyspace`], which can be cloned, compared and hashed. [`Engine::run`] runs a
+//! script on a keyspace without a server, as a model checker needs:
 //!
 //! ```
 //! use redlatch_server::{Engine, Execution, Keyspace, Reply, Script, Surroundings};

@@ -1,10 +1,10 @@
-//! Numbers as Redis reads and writes them.
+//! Parsing and formatting of numbers as in Redis.
 
 use crate::commands::{Answer, Refused};
 
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// Reads an integer that is written as Redis would write it.
+/// Parses an integer in the canonical form of Redis.
 pub(crate) fn integer(text: &[u8]) -> Answer<i64> {
     let (sign, digits) = match text.split_first() {
         Some((b'-', digits)) => (-1, digits),
@@ -19,20 +19,20 @@ pub(crate) fn integer(text: &[u8]) -> Answer<i64> {
     number.ok_or_else(|| Refused::new(NO_INTEGER))
 }
 
-/// Reads an integer that is no less than 0.
+/// Parses a non-negative integer.
 pub(crate) fn count(text: &[u8]) -> Answer<usize> {
     let number = integer(text).ok().and_then(|it| usize::try_from(it).ok());
     number.ok_or_else(|| Refused::new("ERR value is out of range, must be positive"))
 }
 
-/// Reads a double. Infinity is one, what is no number is none.
+/// Parses a double; infinities are accepted, NaN is not.
 pub(crate) fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
     (!number.is_nan()).then_some(number)
 }
 
-/// Writes a double with so many significant digits, as `%.{digits}g` of C does.
+/// Formats a double with `digits` significant digits, as `%.{digits}g` in C.
 pub(crate) fn general(number: f64, digits: usize) -> String {
     if number.is_nan() {
         return if number.is_sign_negative() {
@@ -56,9 +56,9 @@ pub(crate) fn general(number: f64, digits: usize) -> String {
     format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
 }
 
-/// Writes a double as scores are written.
+/// Formats a double as a score.
 pub(crate) fn score(number: f64) -> String {
-    // The common case, and exact.
+    // The common case, which is exact.
     if number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative())
     {
         return (number as i64).to_string();
@@ -88,7 +88,7 @@ pub(crate) fn sum(one: &[u8], other: &[u8]) -> Answer<Vec<u8>> {
 
 const ONE: u128 = 100_000_000_000_000_000;
 
-/// A number of at most 17 decimals, without an exponent, in units of the last of these.
+/// Parses a decimal number with at most 17 decimals and no exponent, in units of the last decimal.
 fn decimal(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (sign, digits) = match text.strip_prefix('-') {
@@ -104,7 +104,7 @@ fn decimal(text: &[u8]) -> Option<i128> {
     Some(sign * number)
 }
 
-/// The text without needless zeros behind its point.
+/// Removes trailing zeros after the decimal point.
 fn trimmed(text: &str) -> &str {
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),

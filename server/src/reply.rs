@@ -1,4 +1,4 @@
-//! The replies of a server, and how they are written to the wire (RESP2).
+//! Replies of a server and their encoding in RESP2.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +8,17 @@ use std::fmt;
 pub enum Reply {
     /// An integer.
     Int(i64),
-    /// A string of any bytes.
+    /// A bulk string.
     Bulk(Vec<u8>),
-    /// No value.
+    /// A null bulk string.
     Nil,
-    /// No array.
+    /// A null array.
     NilArray,
-    /// One word, such as `OK`.
+    /// A simple string, such as `OK`.
     Status(Cow<'static, str>),
-    /// An error; its first word is its code.
+    /// An error. Its first word is its code.
     Error(String),
-    /// Several replies.
+    /// An array.
     Array(Vec<Reply>),
 }
 
@@ -26,7 +26,7 @@ impl Reply {
     /// The reply `OK`.
     pub const OK: Reply = Reply::Status(Cow::Borrowed("OK"));
 
-    /// Makes a string.
+    /// Creates a bulk string.
     pub fn text(text: impl AsRef<[u8]>) -> Reply {
         Reply::Bulk(text.as_ref().to_vec())
     }
@@ -125,7 +125,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Makes an array of these parts.
+/// Creates an array of these elements.
 macro_rules! array {
     ($($part:expr),* $(,)?) => {
         $crate::reply::Reply::Array(vec![$(Into::<$crate::reply::Reply>::into($part)),*])

@@ -1,11 +1,11 @@
-//! The requests of a client, decoded from a stream of bytes.
+//! Decoding of requests from a stream of bytes.
 
-/// The reason why there is no request.
+/// Why no request was decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// The request is incomplete: more bytes have to arrive.
+    /// The request is incomplete.
     More,
-    /// These bytes are no request.
+    /// The bytes violate the protocol.
     Wrong(&'static str),
 }
 
@@ -13,7 +13,7 @@ pub enum Unread {
 ///
 /// # Errors
 ///
-/// [`Unread`] if there is none; `*at` is unchanged.
+/// [`Unread`] if no request is complete or the bytes violate the protocol; `*at` is unchanged.
 pub fn next(bytes: &[u8], at: &mut usize) -> Result<Vec<Vec<u8>>, Unread> {
     let mut here = *at;
     let mut request = Vec::new();
@@ -31,7 +31,7 @@ pub fn next(bytes: &[u8], at: &mut usize) -> Result<Vec<Vec<u8>>, Unread> {
             here = end + 2;
         }
     } else {
-        // As a person types it.
+        // An inline command.
         let line = line(bytes, &mut here)?;
         let words = line.split(|byte| *byte == b' ').map(<[u8]>::to_vec);
         request.extend(words.filter(|word| !word.is_empty()));

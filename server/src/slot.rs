@@ -1,4 +1,4 @@
-//! The slots of a cluster.
+//! Slots of a cluster.
 
 /// Returns the slot of a key in a cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
 pub fn slot(key: &[u8]) -> u16 {

@@ -1,4 +1,4 @@
-//! The commands for hashes.
+//! Commands for hashes.
 
 use super::{Answer, Execution, Hash, Refused};
 use crate::number::{double, integer, sum};

@@ -1,4 +1,4 @@
-//! The commands for keys of any type, and those for none.
+//! Commands for keys of any type, and commands without keys.
 
 use super::options::{Unit, is};
 use super::{Answer, Entry, Execution, Message, Refused, Subscriptions, scan};
@@ -29,7 +29,7 @@ pub(super) fn kind(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(Reply::Status(name.into()))
 }
 
-/// The name that TYPE gives a content.
+/// The type name that TYPE returns.
 pub(super) fn name_of(value: &Value) -> &'static str {
     match value {
         Value::String(_) => "string",
@@ -69,7 +69,7 @@ pub(super) fn dbsize(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     Ok(keys.count().into())
 }
 
-/// EXPIRE and its like.
+/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
 pub(super) fn set_end(
     on: &mut Execution<'_>,
     command: &str,
@@ -103,7 +103,7 @@ pub(super) fn set_end(
     Ok(is_meant.into())
 }
 
-/// Sets when a key expires that exists.
+/// Sets the expiry of an existing key.
 pub(super) fn expire_at(on: &mut Execution<'_>, key: &[u8], expires: Option<i64>) {
     let (key, now) = (on.key(key), on.now());
     let before = match on.around.collects {
@@ -126,7 +126,7 @@ pub(super) fn persist(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(ends.into())
 }
 
-/// What is told of the end of a key: -2 if it does not exist, -1 if it never expires.
+/// The reply of TTL and its variants: -2 if the key does not exist, -1 if it never expires.
 pub(super) fn told_end(
     on: &mut Execution<'_>,
     args: &[&[u8]],
@@ -157,7 +157,7 @@ pub(super) fn ping(_: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(text.unwrap_or(Reply::Status("PONG".into())))
 }
 
-/// Only the section about replication, whichever is asked for.
+/// Returns the replication section, whichever section is requested.
 pub(super) fn info(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     Ok(on.around.replication.into())
 }
@@ -216,7 +216,7 @@ pub(super) fn pubsub(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     )))
 }
 
-/// The entry with another content.
+/// Replaces the content of an entry.
 pub(super) fn with(value: Value, expires: Option<i64>) -> Option<Entry> {
     Some(Entry { value, expires })
 }

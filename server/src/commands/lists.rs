@@ -1,4 +1,4 @@
-//! The commands for lists.
+//! Commands for lists.
 
 use super::ranges::{place, places};
 use super::{Answer, Execution, Refused};
@@ -25,7 +25,7 @@ pub(super) fn lrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(items[places(items.len(), first, last)].to_vec().into())
 }
 
-/// LPUSH, RPUSH and those of them that begin no list.
+/// LPUSH and RPUSH, and LPUSHX and RPUSHX, which create no list.
 pub(super) fn push(
     on: &mut Execution<'_>,
     args: &[&[u8]],
@@ -43,7 +43,7 @@ pub(super) fn push(
     })
 }
 
-/// Takes an item off an end of a list.
+/// Removes an item from one end of a list.
 fn take(items: &mut Items, is_left: bool) -> Option<Vec<u8>> {
     match is_left {
         true if items.is_empty() => None,

@@ -1,4 +1,4 @@
-//! The commands that read and change keys, alone or in a script.
+//! Commands that read and change keys, from clients or scripts.
 
 mod hashes;
 mod keys;
@@ -19,11 +19,10 @@ use crate::slot::slot;
 pub(crate) use table::{Command, Does, OF_CONNECTIONS, command};
 pub use table::{is_data_command, keys_of};
 
-/// A refusal. `redis.call` ends the script with it, `redis.pcall` returns it to the script.
+/// An error reply. `redis.call` ends the script with it, `redis.pcall` returns it to the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) String);
 
-/// The result of a command.
 pub(crate) type Answer<T> = Result<T, Refused>;
 
 /// The fields of a hash with their values.
@@ -34,7 +33,7 @@ pub(crate) type Sorted = Vec<(Vec<u8>, Score)>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The refusal of a command that needs memory on a server that has none left.
+/// The error for a command that needs memory at `maxmemory`.
 pub(crate) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 impl Refused {
@@ -53,14 +52,14 @@ impl From<Refused> for Reply {
     }
 }
 
-/// The connections that listen to each channel.
+/// The connections subscribed to each channel.
 pub type Subscriptions = BTreeMap<Vec<u8>, BTreeSet<u64>>;
 
 static NO_SUBSCRIPTIONS: Subscriptions = BTreeMap::new();
 static NO_COMMANDS: BTreeSet<String> = BTreeSet::new();
 static NO_SLOTS: BTreeSet<u16> = BTreeSet::new();
 
-/// The part of a server that commands see besides its keys.
+/// The state of a server, besides its keys, that commands read.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// The database.
@@ -73,17 +72,17 @@ pub struct Surroundings<'a> {
     pub subscriptions: &'a Subscriptions,
     /// The subscriptions to sharded channels.
     pub shard_subscriptions: &'a Subscriptions,
-    /// The error by which every write is refused, as a replica does.
+    /// The error for every write, such as that of a replica.
     pub refuses_writes: Option<&'a str>,
-    /// Whether commands that need memory are refused.
+    /// Whether commands that need memory fail, as at `maxmemory`.
     pub is_full: bool,
-    /// The commands in lower case that the user may not run.
+    /// The commands, in lower case, that the user may not run.
     pub denied: &'a BTreeSet<String>,
-    /// The slots that are being migrated to another server, which has the keys that are missing here.
+    /// Slots under migration. Keys missing here may be on the target server.
     pub leaving: &'a BTreeSet<u16>,
-    /// Whether a script may use only the keys that it was called with.
+    /// Whether scripts may use only their declared keys.
     pub keys_are_declared: bool,
-    /// Whether changes and messages are collected.
+    /// Whether changes and messages are recorded.
     pub collects: bool,
 }
 
@@ -105,27 +104,27 @@ impl Default for Surroundings<'_> {
     }
 }
 
-/// A message that was published.
+/// A published message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The channel.
     pub channel: Vec<u8>,
     /// The text.
     pub text: Vec<u8>,
-    /// Whether it is for the subscribers of a sharded channel.
+    /// Whether the channel is sharded.
     pub is_sharded: bool,
 }
 
-/// The execution of one request on a keyspace: a command, or a script with the commands that it calls.
+/// The execution of one request on a keyspace: a command, or a script and its commands.
 #[derive(Debug)]
 pub struct Execution<'a> {
     keys: &'a mut Keyspace,
     around: Surroundings<'a>,
     changes: Vec<Change>,
     published: Vec<Message>,
-    /// Whether the script has called a command that writes: no later one is refused for the state of the server.
+    /// Whether the script has called a write command. Later commands are then not refused for the server's state.
     has_written: bool,
-    /// The keys that the script was called with, while one runs.
+    /// The declared keys of the running script.
     declared: Option<Vec<Vec<u8>>>,
 }
 
@@ -172,7 +171,7 @@ content!(Vec<Vec<u8>>, List, Vec::is_empty);
 content!(BTreeSet<Vec<u8>>, Set, BTreeSet::is_empty);
 
 impl<'a> Execution<'a> {
-    /// Begins the execution of a request on these keys.
+    /// Starts the execution of a request on these keys.
     pub fn new(keys: &'a mut Keyspace, around: Surroundings<'a>) -> Execution<'a> {
         Execution {
             keys,
@@ -184,7 +183,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Runs a command for a client, and returns its reply.
+    /// Runs a client's command and returns its reply.
     pub fn command(&mut self, words: &[&[u8]]) -> Reply {
         let answer = match words.split_first() {
             Some((name, args)) => match command(name) {
@@ -201,12 +200,12 @@ impl<'a> Execution<'a> {
         (self.changes, self.published)
     }
 
-    /// Runs a command as `redis.pcall` of a script does, and returns its reply.
+    /// Runs a command like `redis.pcall` and returns its reply.
     pub fn call(&mut self, words: &[&[u8]]) -> Reply {
         self.try_call(words).unwrap_or_else(Reply::from)
     }
 
-    /// Runs a command that a script calls.
+    /// Runs a command of a script.
     pub(crate) fn try_call(&mut self, words: &[&[u8]]) -> Answer<Reply> {
         let unknown = || Refused::new("ERR Unknown Redis command called from script");
         let (name, args) = words.split_first().ok_or_else(unknown)?;
@@ -228,17 +227,17 @@ impl<'a> Execution<'a> {
         self.run(command, args)
     }
 
-    /// Refuses all writes from here on.
+    /// Refuses all further writes.
     pub(crate) fn refuse_writes(&mut self, refusal: &'a str) {
         self.around.refuses_writes = Some(refusal);
     }
 
-    /// Notes which keys a script was called with.
+    /// Sets the declared keys of a script.
     pub(crate) fn declare(&mut self, keys: &[&[u8]]) {
         self.declared = Some(keys.iter().map(|key| key.to_vec()).collect());
     }
 
-    /// Runs a command, unless the state of the server refuses it.
+    /// Runs a command unless the server's state refuses it.
     fn run(&mut self, command: &Command, args: &[&[u8]]) -> Answer<Reply> {
         if !command.takes(args.len()) {
             let name = command.name;
@@ -258,7 +257,7 @@ impl<'a> Execution<'a> {
         (command.run)(self, args)
     }
 
-    /// Refuses a key that the script did not declare.
+    /// Refuses an undeclared key.
     fn may_reach(&self, command: &Command, args: &[&[u8]]) -> Answer<()> {
         let Some(declared) = self.declared.as_ref() else {
             return Ok(());
@@ -277,7 +276,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Refuses a script a key that may have been migrated already. Clients are redirected before.
+    /// Refuses a script's access to a key that may already be migrated. Clients are redirected before.
     fn is_here(&self, command: &Command, args: &[&[u8]]) -> Answer<()> {
         if self.declared.is_none() || self.around.leaving.is_empty() {
             return Ok(());
@@ -305,7 +304,7 @@ impl<'a> Execution<'a> {
         self.keys.get(&self.key(key), self.now())
     }
 
-    /// The content of a key, which has to be of this type.
+    /// The content of a key, which must have this type.
     fn read<C: Content>(&self, key: &[u8]) -> Answer<Option<&C>> {
         match self.entry(key) {
             None => Ok(None),
@@ -316,7 +315,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Changes the content of a key in place, which begins empty and is removed if it is empty afterwards.
+    /// Changes the content of a key in place. A missing key starts empty, and an empty key is removed.
     fn edit<C: Content, T>(
         &mut self,
         key: &[u8],
@@ -351,7 +350,7 @@ impl<'a> Execution<'a> {
         Ok(result)
     }
 
-    /// Sets or removes a whole key.
+    /// Sets or removes a key.
     fn put(&mut self, key: &[u8], entry: Option<Entry>) {
         let key = self.key(key);
         let before = self.keys.replace(key.clone(), entry);

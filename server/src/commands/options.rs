@@ -3,7 +3,7 @@
 use super::{Answer, Execution, Refused};
 use crate::number::integer;
 
-/// The time to live that a command asks for.
+/// The time to live that a command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// The key never expires.
@@ -14,12 +14,12 @@ pub(super) enum Life {
     Until(i64),
 }
 
-/// The units of a time to live: whether in seconds, and whether since 1970.
+/// The unit of a time to live: seconds or ms, relative or since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit(pub(super) bool, pub(super) bool);
 
 impl Unit {
-    /// The unit that an option of SET or GETEX names.
+    /// The unit of an option of SET or GETEX.
     pub(super) fn named(option: &[u8]) -> Option<Unit> {
         Some(match option.to_ascii_uppercase().as_slice() {
             b"EX" => Unit(true, false),
@@ -30,7 +30,7 @@ impl Unit {
         })
     }
 
-    /// The time in ms at which something expires; `None` if there is no such time.
+    /// The expiry in ms; `None` if it overflows.
     pub(super) fn end(self, time: i64, now: i64) -> Option<i64> {
         let time = if self.0 {
             time.checked_mul(1000)?
@@ -46,7 +46,7 @@ impl Unit {
 }
 
 impl Execution<'_> {
-    /// Reads the time to live behind an option of SET and its like, which has to be above 0.
+    /// Parses the positive number after a time-to-live option.
     pub(super) fn life(&self, command: &str, unit: Unit, time: &[u8]) -> Answer<Life> {
         let time = integer(time)?;
         let end = unit.end(time, self.now()).filter(|_| time > 0);
@@ -55,7 +55,7 @@ impl Execution<'_> {
     }
 }
 
-/// Whether an argument is this word, in whatever case.
+/// Compares an argument with a keyword, ignoring case.
 pub(super) fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -1,11 +1,11 @@
-//! Ranges of places and of scores.
+//! Ranges of indices and of scores.
 
 use std::ops::Range;
 
 use super::{Answer, Refused, Sorted};
 use crate::number::double;
 
-/// The places from the first to the last one, both counted from the end on if they are below 0.
+/// The indices from the first to the last one. Negative arguments count from the end.
 pub(super) fn places(length: usize, first: i64, last: i64) -> Range<usize> {
     let length = length as i64;
     let at = |place: i64| {
@@ -20,7 +20,7 @@ pub(super) fn places(length: usize, first: i64, last: i64) -> Range<usize> {
     begin as usize..end as usize
 }
 
-/// The place counted from the end on if it is below 0; `None` if there is none.
+/// The index, counted from the end if negative; `None` if it is out of range.
 pub(super) fn place(length: usize, place: i64) -> Option<usize> {
     let place = if place < 0 {
         place.checked_add(length as i64)?
@@ -30,7 +30,7 @@ pub(super) fn place(length: usize, place: i64) -> Option<usize> {
     usize::try_from(place).ok().filter(|place| *place < length)
 }
 
-/// A bound of a range of scores.
+/// A bound of a score range.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     score: f64,
@@ -43,14 +43,14 @@ impl Bound {
             Some((b'(', number)) => (number, true),
             _ => (text, false),
         };
-        // `strtod` reads an empty text as 0.
+        // `strtod` parses an empty text as 0.
         let number = if number.is_empty() { b"0" } else { number };
         let score = double(number).ok_or_else(|| Refused::new("ERR min or max is not a float"))?;
         Ok(Bound { score, is_open })
     }
 }
 
-/// Scores from one to another one.
+/// A range of scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scores {
     least: Bound,
@@ -58,7 +58,7 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// Reads a range as commands have it: `5`, `(5` for those that do not include 5, `-inf`.
+    /// Parses a range such as `5`, `(5` (exclusive) or `-inf`.
     pub(super) fn read(least: &[u8], most: &[u8]) -> Answer<Scores> {
         Ok(Scores {
             least: Bound::read(least)?,
@@ -66,7 +66,7 @@ impl Scores {
         })
     }
 
-    /// The places of the members whose scores are in the range.
+    /// The indices of the members with scores in the range.
     pub(super) fn places(self, members: &Sorted) -> Range<usize> {
         let Scores { least, most } = self;
         let is_before = |score: f64| score < least.score || least.is_open && score == least.score;

@@ -1,4 +1,4 @@
-//! The commands for sets.
+//! Commands for sets.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ pub(super) fn smismember(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply
     Ok(Reply::Array(found.collect::<Answer<_>>()?))
 }
 
-/// Joins the members of several sets to those of the first one.
+/// Combines the members of the first set with the others.
 pub(super) fn join(
     on: &mut Execution<'_>,
     keys: &[&[u8]],

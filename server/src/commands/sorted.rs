@@ -1,4 +1,4 @@
-//! The commands for sorted sets.
+//! Commands for sorted sets.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ fn find(members: &Sorted, member: &[u8]) -> Option<usize> {
     members.iter().position(|(name, _)| name == member)
 }
 
-/// Sets the score of a member, wherever that is.
+/// Sets the score of a member and moves it to its position.
 fn put(members: &mut Sorted, member: &[u8], score: Score) {
     if let Some(before) = find(members, member) {
         members.remove(before);
@@ -57,7 +57,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Reads the options, and how many there are.
+    /// Parses the options and returns their number.
     fn read(args: &[&[u8]]) -> Answer<(Adding, usize)> {
         let mut adding = Adding::default();
         let mut count = 0;
@@ -98,7 +98,7 @@ impl Adding {
         Err(Refused(format!("ERR {text}")))
     }
 
-    /// The score that a member gets; `None` to leave it as it is.
+    /// The new score of a member; `None` to keep it.
     fn of(&self, before: Option<Score>, given: f64) -> Answer<Option<Score>> {
         let score = match before {
             None if self.only_old => return Ok(None),
@@ -192,7 +192,7 @@ pub(super) fn rank(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> 
     })
 }
 
-/// ZRANGE with all options, or one of its like with those that it has.
+/// ZRANGE and its variants ZRANGEBYSCORE, ZREVRANGE and ZREVRANGEBYSCORE.
 pub(super) fn range(
     on: &mut Execution<'_>,
     args: &[&[u8]],
@@ -254,7 +254,7 @@ pub(super) fn range(
     Ok(Reply::Array(found.flat_map(told).collect()))
 }
 
-/// The places of a range of ranks, which count from the other end if they are in reverse.
+/// The indices of a range of ranks, counted from the other end if reversed.
 fn ranked(length: usize, first: i64, last: i64, is_reverse: bool) -> Range<usize> {
     let found = places(length, first, last);
     match is_reverse {

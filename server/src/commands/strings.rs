@@ -1,4 +1,4 @@
-//! The commands for strings.
+//! Commands for strings.
 
 use super::keys::{expire_at, with};
 use super::options::{Life, Unit, is};
@@ -10,7 +10,7 @@ use crate::reply::Reply;
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// A string has at most so many bytes.
+/// Maximum length of a string in bytes.
 const LONGEST: usize = 512 * 1024 * 1024;
 
 impl Execution<'_> {

@@ -1,4 +1,4 @@
-//! Which commands there are, what they need, and where their keys stand.
+//! The table of commands: their needs, arguments and keys.
 
 use super::options::Unit;
 use super::{Answer, Execution, hashes, keys, lists, scan, sets, sorted, strings};
@@ -13,7 +13,7 @@ pub(crate) enum Does {
     Grow,
 }
 
-/// The arguments of a command that are keys.
+/// Which arguments of a command are keys.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     None,
@@ -29,7 +29,7 @@ pub(super) type Run = fn(&mut Execution<'_>, &[&[u8]]) -> Answer<Reply>;
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) does: Does,
-    /// How many arguments it has, at least and at most.
+    /// Minimum and maximum number of arguments.
     least: usize,
     most: usize,
     keys: Keys,
@@ -57,7 +57,7 @@ const ANY: usize = usize::MAX;
 
 macro_rules! commands {
     ($($name:literal $does:ident $least:literal..=$most:tt $keys:ident $run:expr;)*) => {
-        /// All commands that work on keys, in the order of their names.
+        /// Commands on keys, in the order of their names.
         static COMMANDS: &[Command] = &[$(Command {
             name: $name,
             does: Does::$does,
@@ -172,7 +172,7 @@ commands! {
     "zscore" Read 2..=2 First sorted::zscore;
 }
 
-/// The commands about connections and the server, which scripts may not call, behind the least number of their arguments.
+/// Commands for connections and the server, which scripts may not call, with their minimum number of arguments.
 #[rustfmt::skip]
 pub(crate) const OF_CONNECTIONS: &[(usize, &str)] = &[
     (1, "acl"), (1, "auth"), (1, "client"), (1, "cluster"), (1, "command"), (2, "config"), (2, "eval"),
@@ -181,7 +181,7 @@ pub(crate) const OF_CONNECTIONS: &[(usize, &str)] = &[
     (1, "subscribe"), (0, "sunsubscribe"), (0, "unsubscribe"), (2, "wait"),
 ];
 
-/// Finds a command by its name, in whatever case.
+/// Finds a command by its name, ignoring case.
 pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
     let lower = |it: &u8| it.to_ascii_lowercase();
     let found = COMMANDS.binary_search_by(|it| it.name.bytes().cmp(name.iter().map(lower)));
@@ -194,12 +194,12 @@ pub(super) fn is_of_connections(name: &[u8]) -> bool {
         || name.eq_ignore_ascii_case(b"asking")
 }
 
-/// Returns whether a command of this name works on keys, channels or the clock, so that scripts may call it.
+/// Returns whether scripts may call the command: it works on keys, channels or the clock.
 pub fn is_data_command(name: &[u8]) -> bool {
     command(name).is_some()
 }
 
-/// Returns the keys in the words of a command, as a cluster looks for them.
+/// Returns the keys among the arguments of a command, which determine its slot.
 pub fn keys_of<'w>(words: &[&'w [u8]]) -> Vec<&'w [u8]> {
     let Some((name, args)) = words.split_first() else {
         return Vec::new();

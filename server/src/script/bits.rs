@@ -1,8 +1,8 @@
-//! The library `bit`.
+//! The library `bit` of scripts.
 
 use mlua::{Lua, Table, Variadic};
 
-/// The 32 bits of a number.
+/// Converts a number to 32 bits.
 fn bits(number: f64) -> u32 {
     number.round_ties_even().rem_euclid(4_294_967_296.0) as u32
 }

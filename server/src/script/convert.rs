@@ -1,4 +1,4 @@
-//! Values of Lua and replies of the server, each made of the other as Redis does.
+//! Conversion between Lua values and replies, by the rules of Redis.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use crate::commands::{Answer, Execution, Refused};
 use crate::number::general;
 use crate::reply::Reply;
 
-/// Tables that are nested deeper are cut off.
+/// Maximum depth of nested tables; deeper tables are cut off.
 const DEEPEST: usize = 200;
 
 /// An argument of a command.
@@ -26,7 +26,7 @@ impl AsRef<[u8]> for Word {
     }
 }
 
-/// Runs the command that a script calls.
+/// Runs a command that a script calls.
 pub(super) fn called(on: &RefCell<&mut Execution<'_>>, args: MultiValue) -> Answer<Reply> {
     if args.is_empty() {
         let text = "ERR Please specify at least one argument for this redis lib call";
@@ -45,7 +45,7 @@ pub(super) fn called(on: &RefCell<&mut Execution<'_>>, args: MultiValue) -> Answ
     on.borrow_mut().try_call(&words)
 }
 
-/// Makes a value of Lua of a reply.
+/// Converts a reply to a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     let field = |name: &str, text: &str| {
         let table = lua.create_table()?;
@@ -68,7 +68,7 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     }
 }
 
-/// Makes a reply of a value of Lua.
+/// Converts a Lua value to a reply.
 pub(super) fn from_lua(value: &Value) -> Reply {
     reply_of(value, 0)
 }
@@ -87,7 +87,7 @@ fn reply_of(value: &Value, depth: usize) -> Reply {
     }
 }
 
-/// The integer that C makes of a double: without its decimals, and the least one if there is none.
+/// Converts a double to an integer as C does: truncated, and the minimum if it does not fit.
 fn whole(number: f64) -> i64 {
     let is_in_range = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
     if is_in_range { number as i64 } else { i64::MIN }
@@ -131,7 +131,7 @@ fn reply_of_table(table: &Table, depth: usize) -> Reply {
     Reply::Array(items.collect())
 }
 
-/// The names in a table, with the values if they are wanted.
+/// The keys of a table, with their values if requested.
 fn flattened(table: &Table, depth: usize, has_values: bool) -> Reply {
     let mut items = Vec::new();
     for pair in table.pairs::<Value, Value>() {

@@ -1,4 +1,4 @@
-//! Scripts: Lua 5.1 with what Redis gives its scripts.
+//! Scripts: Lua 5.1 with the API of Redis.
 
 mod bits;
 mod convert;
@@ -17,22 +17,22 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, VmState}
 use crate::commands::{Answer, Execution, Refused};
 use crate::reply::Reply;
 
-/// The name that messages of Lua have for a script.
+/// The chunk name in Lua's error messages.
 const NAME: &str = "@user_script";
 
-/// After so many instructions a look is taken at how many a script has run.
+/// Number of instructions between checks of the limit.
 const TICK: u32 = 100_000;
 
-/// So many ticks a script may run: some seconds at most.
+/// Maximum number of checks of a script, equal to some seconds.
 const MOST_TICKS: u64 = 1000;
 
-/// The words of the error of a script that was ended because it ran for too long.
+/// The error of a script that exceeded the limit.
 pub const TOO_LONG: &str = "Script ran for too long";
 
-/// Scripts are compiled anew when so many are remembered.
+/// The cache of compiled scripts is cleared at this size.
 const MOST_COMPILED: usize = 4096;
 
-/// The text of a script and the hash by which it is called.
+/// The text of a script and its SHA1.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Script {
     text: Arc<[u8]>,
@@ -40,7 +40,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Makes a script of its text.
+    /// Creates a script from its text.
     pub fn new(text: impl AsRef<[u8]>) -> Script {
         let text = text.as_ref();
         Script {
@@ -66,9 +66,9 @@ impl fmt::Debug for Script {
     }
 }
 
-/// An interpreter of scripts, which compiles each text once. Clones share it: it runs one script at a time.
+/// A script interpreter, which compiles each text once. Clones share it. It runs one script at a time.
 ///
-/// Nothing of a script outlives its run but the compiled text, so that several servers may share an engine.
+/// Only compiled code outlives a run, so several servers may share an engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Mutex<Result<Inner, String>>>);
 
@@ -76,14 +76,14 @@ struct Inner {
     lua: Lua,
     run: Function,
     compiled: HashMap<Arc<str>, Function>,
-    /// The scripts that run in place of others, by the hashes of these.
+    /// Replacement scripts, by the hash of the replaced script.
     replaced: HashMap<Arc<str>, Function>,
-    /// How many ticks the present script has run.
+    /// Number of checks of the running script.
     ticks: Arc<AtomicU64>,
 }
 
 impl Engine {
-    /// Makes an engine that has compiled nothing yet.
+    /// Creates an engine without compiled scripts.
     pub fn new() -> Engine {
         let inner = Inner::new();
         Engine(Arc::new(Mutex::new(
@@ -91,7 +91,7 @@ impl Engine {
         )))
     }
 
-    /// Runs a script with these keys and arguments. An error undoes nothing of what the script did before.
+    /// Runs a script with these keys and arguments. An error does not undo earlier commands of the script.
     pub fn run(
         &self,
         script: &Script,
@@ -106,20 +106,20 @@ impl Engine {
         reply.unwrap_or_else(|refusal| refusal)
     }
 
-    /// Compiles a script, so that it can run at once.
+    /// Compiles a script ahead of its first run.
     ///
     /// # Errors
     ///
-    /// The error reply for a text that is no Lua.
+    /// The error reply for a text that is not valid Lua.
     pub fn compile(&self, script: &Script) -> Result<(), Reply> {
         self.with(|inner| inner.compiled(script).map(drop))
     }
 
-    /// Runs another text whenever the script of this hash is called. So a test can plant a bug in a script.
+    /// Replaces the script with this hash by another text, so that tests can plant bugs in scripts.
     ///
     /// # Errors
     ///
-    /// The error reply for a text that is no Lua.
+    /// The error reply for a text that is not valid Lua.
     pub fn replace(&self, hash: &str, text: &str) -> Result<(), Reply> {
         self.with(|inner| {
             let function = inner.function(text.as_bytes())?;
@@ -169,7 +169,7 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Ends scripts that run for too long.
+    /// Ends scripts that exceed the limit.
     fn limit(&self) -> mlua::Result<()> {
         let ticks = Arc::clone(&self.ticks);
         let triggers = HookTriggers::new().every_nth_instruction(TICK);
@@ -177,7 +177,7 @@ impl Inner {
             if ticks.fetch_add(1, Ordering::Relaxed) < MOST_TICKS {
                 return Ok(VmState::Continue);
             }
-            // Each instruction fails from here on, so that no `pcall` keeps the script going.
+            // Every further instruction fails, so that `pcall` cannot keep the script running.
             let triggers = HookTriggers::new().every_nth_instruction(1);
             lua.set_global_hook(triggers, |_, _| Err(mlua::Error::runtime(TOO_LONG)))?;
             Err(mlua::Error::runtime(TOO_LONG))
@@ -253,7 +253,7 @@ impl Inner {
     }
 }
 
-/// The SHA1 of a text in hexadecimal digits.
+/// The SHA1 of a text in hexadecimal.
 pub(crate) fn sha1(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }

@@ -1,13 +1,13 @@
--- Prepares what scripts see: the globals, protected from changes, and the table `redis`.
+-- Prepares the environment of scripts: read-only globals and the table `redis`.
 --
--- The argument has the functions that are written in Rust. Returns the function that runs a script.
+-- The argument contains the functions written in Rust. Returns the function that runs a script.
 local native = ...
 local error, pcall, rawget, rawset = error, pcall, rawget, rawset
 local setmetatable, getmetatable, tostring, type, xpcall = setmetatable, getmetatable, tostring, type, xpcall
 local loadstring, resume, concat, sub, find = loadstring, coroutine.resume, table.concat, string.sub, string.find
 local READ_ONLY = 'Attempt to modify a readonly table'
 
--- The tables behind those that scripts may read and not change.
+-- The tables behind the read-only tables.
 local behind = setmetatable({}, {__mode = 'k'})
 
 local function refuse_change()
@@ -20,7 +20,7 @@ local function protected(content)
     return shown
 end
 
--- An error as scripts see it: the text of a table that has one.
+-- Converts an error for scripts: the text of an error table.
 local function seen(is_done, ...)
     if is_done then
         return true, ...
@@ -115,7 +115,8 @@ function globals.pcall(...)
     return seen(pcall(...))
 end
 
--- The handler runs behind the failure: Lua counts no instructions of one that an error of its count calls.
+-- The handler runs after the failure: Lua does not count instructions in a handler called by an error of the count
+-- hook.
 function globals.xpcall(work, handler)
     local function ended(is_done, ...)
         if is_done then
@@ -153,7 +154,7 @@ function globals.getmetatable(content)
     return not behind[content] and getmetatable(content) or nil
 end
 
--- Compiled code is refused: the interpreter trusts it.
+-- Bytecode is refused, because the interpreter does not validate it.
 function globals.loadstring(text, ...)
     if type(text) == 'string' and sub(text, 1, 1) == '\27' then
         return nil, 'attempt to load chunk with wrong mode'

@@ -1,4 +1,4 @@
-//! The library `struct`: numbers and texts as bytes.
+//! The library `struct` of scripts: packs numbers and texts into bytes.
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -7,21 +7,21 @@ use super::natives::raised;
 /// One part of a format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
-    /// An integer of so many bytes.
+    /// An integer with this number of bytes.
     Int {
         size: usize,
         is_signed: bool,
     },
     Float,
     Double,
-    /// So many bytes of a text; none for all of it, or as many as the number before says.
+    /// A text of this many bytes; without a number the whole text, or the length given by the number before it.
     Chars(usize),
-    /// A text that ends in a zero.
+    /// A zero-terminated text.
     Text,
     Padding,
 }
 
-/// Reads a format, part by part.
+/// Parses a format part by part.
 struct Format<'f> {
     rest: &'f [u8],
     is_little: bool,
@@ -48,7 +48,7 @@ impl<'f> Format<'f> {
         std::str::from_utf8(number).ok()?.parse().ok()
     }
 
-    /// The next part and the zeros before it, for something that begins at this place.
+    /// The next part and the padding before it at this position.
     fn next(&mut self, at: usize) -> Result<Option<(Part, usize)>, (usize, String)> {
         while let Some((sign, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -136,7 +136,7 @@ fn number_in(value: Option<&Value>) -> Option<f64> {
     }
 }
 
-/// The least 64 bits of a number, as a C compiler makes them of a double.
+/// The low 64 bits of a number, as a C compiler converts a double.
 fn bits_of(number: f64) -> u64 {
     if number < 0.0 {
         (number as i64).cast_unsigned()
@@ -164,7 +164,7 @@ fn pack(format: &[u8], args: &[Value]) -> Result<Vec<u8>, (usize, String)> {
         match part {
             Part::Int { size, .. } => {
                 let bits = bits_of(number()?);
-                // What is wider than 64 bits is zeros, whatever the sign.
+                // Bytes above 64 bits are zero, whatever the sign.
                 let bytes = (0..size).map(|at| if at < 8 { (bits >> (8 * at)) as u8 } else { 0 });
                 packed.extend(ordered(bytes.collect(), format.is_little));
             }

@@ -1,4 +1,4 @@
-//! Channels: who listens, and which messages are sent.
+//! Subscriptions and delivery of messages.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,24 @@ use crate::commands::{Message, Subscriptions};
 use crate::reply::{Reply, array};
 
 impl Server {
-    /// Publishes a message to the subscribers of its channel here, without a request.
+    /// Publishes a message to local subscribers without a request.
     pub fn publish(&mut self, message: &Message) -> Vec<Delivery> {
         self.deliver(message);
         std::mem::take(&mut self.out)
     }
 
-    /// Returns how many connections listen to a plain channel.
+    /// Returns the number of connections subscribed to a plain channel.
     pub fn listeners(&self, channel: &str) -> usize {
         let listeners = self.channels.get(channel.as_bytes());
         listeners.map_or(0, BTreeSet::len)
     }
 
-    /// Iterates over the sharded channels that somebody listens to.
+    /// Iterates over the sharded channels with subscribers.
     pub fn shard_channels(&self) -> impl Iterator<Item = &[u8]> {
         self.shard_channels.keys().map(Vec::as_slice)
     }
 
-    /// Ends the subscriptions to a sharded channel, and reports that to the subscribers.
+    /// Ends all subscriptions to a sharded channel, and notifies the subscribers.
     pub fn end_shard_channel(&mut self, channel: &[u8]) -> Vec<Delivery> {
         for connection in self.shard_channels.remove(channel).unwrap_or_default() {
             let rest = self.count_of(connection, true);
@@ -33,7 +33,7 @@ impl Server {
         std::mem::take(&mut self.out)
     }
 
-    /// Adds subscriptions or ends them, and reports how many the connection has then.
+    /// Adds or ends subscriptions, and replies with the number that remains.
     pub(super) fn change_subscriptions(&mut self, connection: u64, command: &str, args: &[&[u8]]) {
         let (plain, is_sharded) = match command.strip_prefix('s') {
             Some(rest @ ("subscribe" | "unsubscribe")) => (rest, true),
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Sends a message to the subscribers of its channel here.
+    /// Sends a message to the local subscribers of its channel.
     pub(super) fn deliver(&mut self, message: &Message) {
         let subscriptions = self.subscriptions(message.is_sharded);
         let Some(listeners) = subscriptions.get(&message.channel).cloned() else {
@@ -81,7 +81,7 @@ impl Server {
         }
     }
 
-    /// Whether the connection has subscriptions, so that it may send little else.
+    /// Whether the connection has subscriptions, which restrict its commands.
     pub(super) fn listens(&self, connection: u64) -> bool {
         let mut listeners = self.channels.values().chain(self.shard_channels.values());
         listeners.any(|listeners| listeners.contains(&connection))

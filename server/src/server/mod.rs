@@ -1,4 +1,4 @@
-//! A server: a state machine that gets requests and returns what it sends.
+//! The server: a state machine that takes requests and returns bytes.
 
 mod channels;
 mod clients;
@@ -14,22 +14,22 @@ use crate::reply::Reply;
 use crate::request::{self, Unread};
 use crate::script::{Engine, Script};
 
-/// The settings of a server.
+/// Settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The number that its ids are drawn from.
+    /// The seed of its ids.
     pub seed: u64,
-    /// The user and the password that it asks for; the user `default` needs no name.
+    /// The required user and password; the user `default` needs no name.
     pub user: Option<(String, String)>,
-    /// Whether it reports an append-only file that is synced with each write.
+    /// Whether it reports an append-only file that is synced on each write.
     pub remembers: bool,
-    /// Whether scripts may use only the keys that they are called with.
+    /// Whether scripts may use only their declared keys.
     pub keys_are_declared: bool,
-    /// Whether it collects changes and messages for [`Server::take_effects`].
+    /// Whether it records changes and messages for [`Server::take_effects`].
     pub collects: bool,
 }
 
-/// Bytes that go to one connection.
+/// Bytes for one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The connection.
@@ -38,26 +38,26 @@ pub struct Delivery {
     pub bytes: Vec<u8>,
 }
 
-/// The effects of requests, in order.
+/// Effects of requests, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// The changes of keys.
     pub changes: Vec<Change>,
-    /// The messages that were published.
+    /// The published messages.
     pub published: Vec<Message>,
 }
 
-/// After so many commands the keys that have expired are removed.
+/// Expired keys are removed after this many commands.
 const COMMANDS_BETWEEN_SWEEPS: u32 = 10_000;
 
-/// A server.
+/// An in-process Redis server.
 #[derive(Debug)]
 pub struct Server {
     config: Config,
-    /// The state of the generator of ids.
+    /// State of the id generator.
     random: u64,
     run_id: String,
-    /// When it was started, by its own clock in microseconds.
+    /// The start time by its own clock, in microseconds.
     started: i64,
     is_stopped: bool,
     keys: Keyspace,
@@ -65,7 +65,7 @@ pub struct Server {
     channels: Subscriptions,
     shard_channels: Subscriptions,
     engine: Engine,
-    /// The scripts that it knows, by their hashes.
+    /// The loaded scripts by their hashes.
     scripts: BTreeMap<String, Script>,
     is_loading: bool,
     is_full: bool,
@@ -75,7 +75,7 @@ pub struct Server {
     replication: String,
     leaving: BTreeSet<u16>,
     effects: Effects,
-    /// How many commands ran since expired keys were removed.
+    /// Commands since expired keys were last removed.
     unswept: u32,
     out: Vec<Delivery>,
 }
@@ -88,17 +88,17 @@ struct Connection {
     is_authenticated: bool,
     database: u32,
     is_closing: bool,
-    /// When it was accepted, if it has sent something.
+    /// When it was accepted, once it has sent data.
     since: Option<i64>,
 }
 
 impl Server {
-    /// Makes a server without keys, started at this time.
+    /// Creates a server without keys, started at this time.
     pub fn new(config: Config, now: i64) -> Server {
         Server::with_engine(config, now, Engine::new())
     }
 
-    /// Makes a server whose scripts run in an engine that others may share.
+    /// Creates a server whose scripts run in an engine that others may share.
     pub fn with_engine(config: Config, now: i64, engine: Engine) -> Server {
         let mut server = Server {
             random: config.seed,
@@ -128,14 +128,14 @@ impl Server {
         server
     }
 
-    /// Accepts a connection with this number, which no other connection had.
+    /// Accepts a connection with a number that was not used before.
     pub fn connect(&mut self, connection: u64) {
         if !self.is_stopped {
             self.connections.insert(connection, Connection::default());
         }
     }
 
-    /// Notes that a connection has ended.
+    /// Removes a connection that has ended.
     pub fn disconnect(&mut self, connection: u64) {
         self.connections.remove(&connection);
         for channels in [&mut self.channels, &mut self.shard_channels] {
@@ -146,13 +146,13 @@ impl Server {
         }
     }
 
-    /// Returns whether the connection is open: the server closes one after QUIT or bytes that are no request, and all
-    /// connections when it stops.
+    /// Returns whether the connection is open. The server closes a connection after QUIT or a protocol violation, and
+    /// all connections when it stops.
     pub fn is_connected(&self, connection: u64) -> bool {
         self.connections.contains_key(&connection)
     }
 
-    /// Takes bytes that arrive on a connection, and runs the requests that are complete.
+    /// Takes bytes from a connection, and runs the complete requests.
     pub fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<Delivery> {
         let Some(from) = self.connections.get_mut(&connection) else {
             return Vec::new();
@@ -179,7 +179,7 @@ impl Server {
         out
     }
 
-    /// Runs one request of a connection. Returns what is sent, to this and to other connections, in this order.
+    /// Runs one request of a connection. Returns the bytes for this and other connections, in order.
     pub fn command<W: AsRef<[u8]>>(
         &mut self,
         now: i64,
@@ -202,7 +202,7 @@ impl Server {
         std::mem::take(&mut self.out)
     }
 
-    /// Stops: all connections end, and none is accepted.
+    /// Stops the server: all connections end, and none is accepted.
     pub fn stop(&mut self) {
         self.is_stopped = true;
         self.connections.clear();
@@ -210,7 +210,7 @@ impl Server {
         self.shard_channels.clear();
     }
 
-    /// Stops and starts again, with the keys that it had and without its scripts.
+    /// Restarts the server with its keys and without its scripts.
     pub fn restart(&mut self, now: i64) {
         self.stop();
         self.is_stopped = false;
@@ -219,7 +219,7 @@ impl Server {
         self.run_id = self.draw_id();
     }
 
-    /// Returns whether it is stopped.
+    /// Returns whether the server is stopped.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
@@ -229,22 +229,22 @@ impl Server {
         self.execute(0, now, |execution| execution.command(&[b"FLUSHALL"]));
     }
 
-    /// Forgets the scripts that it knows, as SCRIPT FLUSH does.
+    /// Removes all scripts, as SCRIPT FLUSH does.
     pub fn forget_scripts(&mut self) {
         self.scripts.clear();
     }
 
-    /// Sets whether it answers with the error `LOADING`.
+    /// Sets whether it replies with the error `LOADING`.
     pub fn set_loading(&mut self, is_loading: bool) {
         self.is_loading = is_loading;
     }
 
-    /// Sets whether it refuses commands that need memory.
+    /// Sets whether commands that need memory fail, as at `maxmemory`.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
 
-    /// Sets the error by which all writes are refused, such as `MISCONF …`; `None` to allow them.
+    /// Sets the error for all writes, such as `MISCONF …`; `None` to allow them.
     pub fn refuse_writes(&mut self, refusal: Option<&str>) {
         if self.refuses_writes.as_deref() != refusal {
             self.refuses_writes = refusal.map(str::to_owned);
@@ -256,7 +256,7 @@ impl Server {
         self.denied = commands.iter().map(ToString::to_string).collect();
     }
 
-    /// Sets whether scripts may use only the keys that they are called with, as [`Config::keys_are_declared`] does.
+    /// Sets whether scripts may use only their declared keys, as [`Config::keys_are_declared`] does.
     pub fn set_keys_are_declared(&mut self, are_declared: bool) {
         self.config.keys_are_declared = are_declared;
     }
@@ -271,12 +271,12 @@ impl Server {
         self.replication = info;
     }
 
-    /// Sets the slots that are being migrated to another server: scripts are refused the keys that are missing here.
+    /// Sets the slots under migration: scripts get an error for keys that are missing here.
     pub fn set_leaving(&mut self, slots: BTreeSet<u16>) {
         self.leaving = slots;
     }
 
-    /// Returns the keys, to inspect or to change them without a request.
+    /// Returns the keys for inspection or changes without a request.
     pub fn keys(&mut self) -> &mut Keyspace {
         &mut self.keys
     }
@@ -286,30 +286,30 @@ impl Server {
         &self.keys
     }
 
-    /// Returns the content of a key of database 0 at this time, and the ms left of it; -1 if it never expires.
+    /// Returns the content of a key of database 0 at this time, and its TTL in ms; -1 if it never expires.
     pub fn look(&self, now: i64, key: &str) -> Option<(&Value, i64)> {
         let now = now.div_euclid(1000);
         let entry = self.keys.get(&(0, key.as_bytes().to_vec()), now)?;
         Some((&entry.value, entry.expires.map_or(-1, |end| end - now)))
     }
 
-    /// Returns the number of its connections, and that of the subscriptions on them.
+    /// Returns the number of connections and of their subscriptions.
     pub fn clients(&self) -> (usize, usize) {
         let listeners = self.channels.values().chain(self.shard_channels.values());
         (self.connections.len(), listeners.map(BTreeSet::len).sum())
     }
 
-    /// Returns the id of its present run.
+    /// Returns the run id.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// Returns the effects of requests since the last call. They are empty unless [`Config::collects`] is set.
+    /// Returns the effects of requests since the last call; empty unless [`Config::collects`] is set.
     pub fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
 
-    /// Draws a new id of 40 hexadecimal digits (splitmix64).
+    /// Creates an id of 40 hexadecimal digits (splitmix64).
     pub fn draw_id(&mut self) -> String {
         let mut id = String::new();
         while id.len() < 40 {
@@ -323,7 +323,7 @@ impl Server {
         id
     }
 
-    /// Executes something on its keys, sends the messages that it publishes, and collects its effects.
+    /// Executes a closure on the keys, sends its messages, and records its effects.
     fn execute(
         &mut self,
         database: u32,

@@ -7,7 +7,7 @@ use crate::reply::Reply;
 use crate::script::Script;
 
 impl Server {
-    /// Runs a script by its text, which makes it known.
+    /// Runs a script by its text, and stores the script.
     pub(super) fn eval(
         &mut self,
         now: i64,
@@ -96,7 +96,7 @@ impl Server {
 
 type Words<'a> = &'a [&'a [u8]];
 
-/// Parts what stands behind the script into keys and arguments.
+/// Splits the arguments after the script into keys and arguments.
 fn keys_and_args<'a>(args: &'a [&'a [u8]]) -> Answer<(Words<'a>, Words<'a>)> {
     match usize::try_from(integer(args[1])?) {
         Ok(count) if count <= args.len() - 2 => Ok(args[2..].split_at(count)),
