@@ -124,7 +124,7 @@ fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure
     };
     match given {
         None => variable(name).map(parse).transpose(),
-        number_setting => Ok(number_setting),
+        number => Ok(number),
     }
 }
 
@@ -134,8 +134,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let at = text
         .find(|sign: char| !sign.is_ascii_digit())
         .ok_or_else(invalid)?;
-    let (number_setting, unit) = text.split_at(at);
-    let number_setting: u64 = number_setting.parse().map_err(|_| invalid())?;
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().map_err(|_| invalid())?;
     let millis: u64 = match unit {
         "ms" => 1,
         "s" => 1_000,
@@ -144,7 +144,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "d" => 86_400_000,
         _ => return Err(invalid()),
     };
-    let millis = number_setting.checked_mul(millis).ok_or_else(invalid)?;
+    let millis = number.checked_mul(millis).ok_or_else(invalid)?;
     Ok(Duration::from_millis(millis))
 }
 
@@ -226,8 +226,8 @@ impl ConnectArgs {
             Topology::Sentinel(master) => {
                 let mut builder = credentials.add_to_master(self.builder(&prefix)?);
                 builder = self.access.sentinel_settings(builder, &urls)?;
-                if let Some(number_setting) = self.database()? {
-                    builder = builder.database(number_setting);
+                if let Some(number) = self.database()? {
+                    builder = builder.database(number);
                 }
                 one(builder.sentinel(&master, &urls)?)
             }

@@ -35,17 +35,24 @@ struct Cli {
     command: Command,
 }
 
-const HELP_FOOTER: &str = "Servers are given by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES. \
-                           Passwords are read from REDLATCH_PASSWORD or a file, never from an argument.\nExit codes: 0 \
-                           success, 1 the answer is no, 2 invalid usage or settings, 3 server unreachable or outcome \
-                           unknown, 4 permission denied or TLS not trusted, 5 output not written.";
+const HELP_FOOTER: &str = concat!(
+    "Servers are given by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES. ",
+    "Passwords are read from REDLATCH_PASSWORD or a file, never from an argument.\n",
+    "Exit codes: 0 success, 1 the answer is no, 2 invalid usage or settings, ",
+    "3 server unreachable or outcome unknown, 4 permission denied or TLS not trusted, ",
+    "5 output not written.",
+);
 
-const RUN_HELP_FOOTER: &str = "A TIME is 500ms, 30s, 5m, 2h or 1d.\n\nIn the crontab of every machine; one machine runs \
-                               the job:\n  redlatch run --once-per 24h nightly -- ./backup.sh\nTo let the job run again \
-                               before the period ends:\n  redlatch unlock nightly:once --force\n\nExit codes: the \
-                               command's own, 128+n if signal n ended it; 120 not started, 121 lock lost, 122 lock held \
-                               by an outer run, 124 --max-run exceeded, 125 redlatch failed, 126 command not \
-                               executable, 127 command not found.";
+const RUN_HELP_FOOTER: &str = concat!(
+    "A TIME is 500ms, 30s, 5m, 2h or 1d.\n\n",
+    "In the crontab of every machine; one machine runs the job:\n",
+    "  redlatch run --once-per 24h nightly -- ./backup.sh\n",
+    "To let the job run again before the period ends:\n",
+    "  redlatch unlock nightly:once --force\n\n",
+    "Exit codes: the command's own, 128+n if signal n ended it; 120 not started, 121 lock lost, ",
+    "122 lock held by an outer run, 124 --max-run exceeded, 125 redlatch failed, ",
+    "126 command not executable, 127 command not found.",
+);
 
 #[derive(Subcommand)]
 enum Command {

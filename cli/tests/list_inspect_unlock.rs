@@ -310,7 +310,7 @@ fn unlock_asks_for_the_name_on_a_terminal() {
         drop(command);
         let mut asked = String::new();
         let mut message = child.stderr.take().unwrap();
-        while !asked.contains("Type the name") {
+        while !asked.contains("Type the lock name") {
             let mut part = [0; 256];
             let read = message.read(&mut part).unwrap();
             assert!(read > 0, "{asked}");

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::errors::Failure;
 use crate::output::{SCHEMA, json, text};
-use crate::signals::Signals;
+use crate::signals::{Signals, exit_code};
 use measure::{Bench, Samples};
 
 /// The arguments of `redlatch bench`.
@@ -63,9 +63,6 @@ struct MeasurementObject {
     round_trips: Option<f64>,
 }
 
-/// The base of the exit codes of signals.
-const SIGNALLED: u8 = 128;
-
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     // Before the first lock, so that a signal leaves no lock behind.
     let signals = Signals::install()?;
@@ -93,7 +90,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Measurement::Threads => bench.pairs(args.threads)?,
         };
         if let Some(number) = signals.ending() {
-            return Ok(ExitCode::from(SIGNALLED.saturating_add(number)));
+            return Ok(ExitCode::from(exit_code(number)));
         }
         if sample.times.is_empty() {
             return Err(Failure::usage(format!(

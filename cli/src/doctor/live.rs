@@ -31,7 +31,7 @@ struct ProbedServer<'a> {
     other: Option<&'a Client>,
     uses_token_locks: bool,
     lease: Duration,
-    /// The timeout of one node in a quorum, which goes on without a slow node.
+    /// The timeout of one node in a quorum, which proceeds without a slow node.
     node_timeout: Option<Duration>,
 }
 

@@ -17,7 +17,7 @@ use redlatch::{Error, Guard};
 
 use crate::errors::Failure;
 use crate::output::note;
-use crate::signals::Signals;
+use crate::signals::{Signals, exit_code};
 use crate::stderr;
 pub(crate) use arguments::RunArgs;
 use obtain::Obtained;
@@ -31,8 +31,6 @@ const NESTED: u8 = 122;
 const TIMED_OUT: u8 = 124;
 /// redlatch itself failed.
 pub(crate) const FAILED: u8 = 125;
-/// Added to the number of a signal.
-const SIGNALLED: u8 = 128;
 
 /// Limit for writing the last messages to stderr.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -70,8 +68,8 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     let begun = Instant::now();
     let obtained = obtain::obtain(args, &backend, &signals)?;
     report.waited = begun.elapsed();
-    let (guard, locks) = match obtained {
-        Obtained::Held(guard, locks) => (guard, locks),
+    let guard = match obtained {
+        Obtained::Held(guard) => guard,
         Obtained::Refused => {
             if !args.quiet {
                 note(&format!(
@@ -88,23 +86,20 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
             ));
             return Ok(NESTED);
         }
-        Obtained::Signalled(number) => return Ok(SIGNALLED.saturating_add(number)),
+        Obtained::Signalled(number) => return Ok(exit_code(number)),
     };
-    drop(locks);
     report.obtained = true;
     let mark = once::Mark::of(args, &backend)?;
-    let may_run = match mark.as_ref().map(once::Mark::may_run) {
-        Some(Err(failure)) => {
-            if let Some(mark) = &mark {
-                mark.wait_until_resolved(&guard);
-            }
+    let remove_mark = || mark.iter().for_each(once::Mark::remove);
+    let may_run = match mark.as_ref().map_or(Ok(true), once::Mark::may_run) {
+        Ok(may_run) => may_run,
+        Err(failure) => {
+            mark.iter().for_each(|it| it.wait_until_resolved(&guard));
             return match signals.ending() {
-                Some(number) => Ok(SIGNALLED.saturating_add(number)),
+                Some(number) => Ok(exit_code(number)),
                 None => Err(failure),
             };
         }
-        Some(Ok(may_run)) => may_run,
-        None => true,
     };
     if !may_run {
         report.skipped = true;
@@ -122,17 +117,13 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     // Earlier signals were not meant for the command.
     while signals.received().try_recv().is_ok() {}
     if let Some(number) = signals.ending() {
-        if let Some(mark) = &mark {
-            mark.remove();
-        }
+        remove_mark();
         drop(release(guard));
-        return Ok(SIGNALLED.saturating_add(number));
+        return Ok(exit_code(number));
     }
     // The request for the mark may have taken longer than the lease.
     if !guard.is_valid() {
-        if let Some(mark) = &mark {
-            mark.remove();
-        }
+        remove_mark();
         drop(guard);
         let lost = "its validity ended before the command started";
         note(&format!("{}: the lock was lost: {lost}", args.title()));
@@ -155,21 +146,17 @@ fn under_lock(
     let left = guard.remaining_validity();
     let times = [limits.unsupervised(left), limits.time_until_kill(left)];
     let times = times.map(|time| read.saturating_add(time));
-    let process = Process::start(args, &guard, limits.lease(), times).inspect_err(|_| {
-        if let Some(mark) = mark {
-            mark.remove();
-        }
-    })?;
+    let remove_mark = || mark.into_iter().for_each(once::Mark::remove);
+    let process =
+        Process::start(args, &guard, limits.lease(), times).inspect_err(|_| remove_mark())?;
     let Outcome {
         ended,
         is_late,
         lost,
     } = supervise::supervise(&process, &guard, limits, signals);
     let is_valid = guard.is_valid();
-    if let Some(mark) = mark
-        && !process.was_command_executed()
-    {
-        mark.remove();
+    if !process.was_command_executed() {
+        remove_mark();
     }
     report.held = process.begun.elapsed();
     let lost = match (lost, is_valid) {
@@ -209,7 +196,7 @@ fn under_lock(
     }
     match ended {
         Some(Ended::Code(code)) => Ok(code),
-        Some(Ended::Signal(number)) => Ok(SIGNALLED.saturating_add(number)),
+        Some(Ended::Signal(number)) => Ok(exit_code(number)),
         None => Err(Failure::usage(
             "the command ended, but the system did not report its exit status",
         )),

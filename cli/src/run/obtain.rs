@@ -15,8 +15,7 @@ pub(super) const VISITORS: &str = "REDLATCH_VISITOR";
 
 /// Result of the attempt.
 pub(super) enum Obtained {
-    /// The guard, and the locks that it holds.
-    Held(Guard, Vec<Lock>),
+    Held(Guard),
     Refused,
     /// An outer run holds the lock.
     Nested,
@@ -57,7 +56,7 @@ pub(super) fn obtain(
             Ok(Obtained::Signalled(number))
         }
         (Ok(None) | Err(_), Some(number)) => Ok(Obtained::Signalled(number)),
-        (Ok(Some(guard)), None) => Ok(Obtained::Held(guard, locks)),
+        (Ok(Some(guard)), None) => Ok(Obtained::Held(guard)),
         (Ok(None), None) => Ok(Obtained::Refused),
         (Err(error), None) => Err(error.into()),
     }

@@ -31,7 +31,7 @@ use super::snapshot::{Poller, Reply, Snapshot, Task, poller_stopped};
 use super::state::State;
 use crate::connect::Backend;
 use crate::errors::Failure;
-use crate::signals::Signals;
+use crate::signals::{Signals, exit_code};
 
 /// A key is handled at once, other events within this time.
 const TICK: Duration = Duration::from_millis(100);
@@ -44,9 +44,6 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The process exits at the latest this long after a signal.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Added to the number of a signal.
-const SIGNALLED: u8 = 128;
 
 /// A terminal that was taken over. The drop restores it.
 pub(super) struct Screen {
@@ -141,7 +138,7 @@ pub(super) fn run(
     let mut drawn: Option<Instant> = None;
     loop {
         if let Some(number) = signals.ending() {
-            return Ok(ExitCode::from(SIGNALLED.saturating_add(number)));
+            return Ok(ExitCode::from(exit_code(number)));
         }
         if is_stopped.swap(false, Ordering::SeqCst) {
             screen.suspend().map_err(failed)?;
@@ -230,7 +227,7 @@ fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
         // Restoring the terminal may block as well.
         let _ = disable_raw_mode();
         let number = u8::try_from(ending.load(Ordering::SeqCst)).unwrap_or_default();
-        std::process::exit(SIGNALLED.saturating_add(number).into());
+        std::process::exit(exit_code(number).into());
     };
     let thread = thread::Builder::new().name("redlatch-end".to_owned());
     thread.spawn(wait).map(drop)

@@ -1,6 +1,6 @@
 //! `doctor`: for each check, a setting that causes a finding and a setting that removes it.
 
-mod services;
+mod recognised_services;
 mod several_servers;
 mod single_server;
 

@@ -4,18 +4,18 @@ mod blocked_stderr;
 mod command;
 mod credential_changes;
 mod faults;
+mod forwarded_signals;
+#[cfg(target_os = "linux")]
+mod job_control;
 mod machines;
-mod obtain;
-mod once;
+mod once_per;
 #[cfg(target_os = "linux")]
 mod pid_1;
-mod signals;
 #[cfg(target_os = "linux")]
 mod switch;
-#[cfg(target_os = "linux")]
-mod terminal;
 mod topologies;
 mod validity;
+mod waiting;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod changes;
-mod keys;
+mod key_presses;
 mod panic;
 mod screens;
 
