@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::RedisServer;
-use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
+use crate::{at, client_of, ends_with, pseudo_terminal, redlatch, stderr, stdout};
 
 fn objects(text: &str) -> Vec<Value> {
     text.lines()
@@ -290,16 +290,11 @@ fn unlock_asks_for_the_name_on_a_terminal() {
     let lock = client_of(&server.url()).lock("orders");
     for (typed, code) in [("order\n", 1), ("orders\n", 0)] {
         lock.try_lock().unwrap();
-        let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
-        let controller = rustix::pty::openpt(flags).unwrap();
-        rustix::pty::grantpt(&controller).unwrap();
-        rustix::pty::unlockpt(&controller).unwrap();
-        let name = rustix::pty::ptsname(&controller, Vec::new()).unwrap();
-        let name = name.to_str().unwrap();
+        let (controller, path) = pseudo_terminal();
         let terminal = std::fs::OpenOptions::new()
             .read(true)
             .write(true)
-            .open(name)
+            .open(path)
             .unwrap();
         let mut command = redlatch();
         command.env("REDLATCH_URL", server.url());

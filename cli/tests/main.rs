@@ -19,9 +19,11 @@ mod schema;
 mod support;
 mod watch;
 
+use std::os::fd::OwnedFd;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Once};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use support::RedisServer;
 
@@ -64,6 +66,16 @@ fn slow_builder() -> redlatch::Builder {
     builder
         .command_timeout(support::ms(20_000))
         .connect_timeout(support::ms(10_000))
+}
+
+/// Opens a pseudo terminal. Returns its controlling end, which child processes do not inherit, and the terminal's path.
+fn pseudo_terminal() -> (OwnedFd, String) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let controller = openpt(flags).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    (controller, name.into_string().unwrap())
 }
 
 /// Runs the command against a server.

@@ -48,12 +48,8 @@ macro_rules! permit {
 }
 
 const KINDS: [Kind; 9] = [
-    ("lock", |client, name| {
-        acquire_and_release(&client.lock(name))
-    }),
-    ("fair", |client, name| {
-        acquire_and_release(&client.fair_lock(name))
-    }),
+    ("lock", |client, name| exercise(&client.lock(name))),
+    ("fair", |client, name| exercise(&client.fair_lock(name))),
     ("read-write", |client, name| {
         let sides = client.read_write_lock(name);
         let read = sides.read().with_lease_time(LEASE);
@@ -62,24 +58,20 @@ const KINDS: [Kind; 9] = [
         }
         // A second reader runs the part of the script that reads the first reader's timeout.
         let second = thread::scope(|scope| {
-            let reading = scope.spawn(|| acquire_and_release(&sides.read()));
+            let reading = scope.spawn(|| exercise(&sides.read()));
             reading.join().unwrap_or(Ok(false))
         });
         let unlocked = read.unlock();
         let second = second?;
         unlocked?;
-        Ok(second && acquire_and_release(&sides.write())?)
+        Ok(second && exercise(&sides.write())?)
     }),
     // A fixed name, because its key for tokens is not deleted.
     ("fenced", |client, _| {
-        acquire_and_release(&client.fenced_lock("redlatch:doctor:fenced"))
+        exercise(&client.fenced_lock("redlatch:doctor:fenced"))
     }),
-    ("spin", |client, name| {
-        acquire_and_release(&client.spin_lock(name))
-    }),
-    ("token", |client, name| {
-        acquire_and_release(&client.token_lock(name))
-    }),
+    ("spin", |client, name| exercise(&client.spin_lock(name))),
+    ("token", |client, name| exercise(&client.token_lock(name))),
     ("semaphore", |client, name| permit!(client.semaphore(name))),
     ("permits", |client, name| {
         permit!(client.permit_semaphore(name))
@@ -92,7 +84,7 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// Acquires a lock, has a second thread wait for it, and releases it.
-fn acquire_and_release(lock: &Lock) -> Result<bool> {
+fn exercise(lock: &Lock) -> Result<bool> {
     let lock = lock.with_lease_time(LEASE);
     if !lock.try_lock_for(WAIT)? {
         return Ok(false);

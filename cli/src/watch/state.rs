@@ -183,13 +183,7 @@ impl State {
                     let hold = still(known, holder, left);
                     let is_mark = marked_job(&info.name, info).is_some();
                     if hold.is_disconnected() && !known.is_disconnected() && !is_mark {
-                        changes.push_event(
-                            EventKind::Disconnected,
-                            info,
-                            Some(&hold),
-                            None,
-                            changes.snapshot,
-                        );
+                        changes.push_event(EventKind::Disconnected, info, Some(&hold), None);
                     }
                     holds.push(hold);
                 }
@@ -232,13 +226,7 @@ impl State {
         if let (Some(old), [from], [to], 1) = (old, gone, fresh, info.holders.len()) {
             let is_forced = self.forced.contains(&from.holder.visitor);
             if !is_forced && !old.has_run_out(from, changes.snapshot.at) {
-                changes.push_event(
-                    EventKind::HandedOver,
-                    info,
-                    Some(from),
-                    Some(to),
-                    changes.snapshot,
-                );
+                changes.push_event(EventKind::HandedOver, info, Some(from), Some(to));
                 return;
             }
         }
@@ -252,7 +240,7 @@ impl State {
             None => EventKind::Held,
         };
         for hold in fresh {
-            changes.push_event(what, info, None, Some(hold), changes.snapshot);
+            changes.push_event(what, info, None, Some(hold));
         }
     }
 
@@ -265,7 +253,7 @@ impl State {
         } else {
             EventKind::Ended
         };
-        changes.push_event(what, &old.info, Some(hold), None, changes.snapshot);
+        changes.push_event(what, &old.info, Some(hold), None);
     }
 
     /// Estimates the lease from one snapshot: a renewed hold has at least two thirds left.
@@ -307,7 +295,6 @@ impl Changes<'_> {
         info: &LockInfo,
         from: Option<&Hold>,
         to: Option<&Hold>,
-        snapshot: &Snapshot,
     ) {
         let message = marked_job(&info.name, info).map(|job| {
             let left = info.expires.filter(|_| to.is_some());
@@ -315,13 +302,13 @@ impl Changes<'_> {
             format!("mark of --once-per; {job} may run again{when}")
         });
         self.events.push(Event {
-            clock: snapshot.clock,
+            clock: self.snapshot.clock,
             what,
             name: Some(Arc::clone(&info.name)),
             node: info.node.to_string(),
             from: from.map(|it| it.holder.clone()),
             to: to.map(|it| it.holder.clone()),
-            lasted: from.map(|it| snapshot.at.saturating_duration_since(it.since)),
+            lasted: from.map(|it| self.snapshot.at.saturating_duration_since(it.since)),
             message,
         });
     }

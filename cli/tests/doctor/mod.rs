@@ -17,7 +17,7 @@ use crate::{redlatch, stderr, stdout};
 const LONG: Duration = Duration::from_secs(120);
 
 /// A server that causes no finding.
-fn healthy_server() -> RedisServer {
+fn healthy() -> RedisServer {
     let args = "--appendonly yes --appendfsync always";
     let args: Vec<_> = args.split(' ').collect();
     RedisServer::with(&args)
@@ -79,7 +79,7 @@ fn check(url: &str, args: &[&str]) -> Vec<String> {
 
 /// Waits until the doctor reports exactly these notes and dangers: servers and busy machines react late.
 #[track_caller]
-fn expect_findings(url: &str, args: &[&str], expected: &[&str]) {
+fn expect(url: &str, args: &[&str], expected: &[&str]) {
     let mut found = Vec::new();
     let end = Instant::now() + LONG;
     while Instant::now() < end {
@@ -93,7 +93,7 @@ fn expect_findings(url: &str, args: &[&str], expected: &[&str]) {
 }
 
 #[track_caller]
-fn expect_finding(url: &str, args: &[&str], wanted: &str) {
+fn expect_one(url: &str, args: &[&str], wanted: &str) {
     let mut found = Vec::new();
     let end = Instant::now() + LONG;
     while Instant::now() < end {

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::{doctor, expect_findings, healthy_server, report};
+use super::{doctor, expect, healthy, report};
 use crate::support::{Frames, RedisServer, Resolver, free_listener};
 use crate::{ends_with, stderr};
 
@@ -135,8 +135,8 @@ const ALL: [&str; 9] = [
 
 #[test]
 fn every_kind_of_lock_is_tried_without_leftovers() {
-    let server = healthy_server();
-    expect_findings(&server.url(), &[], &[]);
+    let server = healthy();
+    expect(&server.url(), &[], &[]);
     let message = check(&server.url(), &["--kind", "all"]);
     let kinds = seen(&message, "kinds");
     let mut works: Vec<_> = ALL
@@ -170,7 +170,7 @@ fn services_are_recognised_by_their_replies() {
         "CONFIG",
         "ERR unknown command 'CONFIG', with args beginning with: 'GET' ",
     );
-    let server = healthy_server();
+    let server = healthy();
     for (profile, name, severity) in [
         (
             ServiceProfile {
@@ -256,7 +256,7 @@ fn services_are_recognised_by_their_replies() {
 
 #[test]
 fn services_are_recognised_by_their_host_name() {
-    let server = healthy_server();
+    let server = healthy();
     let resolver = Resolver::saying("127.0.0.1");
     let check = |host: &str| {
         let url = server.url().replace("127.0.0.1", host);
@@ -282,7 +282,7 @@ fn services_are_recognised_by_their_host_name() {
 
 #[test]
 fn refused_kinds_of_locks_are_reported() {
-    let server = healthy_server();
+    let server = healthy();
     // Garnet without --lua: no scripts, and no commands that could replace them.
     const SCRIPTS: &str = "ERR This instance has Lua scripting support disabled";
     let garnet = ServiceProfile {

@@ -1,6 +1,6 @@
 //! Findings about several servers, and about databases.
 
-use super::{LONG, answer, bad, doctor, expect_finding, expect_findings, healthy_server, report};
+use super::{LONG, answer, bad, doctor, expect, expect_one, healthy, report};
 use crate::stderr;
 #[cfg(feature = "mysql")]
 use crate::support::MariaDb;
@@ -13,22 +13,22 @@ use crate::{ends_with, redlatch};
 
 #[test]
 fn replica_and_role_problems_are_reported() {
-    let (master, replica) = (healthy_server(), healthy_server());
+    let (master, replica) = (healthy(), healthy());
     let port = master.port().to_string();
-    expect_findings(&replica.url(), &["--read-only"], &[]);
+    expect(&replica.url(), &["--read-only"], &[]);
     replica.cmd(&["REPLICAOF", "127.0.0.1", &port]);
     let url = master.url();
     let read_only = |wait: &str, expected: &[&str]| {
-        expect_findings(&url, &["--read-only", "--wait-replicas", wait], expected);
+        expect(&url, &["--read-only", "--wait-replicas", wait], expected);
     };
     eventually(LONG, "the replica is connected", || {
         replica.info("master_link_status").as_deref() == Some("up")
     });
-    expect_findings(&replica.url(), &["--read-only"], &["role danger"]);
+    expect(&replica.url(), &["--read-only"], &["role danger"]);
     read_only("1", &["replicas danger"]);
     master.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     read_only("1", &[]);
-    expect_findings(&url, &["--read-only"], &["replicas note"]);
+    expect(&url, &["--read-only"], &["replicas note"]);
     read_only("2", &["replicas danger"]);
     // Acknowledging replicas make a loss unlikely.
     let output = doctor(&url, &["--read-only", "--wait-replicas", "1"]).output();
@@ -38,12 +38,12 @@ fn replica_and_role_problems_are_reported() {
         "unlikely to break"
     );
     replica.cmd(&["REPLICAOF", "NO", "ONE"]);
-    expect_findings(&replica.url(), &["--read-only"], &[]);
+    expect(&replica.url(), &["--read-only"], &[]);
 }
 
 #[test]
 fn the_nodes_of_a_redlock_are_counted() {
-    let servers: Vec<_> = (0..3).map(|_| healthy_server()).collect();
+    let servers: Vec<_> = (0..3).map(|_| healthy()).collect();
     let url = |at: usize| servers[at].url();
     let run = |nodes: &[String]| {
         let mut command = doctor("", &["--redlock", "--read-only", "--max-lease", "2s"]);
@@ -71,7 +71,7 @@ fn the_nodes_of_a_redlock_are_counted() {
 /// The other nodes grant the lock without this node.
 #[test]
 fn a_majority_without_one_node_grants_locks() {
-    let servers = [(); 3].map(|()| healthy_server());
+    let servers = [(); 3].map(|()| healthy());
     servers[0].cmd(&["ACL", "SETUSER", "default", "-hset"]);
     let mut command = doctor("", &["--redlock", "--max-lease", "2s", "--lease", "2s"]);
     for server in &servers {
@@ -103,15 +103,15 @@ fn unresponsive_sentinels_are_reported() {
     let mut args = at_nodes(&urls, &["--sentinel", "shop"]);
     let replicas = set.nodes[set.master()].replicas_online().to_string();
     args.extend(["--wait-replicas", &replicas]);
-    expect_findings("", &args, &[]);
+    expect("", &args, &[]);
     set.sentinels[0].freeze();
-    expect_findings("", &args, &["sentinel-quorum note"]);
+    expect("", &args, &["sentinel-quorum note"]);
     set.sentinels[1].freeze();
-    expect_finding("", &args, "sentinel-quorum danger");
+    expect_one("", &args, "sentinel-quorum danger");
     set.sentinels[0].thaw();
     set.sentinels[1].thaw();
     set.wait_until_settled();
-    expect_findings("", &args, &[]);
+    expect("", &args, &[]);
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn cluster_slots_without_a_master_are_reported() {
     let urls = cluster.urls();
     let args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
     let expected = ["persistence note", "replicas note"];
-    expect_findings("", &args, &expected);
-    expect_finding(
+    expect("", &args, &expected);
+    expect_one(
         &cluster.nodes[0].url(),
         &["--read-only"],
         "cluster-state danger",
@@ -133,10 +133,10 @@ fn cluster_slots_without_a_master_are_reported() {
             node.cmd(&["CLUSTER", "DELSLOTS", &slot]);
         }
     }
-    expect_finding("", &args, "cluster-state danger");
+    expect_one("", &args, "cluster-state danger");
     owner.cmd(&["CLUSTER", "ADDSLOTS", &slot]);
     cluster.wait_until_healthy();
-    expect_findings("", &args, &expected);
+    expect("", &args, &expected);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn unreachable_announced_addresses_can_be_mapped() {
     }
     let urls = [cluster.nodes[0].url()];
     let mut args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
-    expect_findings(
+    expect(
         "",
         &args,
         &["persistence note", "reachable note", "replicas note"],
@@ -169,7 +169,7 @@ fn unreachable_announced_addresses_can_be_mapped() {
     let output = doctor("", &args).output().unwrap();
     assert!(crate::stdout(&output).contains("127.0.0.9"));
     args.extend(["--map", "127.0.0.9=127.0.0.1"]);
-    expect_findings("", &args, &["persistence note", "replicas note"]);
+    expect("", &args, &["persistence note", "replicas note"]);
     args.extend(["--map", "nonsense"]);
     let output = doctor("", &args).output().unwrap();
     assert!(stderr(&output).contains("FROM=TO"), "{output:?}");
@@ -215,7 +215,7 @@ fn a_database_is_checked_over_tls() {
     command.env("REDLATCH_URL", &url).envs(resolver.env());
     let output = command.output().unwrap();
     assert!(stderr(&output).contains("TMPDIR"), "{output:?}");
-    let redis = healthy_server();
+    let redis = healthy();
     let by_name = redis.url().replace("127.0.0.1", "redis.example");
     assert_eq!(check(&by_name, &[]), ["plain-text note"]);
 }
@@ -228,7 +228,7 @@ fn a_database_is_checked() {
     let url = database.url();
     // The test servers trade durability for speed.
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
-    expect_findings(&url, &["--read-only"], &["lock-table danger"]);
+    expect(&url, &["--read-only"], &["lock-table danger"]);
     let message = report(&doctor(&url, &["--read-only"]).output().unwrap());
     assert_eq!(
         answer(&message, "a lock can be acquired now"),
@@ -239,12 +239,12 @@ fn a_database_is_checked() {
     let page = include_str!("../../../docs/cli.md");
     let statement = page.split("```").find_map(|it| it.strip_prefix("sql\n"));
     database.run(statement.unwrap());
-    expect_findings(&url, &[], &[]);
+    expect(&url, &[], &[]);
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
-    expect_findings(&url, &["--read-only"], &["persistence note"]);
+    expect(&url, &["--read-only"], &["persistence note"]);
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
     database.run("SET GLOBAL read_only = 1");
-    expect_findings(&url, &["--read-only"], &["role danger"]);
+    expect(&url, &["--read-only"], &["role danger"]);
     database.run("SET GLOBAL read_only = 0");
-    expect_findings(&url, &["--read-only"], &[]);
+    expect(&url, &["--read-only"], &[]);
 }

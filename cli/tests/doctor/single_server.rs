@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{LONG, answer, bad, doctor, expect_finding, expect_findings, healthy_server, report};
+use super::{LONG, answer, bad, doctor, expect, expect_one, healthy, report};
 use crate::support::topology_fixtures::Certificates;
 use crate::support::{ClockShim, Fault, Proxy, RedisServer, eventually, free_port, ms};
 use crate::{ends_with, redlatch, stderr, stdout};
@@ -15,9 +15,9 @@ const CANARY: &str = "canary-4f1c";
 
 #[test]
 fn a_well_configured_server_has_no_finding() {
-    let server = healthy_server();
+    let server = healthy();
     let url = server.url();
-    expect_findings(&url, &[], &[]);
+    expect(&url, &[], &[]);
     let mut message = Value::Null;
     eventually(LONG, "no finding", || {
         let output = doctor(&url, &["--strict"]).output().unwrap();
@@ -66,7 +66,7 @@ fn a_well_configured_server_has_no_finding() {
 
 #[test]
 fn dangerous_settings_are_reported_until_fixed() {
-    let server = healthy_server();
+    let server = healthy();
     let url = server.url();
     let printed: Vec<String> = redis::cmd("CONFIG")
         .arg("GET")
@@ -74,7 +74,7 @@ fn dangerous_settings_are_reported_until_fixed() {
         .query(&mut server.admin())
         .unwrap();
     let folder = printed[1].clone();
-    let read_only = |expected: &[&str]| expect_findings(&url, &["--read-only"], expected);
+    let read_only = |expected: &[&str]| expect(&url, &["--read-only"], expected);
     let set = |name: &str, value: &str| drop(server.cmd(&["CONFIG", "SET", name, value]));
     read_only(&[]);
     for (name, value, before, found) in [
@@ -102,7 +102,7 @@ fn dangerous_settings_are_reported_until_fixed() {
     set("maxmemory", "1");
     read_only(&["eviction danger"]);
     // No lock can be acquired now.
-    expect_finding(&url, &[], "dry-run danger");
+    expect_one(&url, &[], "dry-run danger");
     set("maxmemory", "0");
     read_only(&[]);
 
@@ -130,7 +130,7 @@ fn a_note_exits_with_1_only_if_strict() {
 
 #[test]
 fn missing_rights_are_named_without_secrets() {
-    let server = healthy_server();
+    let server = healthy();
     let secret = format!(">{CANARY}");
     let set = |rule: &[&str]| {
         let user = [
@@ -203,7 +203,7 @@ fn findings<'a>(message: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
-    let server = healthy_server();
+    let server = healthy();
     for (right, effect) in [
         ("subscribe", "once a second"),
         ("publish", "once a second"),
@@ -227,7 +227,7 @@ fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
 
 #[test]
 fn a_successful_dry_run_means_locks_can_be_acquired() {
-    let server = healthy_server();
+    let server = healthy();
     // After this run the server knows the scripts and needs no EVAL.
     without(&server, "hlen");
     let message = without(&server, "eval");
@@ -279,7 +279,7 @@ fn a_server_without_eval_has_no_scripting() {
 
 #[test]
 fn an_unresponsive_server_exits_with_3_and_advice() {
-    let server = healthy_server();
+    let server = healthy();
     let gone = format!("redis://127.0.0.1:{}", free_port());
     server.freeze();
     for url in [&gone, &server.url()] {
@@ -299,18 +299,18 @@ fn an_unresponsive_server_exits_with_3_and_advice() {
         }
     }
     server.thaw();
-    expect_findings(&server.url(), &["--read-only"], &[]);
+    expect(&server.url(), &["--read-only"], &[]);
 }
 
 #[test]
 fn slow_round_trips_and_clock_drift_are_reported() {
-    let server = healthy_server();
+    let server = healthy();
     let proxy = Proxy::to(server.addr());
     let url = proxy.url();
     let slow = proxy.next(usize::MAX, None, Fault::DelayRequest(ms(150)));
-    expect_findings(&url, &["--read-only", "--lease", "1s"], &["latency danger"]);
+    expect(&url, &["--read-only", "--lease", "1s"], &["latency danger"]);
     slow.lift();
-    expect_findings(&url, &["--read-only"], &[]);
+    expect(&url, &["--read-only"], &[]);
 
     let shim = ClockShim::build();
     let server = RedisServer::options()
@@ -320,7 +320,7 @@ fn slow_round_trips_and_clock_drift_are_reported() {
             &[(crate::support::clock::OFFSET_VARIABLE, shim.offset_path())],
         )
         .start();
-    expect_findings(&server.url(), &[], &[]);
+    expect(&server.url(), &[], &[]);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -331,10 +331,10 @@ fn slow_round_trips_and_clock_drift_are_reported() {
                 thread::sleep(ms(2));
             }
         });
-        expect_finding(&server.url(), &[], "clock-rate danger");
+        expect_one(&server.url(), &[], "clock-rate danger");
         is_over.store(true, Ordering::Relaxed);
     });
-    expect_findings(&server.url(), &[], &[]);
+    expect(&server.url(), &[], &[]);
 }
 
 #[test]
@@ -347,6 +347,6 @@ fn a_certificate_that_expires_soon_is_reported() {
         let durable = ["--appendonly", "yes", "--appendfsync", "always"];
         let _server = RedisServer::with(&[&args[..], &durable].concat());
         let url = format!("rediss://127.0.0.1:{port}");
-        expect_findings(&url, &["--ca", authority.to_str().unwrap()], expected);
+        expect(&url, &["--ca", authority.to_str().unwrap()], expected);
     }
 }

@@ -1,15 +1,11 @@
 //! `run` on a terminal, in a shell with job control.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::*;
 
@@ -27,19 +23,14 @@ const LONG: Duration = Duration::from_secs(60);
 
 impl ShellTerminal {
     fn open(server: &RedisServer) -> ShellTerminal {
-        let master: OwnedFd =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
+        let (controller, path) = crate::pseudo_terminal();
         let open = || {
             let mut options = File::options();
-            let path = Path::new(OsStr::from_bytes(name.as_bytes()));
             options
                 .read(true)
                 .write(true)
                 .custom_flags(OFlags::NOCTTY.bits().cast_signed());
-            options.open(path).unwrap()
+            options.open(&path).unwrap()
         };
         // The terminal becomes the controlling terminal of the shell's session.
         crate::reset_ignored_signals();
@@ -62,7 +53,7 @@ impl ShellTerminal {
             .env("REDLATCH_COMMAND_TIMEOUT", "20s")
             .env("REDLATCH", env!("CARGO_BIN_EXE_redlatch"));
         let shell = shell.spawn().unwrap();
-        let keys = File::from(master);
+        let keys = File::from(controller);
         let mut screen = keys.try_clone().unwrap();
         let shown = Arc::<Mutex<String>>::default();
         let shows = Arc::clone(&shown);

@@ -10,12 +10,11 @@ use std::thread::{self, JoinHandle};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use super::TIMEOUT;
 use crate::support::{RedisServer, eventually, ms};
-use crate::{client_of, redlatch};
+use crate::{client_of, pseudo_terminal, redlatch};
 
 /// The sequences that enter and leave the alternate screen.
 const ENTER_SCREEN: &str = "\u{1b}[?1049h";
@@ -35,16 +34,11 @@ struct WatchTerminal {
 
 impl WatchTerminal {
     fn start(server: &RedisServer, args: &[&str]) -> WatchTerminal {
-        // Without CLOEXEC the child would keep this end open and never see it closed.
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let controller = openpt(flags).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
+        let (controller, path) = pseudo_terminal();
         let terminal = OpenOptions::new()
             .read(true)
             .write(true)
-            .open(name.to_str().unwrap())
+            .open(path)
             .unwrap();
         resize(&controller, 80, 24);
         let before = tcgetattr(&terminal).unwrap();
