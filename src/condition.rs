@@ -191,7 +191,7 @@ impl Condition {
     fn wait_within(&self, guard: Guard, limit: WaitLimit<'_>) -> Result<(Guard, bool)> {
         let key = &self.raw_lock.key;
         if *guard.key() != *key {
-            let reason = "the guard is that of another lock, or of another client";
+            let reason = "the guard belongs to another lock or to another client";
             return Err(Error::unsupported(&key.lock.name, reason));
         }
         // After an error the drop of the guard unlocks what it has yet.

@@ -61,7 +61,7 @@ impl PermitSemaphore {
     /// Permits with a fixed lease are not renewed: they end after `lease`, released or not. The range is 10 ms ..= 365
     /// days; anything else is [`Error::InvalidLease`](crate::Error::InvalidLease) at the acquisition. Defaults to no
     /// fixed lease: the watchdog renews the permits.
-    #[must_use = "the semaphore itself is left as it is"]
+    #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
         // Permits of a handle have an end in any case.
         let is_endless = lease >= ENDLESS;

@@ -61,7 +61,7 @@ impl Semaphore {
     /// Permits with a fixed lease are not renewed: they are anybody's after `lease`, released or not. The range is 10 ms ..=
     /// 365 days; anything else is [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog
     /// renews the permits.
-    #[must_use = "the semaphore itself is left as it is"]
+    #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
         let lock = self.lock.with_lease_time(lease);
         Semaphore { lock }
@@ -311,7 +311,7 @@ impl Lock {
 /// assert_eq!(semaphore.available()?, 3);
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[must_use = "the permits are given back as soon as this is dropped"]
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct Permits {
     pub(crate) guard: OwnedGuard,
     count: u32,

@@ -18,7 +18,7 @@ use crate::store::{LockInfo, Position, Scope, SurveyOf};
 /// in trouble is at most half as busy with it as it could be. Nothing is written. Each name comes once, in no order. A
 /// lock that is taken, given back or moved to another master of a cluster meanwhile may come or may not.
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is read"]
+#[must_use = "iterators are lazy: no request is sent until it is read"]
 pub struct Locks {
     inner: Arc<ClientInner>,
     scope: Scope,

@@ -121,7 +121,7 @@ impl Controls<'_> {
             }
             None => Err(Error::config(
                 "the name of a hold",
-                format!("nobody holds {name:?} on a server in memory"),
+                format!("{name:?} is not held on an in-memory server"),
             )),
         }
     }

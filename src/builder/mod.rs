@@ -283,14 +283,14 @@ impl Builder {
             && !(LEAST_TIMEOUT..settings.command_timeout).contains(&timeout)
         {
             let most = settings.command_timeout;
-            let reason = format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out");
+            let reason = format!("{timeout:?} is outside 1 ms .. {most:?} (command_timeout)");
             return Err(Error::config("wait_replicas", reason));
         }
         if let Some(name) = &self.connection_name
             && !((1..=LONGEST_CONNECTION_NAME).contains(&name.len())
                 && name.bytes().all(|sign| sign.is_ascii_graphic()))
         {
-            let reason = "it has to be 1 ..= 256 visible signs of ASCII, without a space";
+            let reason = "it has to be 1 to 256 visible ASCII characters without a space";
             return Err(Error::config("connection_name", reason));
         }
         let words = format!("1 ..= {MOST_CONNECTIONS}");

@@ -198,7 +198,10 @@ impl Builder {
 
     /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
     fn refuse_settings_but(&self, places: &[&str]) -> Result<()> {
-        let (set, here) = (&self.settings, "sentinel(); elsewhere the URL says it");
+        let (set, here) = (
+            &self.settings,
+            "sentinel(); for other servers the URL names the database",
+        );
         for (is_set, setting, of) in [
             (set.access.provider.is_some(), "credentials_with", REDIS),
             (set.replication.is_some(), "wait_replicas", REDIS),
@@ -214,7 +217,7 @@ impl Builder {
             ),
         ] {
             if is_set && !places.iter().any(|place| of.contains(place)) {
-                let reason = format!("it is only for {of}");
+                let reason = format!("it applies only to {of}");
                 return Err(Error::config(setting, reason));
             }
         }
@@ -231,7 +234,7 @@ impl Builder {
 
     #[cfg(not(feature = "mysql"))]
     fn open_database(self, _: &str) -> Result<Client> {
-        let reason = "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }";
+        let reason = "locks in a database need the Cargo feature `mysql`: redlatch = { features = [\"mysql\"], … }";
         Err(Error::config("the URL", reason))
     }
 

@@ -150,8 +150,8 @@ impl ClientInner {
 
     /// The calling thread.
     pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<Owner>> {
-        let reason = "the thread is ending and its thread-local values are gone, so no hold can be known to be its own; \
-                      lock and unlock before that, or keep a guard";
+        let reason = "the thread is ending and has already dropped its thread-local values, so its holds cannot be \
+            identified; lock and unlock earlier, or use a guard";
         Owner::current(self.pid).ok_or_else(|| Error::unsupported(lock, reason))
     }
 

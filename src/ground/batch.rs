@@ -156,8 +156,9 @@ impl<'a> Work<'a> {
         if words <= MOST_WORDS {
             return Ok(());
         }
-        let reason =
-            format!("a guarded write has at most {MOST_WORDS} words, not {words}; split it");
+        let reason = format!(
+            "a guarded write takes at most {MOST_WORDS} arguments in all, not {words}; split it"
+        );
         Err(Error::unsupported(lock, reason))
     }
 

@@ -147,7 +147,8 @@ impl Kind {
                 visitor_of_part: VisitorId::token_of_part,
                 is_reentrant: false,
                 no_conditions: Some(
-                    "a token lock has no conditions, as the programs that share it send no messages; use Client::lock",
+                    "a token lock has no conditions, because other programs that use the key publish no messages; \
+                        use Client::lock",
                 ),
                 form: Form::Text,
                 ..Rules::PLAIN
@@ -163,8 +164,8 @@ impl Kind {
                 queues_locally: false,
                 restores_lifetime: true,
                 no_conditions: Some(
-                    "the read side has no conditions: others who read could signal between the test and the wait; use \
-                     those of the write side",
+                    "the read side has no conditions, because another reader could signal between the check and the \
+                        wait; use a condition of the write side",
                 ),
                 side: Some(Side {
                     other: Kind::Write,
@@ -276,9 +277,7 @@ impl Rules {
         has_ids: false,
         is_fenced: false,
         no_conditions: None,
-        no_waiters: Some(
-            "those who wait for it leave nothing in the store, so nobody knows how many there are",
-        ),
+        no_waiters: Some("its waiters are not recorded in the store, so they cannot be counted"),
         side: None,
         form: Form::Hash,
     };
@@ -287,8 +286,7 @@ impl Rules {
     const READ_WRITE: Rules = Rules {
         hands_off: false,
         no_waiters: Some(
-            "of those who wait to write the first of each process alone is noted in the store, so nobody knows how many \
-             there are",
+            "the store records only the first waiting writer of each process, so the waiters cannot be counted",
         ),
         form: Form::ReadWrite,
         ..Rules::PLAIN
@@ -305,7 +303,7 @@ impl Rules {
         has_thread_owner: false,
         is_shared: true,
         hands_off: false,
-        no_conditions: Some("it is no lock, and has no conditions"),
+        no_conditions: Some("it is not a lock and has no conditions"),
         form: Form::Number,
         ..Rules::PLAIN
     };

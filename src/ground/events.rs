@@ -26,27 +26,28 @@ events! {
     debug contended(lock) "contended, waiting";
     debug unlocked(lock, visitor) "unlocked";
     trace renewed(lock, visitor) "renewed";
-    warn renewal_unknown(lock, visitor, reason) "a renewal had no outcome, it is tried again";
+    warn renewal_unknown(lock, visitor, reason) "a renewal failed and is retried";
     error lost(lock, visitor, cause) "lost";
-    warn outcome_unknown(lock, visitor) "the outcome is unknown, it is released in the background";
-    debug not_settled(lock; error) "a background release had no success, it is tried again";
-    warn unlock_failed(lock; error) "the unlock of a dropped guard had no success";
+    warn outcome_unknown(lock, visitor) "the outcome is unknown; the possible hold is released in the background";
+    debug not_settled(lock; error) "a background release failed and is retried";
+    warn unlock_failed(lock; error) "the unlock of a dropped guard failed";
     warn waiters_not_told(lock, error) "unlocked, but the message to the waiters could not be published";
     error hook_panicked(lock) "the on_lost hook panicked";
     debug connected(node) "connected";
     #[cfg(feature = "tls")]
-    warn certificates_kept(reason) "the files of certificates have changed and are of no use, those read before are used";
+    warn certificates_kept(reason) "the changed certificate files cannot be used; the certificates read before stay \
+        in use";
     warn master_changed(before, now) "another server is the master";
-    debug slot_moved(slot, node) "a slot of the cluster is elsewhere";
-    debug sentinel_failed(node, reason) "a sentinel was of no use";
+    debug slot_moved(slot, node) "a slot of the cluster has moved";
+    debug sentinel_failed(node, reason) "a sentinel gave no usable answer";
     debug subscriber_disconnected(node, reason) "the subscriber was disconnected";
     debug subscriber_cannot_connect(node, reason) "the subscriber cannot connect";
-    warn subscriber_refused(node, error) "the subscriber was refused something";
-    error subscriber_cannot_start(error) "the subscriber thread cannot be started, waiters look for themselves";
-    warn preflight(warning) "found by preflight";
-    debug preflight_note(warning) "noted by preflight";
-    warn long_wait(lock, thread, seconds, holder, others) "a thread has waited for long";
-    warn long_hold(lock, thread, seconds) "a hold has lasted for long";
+    warn subscriber_refused(node, error) "the server refused a command of the subscriber";
+    error subscriber_cannot_start(error) "the subscriber thread cannot be started; waiters poll";
+    warn preflight(warning) "preflight found a problem";
+    debug preflight_note(warning) "preflight result";
+    warn long_wait(lock, thread, seconds, holder, others) "a thread has waited for a long time";
+    warn long_hold(lock, thread, seconds) "a lock has been held for a long time";
 }
 
 /// Runs what calls a subscriber; `None` if that panics.

@@ -85,17 +85,17 @@ impl fmt::Display for LossCause {
             LossCause::Unreachable { reason } => {
                 write!(
                     f,
-                    "its validity ended before a renewal was confirmed ({reason})"
+                    "its lease ended before a renewal was confirmed ({reason})"
                 )
             }
-            LossCause::LeaseEnded => f.write_str("its lease time is over"),
+            LossCause::LeaseEnded => f.write_str("its lease has expired"),
             LossCause::ThreadEnded => f.write_str("the thread that held it has ended"),
             LossCause::WatchdogDied => f.write_str("the renewal thread died"),
-            LossCause::Forked => f.write_str("this process is a fork of the one that holds it"),
+            LossCause::Forked => f.write_str("this process was forked from the one that holds it"),
             LossCause::Unheard => {
-                f.write_str("nobody is told any more what becomes of it, its `Losses` was dropped")
+                f.write_str("its `Losses` was dropped, so a loss could not be reported any more")
             }
-            LossCause::Closed => f.write_str("the client was shut down, it is no longer renewed"),
+            LossCause::Closed => f.write_str("the client was shut down and no longer renews it"),
         }
     }
 }
@@ -138,8 +138,8 @@ pub enum NoLoss {
 impl fmt::Display for NoLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoLoss::NotYet => "the hold was not lost until now",
-            NoLoss::Ended => "the hold has ended well",
+            NoLoss::NotYet => "the hold has not been lost so far",
+            NoLoss::Ended => "the hold was released",
         })
     }
 }

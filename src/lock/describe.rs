@@ -116,7 +116,7 @@ impl Lock {
         match &self.raw_lock.parts {
             None => Ok(()),
             Some(_) => {
-                let reason = "it is made of several locks: ask each of them";
+                let reason = "it consists of several locks; call this on each of them";
                 Err(Error::unsupported(self.full_name(), reason))
             }
         }

@@ -146,7 +146,7 @@ impl Lock {
     /// five.unlock()?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
-    #[must_use = "the lock itself is left as it is"]
+    #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Lock {
         self.with(|raw_lock| raw_lock.lease = Lease::Fixed(lease))
     }
@@ -175,7 +175,7 @@ impl Lock {
     /// calm.unlock()?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
-    #[must_use = "the lock itself is left as it is"]
+    #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_backoff(&self, first: Duration, longest: Duration) -> Lock {
         let mut lock = self.clone();
         lock.raw_lock.polling = Some(Box::new(Polling { first, longest }));

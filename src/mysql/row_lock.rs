@@ -119,7 +119,7 @@ impl RowLock {
     /// Returns the same lock with another isolation level for its transactions.
     ///
     /// Defaults to [`Isolation::ReadCommitted`].
-    #[must_use = "the lock itself is left as it is"]
+    #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_isolation(&self, isolation: Isolation) -> RowLock {
         let mut lock = self.clone();
         lock.rows.isolation = isolation.as_sql();
@@ -130,7 +130,7 @@ impl RowLock {
     ///
     /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`]. `None`
     /// means the limit of the server, by default eight hours. Defaults to 60 s.
-    #[must_use = "the lock itself is left as it is"]
+    #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
         let mut lock = self.clone();
         lock.rows.idle_limit = limit;
@@ -263,7 +263,7 @@ pub(crate) fn subject(table: &str, keys: &[Value]) -> Arc<str> {
 pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
     client.inner.not_forked(subject)?;
     client.database().map(Arc::as_ref).ok_or_else(|| {
-        let reason = "it is for a database: open the client with a mysql:// URL";
+        let reason = "it needs a database; open the client with a mysql:// URL";
         Error::unsupported(subject, reason)
     })
 }

@@ -106,7 +106,8 @@ impl Tx<'_> {
             }
             word => {
                 let reason = format!(
-                    "{} is refused in the transaction of a lock, because it may end it without a word; run it elsewhere. Allowed are {}",
+                    "{} is refused in the transaction of a lock, because it may end the transaction silently; run \
+                        it elsewhere. Allowed are {}",
                     word.as_deref().unwrap_or("this statement"),
                     ALLOWED.join(", ")
                 );
@@ -233,7 +234,7 @@ impl<'a> Pin<'a> {
     ) -> Result<Pin<'a>> {
         let unsupported = |reason: &str| Error::unsupported(&hold.name, reason);
         let store = store.ok_or_else(|| {
-            unsupported("only a lock in a database can hold a transaction: open the client with a mysql:// URL")
+            unsupported("only a lock in a database can run a transaction; open the client with a mysql:// URL")
         })?;
         if hold.is_held()
             && let Some(cause) = hold.lapse()
@@ -247,7 +248,7 @@ impl<'a> Pin<'a> {
             return Err(raw_lock.given_back(hold));
         }
         if !hold.pin() {
-            let reason = "another transaction of this hold is open: use that one";
+            let reason = "this hold already has an open transaction; use that one";
             return Err(unsupported(reason));
         }
         store.note_pinned(&hold.name);
@@ -266,7 +267,7 @@ impl<'a> Pin<'a> {
         let is_extended = !claim.lease.is_zero();
         session.statement_timeout = self.store.command_timeout;
         if is_extended && !self.store.extend_pinned(&mut session, &claim)? {
-            return Err(session.lost("its row is not ours any more although it was locked"));
+            return Err(session.lost("the row of the lock changed its owner while it was locked"));
         }
         session.commit()?;
         self.committed = is_extended.then_some((sent, claim.lease));

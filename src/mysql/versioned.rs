@@ -91,7 +91,7 @@ impl Client {
             others.any(|other| column.is(other.as_str()))
         };
         if columns.iter().enumerate().any(is_twice) {
-            let reason = "one of them is named twice, or is the column of the check";
+            let reason = "a column is named twice, or is the column of the check";
             return Err(Error::config("the columns of a versioned table", reason));
         }
         Ok(Versioned {
@@ -112,7 +112,7 @@ impl Versioned {
     /// Returns the same updates with another limit of the attempts of [`Versioned::update_with`], at least 1.
     ///
     /// With 16 writers on one row an update took 3 attempts on average, and 28 at most. Defaults to 50.
-    #[must_use = "the original is left as it is"]
+    #[must_use = "this returns the configured value; the original is unchanged"]
     pub fn with_attempts(&self, attempts: u32) -> Versioned {
         Versioned {
             attempts: attempts.max(1),
@@ -125,7 +125,7 @@ impl Versioned {
     ///
     /// It tries once in any case. A table that is being altered or is locked may delay the read by a second beyond the
     /// limit. Defaults to no limit besides the number of attempts, each of which waits about a second for a locked row.
-    #[must_use = "the original is left as it is"]
+    #[must_use = "this returns the configured value; the original is unchanged"]
     pub fn with_wait(&self, wait: Duration) -> Versioned {
         Versioned {
             wait: Some(wait),

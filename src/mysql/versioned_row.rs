@@ -50,14 +50,14 @@ impl VersionedRow {
         let mut columns = self.columns().iter().enumerate();
         let found = columns.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
         let reason = match found.and_then(|(at, known)| Some((known, self.row.as_ref(at)?))) {
-            None => "is none of the row",
+            None => "is not in the row",
             Some((known, value)) if is_binary(known, value) && reads_digits::<T>() => {
-                "is bytes or bits: read it as Vec<u8>"
+                "holds bytes or bits; read it as Vec<u8>"
             }
             Some((_, value)) => match T::from_value_opt(value.clone()) {
                 Ok(value) => return Ok(value),
                 // The driver's error shows the value.
-                Err(_) => "is not of the type asked for; one that may be NULL is an Option",
+                Err(_) => "has another type; read a column that may be NULL as an Option",
             },
         };
         let reason = format!("the column {column:?} {reason}");

@@ -105,7 +105,7 @@ impl Counters {
     pub(crate) fn long_wait(&self, wait: &ListedWait, waited: Duration, holder: Option<&str>) {
         let same = |it: &&Arc<ListedWait>| it.lock.name == wait.lock.name;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
-        let named = holder.unwrap_or("nobody that is known");
+        let named = holder.unwrap_or("an unknown holder");
         events::long_wait(
             &wait.lock.name,
             &wait.thread,

@@ -49,7 +49,7 @@ impl Hold {
         let now = self.timeline.now();
         if committed.is_none() && state.counted_from + state.pace() / 3 < now {
             state.rare().last_trouble = Some(format!(
-                "a transaction kept it from being renewed for {} ms",
+                "a transaction blocked its renewal for {} ms",
                 since.until(now).as_millis()
             ));
         }

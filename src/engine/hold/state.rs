@@ -163,7 +163,7 @@ impl State {
             trouble
         } else if let Some(renewal) = self.in_flight.iter().rfind(asked) {
             format!(
-                "the renewal that was sent {} ms before has no answer",
+                "the renewal sent {} ms earlier got no reply",
                 in_ms(renewal.sent)
             )
         } else {
@@ -178,12 +178,12 @@ impl State {
         });
         if late >= LATE {
             format!(
-                "{what}; this process may have been paused, it was {} ms late",
+                "{what}; this process may have been paused: the renewal thread ran {} ms late",
                 late.as_millis()
             )
         } else if ahead >= LATE {
             format!(
-                "{what}; this machine was suspended, or its clock jumped, for {} ms at least",
+                "{what}; this machine was suspended, or its clock jumped, for at least {} ms",
                 ahead.as_millis()
             )
         } else {

@@ -24,8 +24,8 @@ use crate::store::{
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 /// The reason why a lock that polls has no conditions.
-const POLLS: &str = "a lock whose waiters ask again and again has no conditions, as they listen to no messages; wait on one of \
-                     Client::lock, which is the same lock";
+const POLLS: &str = "a polled lock has no conditions, because its waiters receive no messages; use a condition of \
+    Client::lock, which is the same lock";
 
 /// A wait that is over, with the lock.
 pub(crate) struct Waited {

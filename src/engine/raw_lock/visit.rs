@@ -343,7 +343,7 @@ impl<'a> LockVisit<'a> {
 }
 
 fn late(claim: &Claim) -> Error {
-    let reason = "it answered after the lease it granted had ended";
+    let reason = "the reply arrived after the granted lease had ended";
     let visitor = Some(&claim.visitor);
     Error::unknown(&claim.name, "the store", "acquire", visitor, reason)
 }

@@ -112,7 +112,7 @@ mod tests {
         }
         assert!(run.is_over(None) && run.is_over(PAUSE));
         run.handed(false);
-        assert!(!run.is_over(None), "nobody listens any more");
+        assert!(!run.is_over(None), "no waiter is left");
         let mut run = old(POLL_PAUSES);
         assert!(run.is_over(None), "somebody may listen elsewhere");
         run.freed(None, None);

@@ -59,7 +59,7 @@ impl Watchdog {
             sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
-                panic!("the renewal thread was told to die");
+                panic!("the renewal thread was stopped by a test");
             }
             let now = self.now();
             let mut due = Vec::new();

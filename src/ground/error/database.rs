@@ -18,7 +18,8 @@ errors! {
         node: Arc<str>,
         /// The server's words.
         reason: String,
-    } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: {node} has it locked for somebody else ({reason}); wait longer, or look for a transaction that was left open";
+    } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: another transaction on {node} has locked it \
+        ({reason}); wait longer, or find a transaction that was left open";
     /// Two transactions waited for each other, and the server has rolled this one back; it may be run again from its start.
     Deadlock {
         /// The table and the key.
@@ -27,7 +28,8 @@ errors! {
         node: Arc<str>,
         /// The server's words.
         reason: String,
-    } "deadlock" (Some(lock), Some(node)), "row {lock:?}: {node} undid the transaction because of a deadlock ({reason}); run it again, and lock rows in one order or with lock_many()";
+    } "deadlock" (Some(lock), Some(node)), "row {lock:?}: {node} rolled the transaction back because of a deadlock \
+        ({reason}); run it again, and lock rows in one order or with lock_many()";
     /// There is no row with this key.
     RowNotFound {
         /// The table.
@@ -36,7 +38,8 @@ errors! {
         node: Arc<str>,
         /// The key as SQL.
         key: String,
-    } "row_not_found" (Some(lock), Some(node)), "row {lock:?}: {node} has no row with the key {key}; insert it before it is locked or changed";
+    } "row_not_found" (Some(lock), Some(node)), "row {lock:?}: {node} has no row with the key {key}; insert it \
+        before you lock or update it";
     /// Others changed the row again and again between reading and writing; nothing was changed.
     Conflict {
         /// The table and the key.
@@ -45,7 +48,8 @@ errors! {
         node: Arc<str>,
         /// The number of attempts.
         attempts: u32,
-    } "conflict" (Some(lock), Some(node)), "row {lock:?} on {node}: others changed it during each of {attempts} attempts; try again later, allow more attempts, or use one relative UPDATE or a row lock";
+    } "conflict" (Some(lock), Some(node)), "row {lock:?} on {node}: other clients changed it during each of \
+        {attempts} attempts; retry later, allow more attempts, or use a relative UPDATE or a row lock";
     /// A table is missing, or lacks what a lock relies on.
     Schema {
         /// The lock or the table.
@@ -54,7 +58,7 @@ errors! {
         node: Arc<str>,
         /// The part that is missing, and how to get it.
         reason: String,
-    } "schema" (Some(lock), Some(node)), "lock {lock:?}: {node} lacks what it needs: {reason}";
+    } "schema" (Some(lock), Some(node)), "lock {lock:?}: the schema on {node} does not fit: {reason}";
     /// The transaction is over; nothing of it was written.
     ///
     /// The lock on its rows is gone with it once the server has rolled it back: at once if the server has ended it, else
@@ -68,7 +72,8 @@ errors! {
         reason: String,
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
-    } "transaction_lost" (Some(lock), Some(node)), "lock {lock:?}: {node} has rolled the transaction back or will do so, nothing of it is written{}", Words(reason, source);
+    } "transaction_lost" (Some(lock), Some(node)), "lock {lock:?}: {node} has rolled the transaction back or will \
+        do so, and nothing of it is written{}", Words(reason, source);
     /// The server answered a statement with an error that this library has no name for.
     Sql {
         /// The lock, or the table and the key.

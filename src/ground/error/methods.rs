@@ -10,8 +10,8 @@ use crate::ground::claim::VisitorId;
 impl Error {
     /// Makes the error of a call on a lock in its own transaction.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
-        let reason = "a transaction of this thread has its row, and the call would wait for it: lock and unlock before or \
-                      behind Guard::transaction, not in it";
+        let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
+            unlock before or after Guard::transaction, not inside";
         Error::unsupported(lock, reason)
     }
 

@@ -36,7 +36,7 @@ errors! {
     /// }
     /// ```
     #[derive(Clone)]
-    Error also #[cfg(feature = "mysql")] Database(DatabaseError): " A row, a table or a transaction is not as it was asked for." {
+    Error also #[cfg(feature = "mysql")] Database(DatabaseError): " A request about a row, a table or a transaction failed." {
     /// The name cannot be a lock name.
     InvalidName {
         /// The name as it was given, shortened if it is very long.
@@ -51,7 +51,7 @@ errors! {
         name: Arc<str>,
         /// The number asked for.
         permits: i64,
-    } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} cannot be used as a number of permits or a count: it has to be 1 ..= {LARGEST_COUNT}, and so has their sum; permits with ids are at most 1000 at once";
+    } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not a valid number of permits or count: it and the sum have to be 1 ..= {LARGEST_COUNT}; at most 1000 permits with ids are acquired at once";
     /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
     InvalidLease {
         /// The lock.
@@ -67,7 +67,7 @@ errors! {
         lock: Arc<str>,
         /// The wait time asked for.
         wait: Duration,
-    } "invalid_wait" (Some(lock), None), "lock {lock:?}: a wait of {wait:?} has no end that can be expressed; use lock() to wait for ever";
+    } "invalid_wait" (Some(lock), None), "lock {lock:?}: a wait of {wait:?} is too long to be represented; use lock() to wait forever";
     /// A setting or a URL cannot be used; or the server behind a URL turned out to be a node of a cluster, and nothing was taken.
     InvalidConfig {
         /// The name of the setting.
@@ -94,7 +94,7 @@ errors! {
         node: Arc<str>,
         /// How many there may be.
         connections: u32,
-    } "exhausted" (Some(lock), Some(node)), "lock {lock:?}: all {connections} connections to {node} were in use for the whole time; allow more with pool_size(), or let fewer threads ask at once (one that waits for a lock has no connection, but a row lock has one while it waits and holds, and a transaction while it is open)";
+    } "exhausted" (Some(lock), Some(node)), "lock {lock:?}: all {connections} connections to {node} were in use until the deadline; raise pool_size() (a waiter needs no connection, but each row lock and each open transaction does)";
     /// A request was sent and no answer came: whether it took effect is not known. Or the master has carried out an
     /// `unlock` that too few replicas acknowledged: whether it outlasts a failover is not known.
     ///
@@ -137,7 +137,7 @@ errors! {
         acknowledged: u32,
         /// How many were asked for.
         wanted: u32,
-    } "not_replicated" (Some(lock), Some(node)), "lock {lock:?}: {acknowledged} of the {wanted} replicas wanted have acknowledged it to {node}; look at its replicas, or ask for fewer";
+    } "not_replicated" (Some(lock), Some(node)), "lock {lock:?}: {acknowledged} of {wanted} replicas acknowledged it to {node}; check its replicas, or lower wait_replicas";
     /// Fewer nodes of a quorum than needed could be asked, so the lock was neither granted nor refused. Nothing is held.
     NoQuorum {
         /// The lock.
@@ -152,7 +152,7 @@ errors! {
         needed: usize,
         /// The answer of each node.
         nodes: Vec<NodeAnswer>,
-    } "no_quorum" (Some(lock), None), "lock {lock:?}: it takes {needed} of {}, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", Nodes(nodes.len()), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
+    } "no_quorum" (Some(lock), None), "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", Nodes(nodes.len()), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
     /// The server does not let this user in, or refuses a command that the lock needs.
     Permission {
         /// The lock.
@@ -163,7 +163,7 @@ errors! {
         reason: String,
         /// The commands and channels that the user was found to lack, in the form of ACL rules.
         missing: Vec<String>,
-    } "permission" (Some(lock), Some(node)), "lock {lock:?}: {node} does not permit it: {reason}{}", Missing(missing);
+    } "permission" (Some(lock), Some(node)), "lock {lock:?}: {node} denied permission: {reason}{}", Missing(missing);
     /// TLS refuses the connection: a certificate is missing or not trusted, on either side, or the server speaks no TLS.
     /// Nothing was sent.
     Untrusted {
@@ -184,7 +184,7 @@ errors! {
         node: Arc<str>,
         /// A description of what is there.
         reason: String,
-    } "wrong_type" (Some(lock), Some(node)), "lock {lock:?}: {node} has something else under this name, which was left as it is: {reason}";
+    } "wrong_type" (Some(lock), Some(node)), "lock {lock:?}: {node} has another value under this name, which was not changed: {reason}";
     /// The hold in the store has a count that this library did not write.
     CorruptCount {
         /// The lock.
@@ -193,7 +193,7 @@ errors! {
         node: Arc<str>,
         /// The visitor whose count it is.
         visitor: VisitorId,
-    } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key";
+    } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
     /// The server drew a fencing token that is not above those that this client has seen of the lock, so nothing was taken.
     ///
     /// Each request names the token above which it wants one, so this server does not do what it is told.
@@ -206,12 +206,12 @@ errors! {
         seen: u64,
         /// The one that was drawn.
         drawn: u64,
-    } "fence_regressed" (Some(lock), Some(node)), "lock {lock:?}: {node} drew the fencing token {drawn} after {seen}, below what it was asked for, so the lock was not taken; look at what stands between the client and the server, or runs its scripts";
+    } "fence_regressed" (Some(lock), Some(node)), "lock {lock:?}: {node} returned the fencing token {drawn} after {seen}, so the lock was not acquired; check for a proxy or a script engine that changes replies";
     /// The lock is held by a key that never expires, so waiting for it may never end.
     NoTtl {
         /// The lock.
         lock: Arc<str>,
-    } "no_ttl" (Some(lock), None), "lock {lock:?} is held by a key without a time to live, which no lock of ours leaves; look at what wrote it, and delete it if it is a lock whose holder is gone";
+    } "no_ttl" (Some(lock), None), "lock {lock:?} is held by a key without a TTL. redlatch never creates one; find out which program wrote it, and delete it if its holder is gone";
     /// The server answered something that this library does not expect.
     Unexpected {
         /// The lock.
@@ -220,7 +220,7 @@ errors! {
         node: Arc<str>,
         /// The answer, shortened.
         reason: String,
-    } "unexpected" (Some(lock), Some(node)), "lock {lock:?}: unexpected answer from {node}: {reason}";
+    } "unexpected" (Some(lock), Some(node)), "lock {lock:?}: unexpected reply from {node}: {reason}";
     /// The calling thread does not hold the lock; the `IllegalMonitorStateException` of Java.
     NotHeld {
         /// The lock.
@@ -229,12 +229,12 @@ errors! {
         client: Arc<str>,
         /// The number of the calling thread.
         thread: u64,
-    } "not_held" (Some(lock), None), "lock {lock:?} is not held by the current thread ({client}:{thread}): a try may have returned false, another thread may have taken it, or an unlock or a guard has given it back before";
+    } "not_held" (Some(lock), None), "lock {lock:?} is not held by the current thread ({client}:{thread}): it was never acquired, belongs to another thread, or was already released";
     /// The calling thread holds the lock already, and the lock is not reentrant.
     NotReentrant {
         /// The lock.
         lock: Arc<str>,
-    } "not_reentrant" (Some(lock), None), "lock {lock:?} is held by the current thread already, and a token lock is not reentrant: waiting for it would never end";
+    } "not_reentrant" (Some(lock), None), "lock {lock:?} is already held by the current thread, and a token lock is not reentrant: the thread would wait forever";
     /// The calling thread reads, and wants to write: it would wait for itself. Nothing was changed.
     ///
     /// Unlock the read side first, or take the write side first and read inside it; see
@@ -242,14 +242,14 @@ errors! {
     Upgrade {
         /// The lock.
         lock: Arc<str>,
-    } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds its read side, and waiting for its write side would never end; unlock the read side first, or take the write side first and read inside it";
+    } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds the read side, so it would wait forever for the write side; unlock the read side first, or acquire the write side before it";
     /// The calling thread holds the lock as the call cannot give it back: [`Condition::wait`](crate::Condition::wait) gives back
     /// no level of a guard, and [`Condition::wait_with`](crate::Condition::wait_with) none beside that of its guard. Nothing was
     /// changed, but that `wait_with` has unlocked its guard.
     Nested {
         /// The lock.
         lock: Arc<str>,
-    } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition gives back all levels of the hold, and a guard would still count on one; wait with levels that were taken by lock() alone, or with the only guard";
+    } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition releases all levels of the hold, but another guard still relies on one; wait with the only guard, or with levels acquired by lock()";
     /// The calling thread holds another lock that has a part in common with this one; see
     /// [`MultiLock`](crate::MultiLock).
     Overlap {
@@ -257,7 +257,7 @@ errors! {
         lock: Arc<str>,
         /// The lock that the thread holds.
         held: Arc<str>,
-    } "overlap" (Some(lock), None), "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock";
+    } "overlap" (Some(lock), None), "lock {lock:?} shares a lock with {held:?}, which the current thread holds, so it would wait forever; unlock that first, or acquire all in one MultiLock";
     /// The calling thread held the lock and lost it.
     Lost {
         /// The lock.
@@ -281,7 +281,7 @@ errors! {
     Forked {
         /// The lock.
         lock: Arc<str>,
-    } "forked" (Some(lock), None), "lock {lock:?}: the client was made before fork(); make a new one in the child process";
+    } "forked" (Some(lock), None), "lock {lock:?}: the client was created before fork(); create a new client in the child process";
     /// The operation cannot be done here.
     Unsupported {
         /// The lock, or the table and the key.
@@ -295,7 +295,7 @@ errors! {
         lock: Arc<str>,
         /// The key.
         key: String,
-    } "cross_slot" (Some(lock), None), "lock {lock:?}: the key {key:?} is in another slot of the cluster; give both the same part in braces, such as {{orders}}:lock and {{orders}}:stock";
+    } "cross_slot" (Some(lock), None), "lock {lock:?}: the key {key:?} is in another slot of the cluster; give both the same hash tag, such as {{orders}}:lock and {{orders}}:stock";
     /// The server refused a command of a guarded write. Those before it were carried out, and nothing undoes them.
     CommandFailed {
         /// The lock, or the resource of a fenced write.
@@ -308,7 +308,7 @@ errors! {
         reason: String,
         /// The replies to the commands before it.
         done: Vec<Reply>,
-    } "command_failed" (Some(lock), Some(node)), "lock {lock:?}: command {index} of the guarded write failed on {node}, and those before it were carried out: {reason}";
+    } "command_failed" (Some(lock), Some(node)), "lock {lock:?}: command {index} of the guarded write failed on {node}; the commands before it took effect: {reason}";
     /// A write came with an older fence than one before it. Nothing was written.
     Stale {
         /// The resource.
@@ -317,7 +317,7 @@ errors! {
         fence: u64,
         /// The largest fence seen.
         newer: u64,
-    } "stale" (Some(resource), None), "resource {resource:?}: the write with fence {fence} is stale, one with {newer} came before it: its holder has lost the lock to a later one";
+    } "stale" (Some(resource), None), "resource {resource:?}: the write with fencing token {fence} is stale: a write with token {newer} came first, so another holder has acquired the lock since";
     /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
     /// worked beside it.
     ///
@@ -325,7 +325,7 @@ errors! {
     Ran {
         /// The error of the unlock.
         error: Box<Error>,
-    } "ran" error.place(), "the work under the lock was done, but {error}";
+    } "ran" error.place(), "the closure under the lock ran to its end, but {error}";
     /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
     WatchdogDied {
         /// The lock.

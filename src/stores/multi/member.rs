@@ -86,7 +86,7 @@ impl Member {
             }
             Some(Renewal::Lost(cause)) => return Ok(Outcome::Gone(cause)),
             Some(Renewal::Unknown(reason)) => reason,
-            None => "there was no answer".to_owned(),
+            None => "no reply".to_owned(),
         };
         let (node, visitor) = (self.store.node(None), Some(&claim.visitor));
         let error = Error::unknown(&claim.name, node, operation, visitor, reason);

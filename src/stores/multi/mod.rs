@@ -319,7 +319,7 @@ impl Store for MultiStore {
             Some(error) if was_held && error.is_retryable() => {
                 let node = error.node().map_or_else(|| self.node(None), Arc::from);
                 let reason =
-                    format!("other parts are freed, and of this one it is said: {error:?}");
+                    format!("the other locks were released, but this one failed: {error:?}");
                 let operation = "forced release";
                 Err(Error::unknown(&lock.name, node, operation, None, reason))
             }

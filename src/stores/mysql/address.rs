@@ -20,7 +20,7 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn parse(url: &str, settings: Settings) -> Result<Address> {
         const FORM: &str =
-            "it is mysql://user:password@host[:port]/database, or mysqls:// with TLS";
+            "expected mysql://user:password@host[:port]/database, or mysqls:// for TLS";
         let invalid = |reason: &str| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
         let with_tls = url.strip_prefix("mysqls:");
         let plain = with_tls.map(|rest| format!("mysql:{rest}"));
@@ -30,7 +30,7 @@ impl Address {
         })?;
         let path = url.split('?').next().unwrap_or_default();
         if url.contains('#') || path.trim_end_matches('/').matches('/').count() > 3 {
-            return Err(invalid("it names more than a database"));
+            return Err(invalid("its path is more than the name of a database"));
         }
         let database = opts.get_db_name().filter(|name| !name.is_empty());
         let database = database.ok_or_else(|| invalid("it names no database"))?;
@@ -43,7 +43,7 @@ impl Address {
         let peer = match (with_tls, opts.get_socket()) {
             (None, _) => tls_config.check_is_unused().map(|()| None)?,
             (Some(_), None) => Some(tls_config.toward(host.trim_matches(['[', ']']))?),
-            (Some(_), Some(_)) => return Err(invalid("a Unix socket has no TLS")),
+            (Some(_), Some(_)) => return Err(invalid("TLS is not available over a Unix socket")),
         };
         Ok(Address {
             node: node.into(),

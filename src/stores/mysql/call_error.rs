@@ -106,7 +106,9 @@ impl CallError {
             ) => return CallError::Usage(error.to_string()),
             // Their own text has the values.
             Cause::FromValueError(_) | Cause::FromRowError(_) => {
-                return CallError::Usage("a row of the answer is not of the type asked for".into());
+                return CallError::Usage(
+                    "a row of the reply does not have the expected types".into(),
+                );
             }
             error => (false, error.to_string().into()),
         };
@@ -190,7 +192,7 @@ impl CallError {
             | CallError::Untrusted(reason) => reason,
             CallError::Usage(reason) => reason.into(),
             CallError::Exhausted(of) => {
-                format!("all {of} connections were in use for the whole time").into()
+                format!("all {of} connections were in use until the deadline").into()
             }
             CallError::Server { code, text } => format!("error {code}: {text}").into(),
         }
@@ -244,8 +246,8 @@ impl CallError {
                  mysqls:// in place of mysql://, and with REQUIRE X509 Builder::client_certificate"
             }
             (_, 1665) => {
-                "the server logs statements (binlog_format=STATEMENT), which READ COMMITTED does not allow: \
-                 use Isolation::RepeatableRead"
+                "the server logs statements (binlog_format=STATEMENT), which excludes READ COMMITTED; use \
+                    Isolation::RepeatableRead"
             }
             _ => "",
         };

@@ -114,7 +114,7 @@ impl Connection {
         }
         let left = deadline.saturating_duration_since(time::now());
         if left.is_zero() {
-            let reason = "there was no time left to connect";
+            let reason = "the deadline expired before connecting";
             return Err(CallError::NotSent(reason.into()));
         }
         // Each read of the handshake may take this long; a silent server is noticed at the first one.
@@ -236,7 +236,7 @@ impl Connection {
     /// Prepares the socket for one request; fails if its deadline is over.
     fn begin_call(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
         if time::now() >= deadline {
-            let reason = "there was no time left to send it";
+            let reason = "the deadline expired before sending";
             return Err(CallError::NotSent(reason.into()));
         }
         self.set_timeouts(deadline);

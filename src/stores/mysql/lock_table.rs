@@ -125,7 +125,9 @@ impl MySql {
             // The row is still ours, so the request came too late: our offset of the server's clock was wrong.
             connection.read_time()?;
         }
-        Err(CallError::NotSent("it reached the server too late".into()))
+        Err(CallError::NotSent(
+            "it reached the server after its deadline".into(),
+        ))
     }
 
     /// Changes the row of a hold on any connection.
@@ -197,7 +199,7 @@ impl MySql {
                     outcome => return outcome,
                 };
             }
-            Err(CallError::NotSent("the server's clock runs away from ours".into()))
+            Err(CallError::NotSent("the server's clock drifts too fast against this machine's".into()))
         });
         let refused = |left| {
             Ok(Outcome::Refused(Refusal {
@@ -209,7 +211,8 @@ impl MySql {
             Ok((0, _)) => {
                 // The answer was dropped on the way, so the lock may have been granted: release it.
                 self.resolve_one(&mut claim.in_doubt(0), deadline)?;
-                let reason = "the answer has no LAST_INSERT_ID: connect without a proxy, or with one that leaves answers as they are";
+                let reason = "the reply has no LAST_INSERT_ID; connect without a proxy, or with one that does not \
+                    change replies";
                 Err(self.error_of_users(&claim.name, CallError::Usage(reason.to_owned())))
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),

@@ -32,7 +32,7 @@ impl Tables {
     pub(super) fn advice(&self) -> String {
         let (locks, rows) = (&self.locks, &self.rows.table);
         format!(
-            "Client::create_tables() makes {locks} and {rows}, Client::check_schema() looks at them"
+            "Client::create_tables() creates {locks} and {rows}, Client::check_schema() checks them"
         )
     }
 
@@ -100,7 +100,9 @@ impl MySql {
         };
         self.checked(table, subject, deadline, |found| {
             if found.key_column("resource")?.indexed != 1 {
-                return Err("it has a second index, which brings deadlocks: drop it".to_owned());
+                return Err(
+                    "it has a second index, which causes deadlocks; drop the index".to_owned(),
+                );
             }
             for (name, kind, size, sql) in columns {
                 let is_right = found.column(name).is_ok_and(|column| {
@@ -150,7 +152,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
             _ => HealthWarning::danger(
                 node,
                 "role",
-                "the server is read-only: it is no primary, and takes no locks",
+                "the server is read-only: it is not the primary and grants no locks",
                 "use the address of the primary",
             ),
         });
@@ -161,7 +163,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
             _ => HealthWarning::note(
                 node,
                 "persistence",
-                flushes + ": a crash may lose the last second, and with it locks",
+                flushes + ": a crash may lose the last second of writes, and locks with them",
                 "set innodb_flush_log_at_trx_commit to 1",
             ),
         });
@@ -169,14 +171,15 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
     store.known.lock().clear();
     found.push(match store.check_own(&store.tables.locks, &subject, deadline) {
         Ok(()) => {
-            let message = format!("the table {subject} is as it has to be");
+            let message = format!("the table {subject} has the right definition");
             HealthWarning::ok(node, "lock-table", message)
         }
         Err(Error::Database(DatabaseError::Schema { reason, .. })) => HealthWarning::danger(
             node,
             "lock-table",
             reason,
-            "make a missing table with Client::create_tables (redlatch create-tables); alter a wrong one, or drop it first",
+            "create a missing table with Client::create_tables (redlatch create-tables); alter a wrong one, or drop \
+                it first",
         ),
         Err(error) => return Err(error),
     });

@@ -117,7 +117,8 @@ impl Session {
         let outcome = match self.connection() {
             None => Err(CallError::NotSent("its connection was closed".into())),
             Some(connection) if connection.is_disconnected() => {
-                let reason = "the server ended its connection: it was idle for too long, killed, or the server stopped";
+                let reason = "the server closed its connection: it was idle for too long, was killed, or the server \
+                    stopped";
                 Err(CallError::NotSent(reason.into()))
             }
             Some(connection) => call(connection, deadline),
@@ -200,7 +201,8 @@ impl Session {
             Ok(match connection.execute_text(&release, deadline) {
                 Ok(()) => connection.execute_text("COMMIT", deadline),
                 Err(error @ CallError::Server { .. }) => {
-                    let before = "it had ended before the commit, and with it the locks";
+                    let before =
+                        "the transaction had ended before the commit, and its locks with it";
                     let reason = format!("{before} ({})", error.reason());
                     Err(CallError::NotSent(reason.into()))
                 }

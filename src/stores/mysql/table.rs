@@ -21,7 +21,7 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
 
 /// The flaw of a table without columns.
-const MISSING: &str = "it does not exist, or this user has no right to it";
+const MISSING: &str = "it does not exist, or this user has no right to read it";
 
 /// A column as the server describes it, and its table.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ impl Table {
         match &table.key {
             Some(key) if key.eq_ignore_ascii_case(name) => self.column(name),
             _ => Err(format!(
-                "its primary key is not the column `{name}`, whole and alone, and rows are locked by the primary key only"
+                "its primary key is not exactly the column `{name}`; rows are locked by primary key only"
             )),
         }
     }
@@ -119,10 +119,10 @@ impl Table {
     pub(super) fn check_rises(&self, name: &str, is_time: bool) -> Result<(), String> {
         let column = self.column(name)?;
         let reason = if is_time && !matches!(&*column.kind, "datetime" | "timestamp") {
-            "is the time of the last update, so it has to be a DATETIME or TIMESTAMP"
+            "holds the time of the last update, so it has to be a DATETIME or TIMESTAMP"
         } else if !is_time && (!column.is_integer() || column.is_nullable) {
             // NULL + 1 is NULL: no conflict would be noticed.
-            "is the version, so it has to be an integer and NOT NULL"
+            "holds the version, so it has to be an integer and NOT NULL"
         } else {
             return Ok(());
         };

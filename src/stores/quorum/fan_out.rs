@@ -164,7 +164,7 @@ impl<'a, T> FanOut<'a, T> {
                     let want = node.connect_aside(self.purpose);
                     self.connecting.push(Connecting { index, want, tries });
                 } else {
-                    let reason = "each connection that was made was used by others or closed";
+                    let reason = "every new connection was taken by another request or closed";
                     self.out_of_reach.push((index, node.unreachable(reason)));
                 }
                 return false;
@@ -373,7 +373,7 @@ impl<'a, T> FanOut<'a, T> {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             let error = want
                 .node
-                .unreachable("connecting takes longer than there was time");
+                .unreachable("connecting took longer than the deadline allows");
             if time::now() >= self.soon {
                 // Other calls do without it until it is connected.
                 want.node.trip(&error);

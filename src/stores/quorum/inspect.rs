@@ -100,8 +100,9 @@ impl Quorum {
                 Err(error) => warnings.push(HealthWarning::note(
                     &node.name(),
                     "reachable",
-                    format!("it could not be looked at: {error:?}"),
-                    "look whether it runs, answers PING, and can be reached from here; the others decide without it",
+                    format!("it could not be checked: {error:?}"),
+                    "check that it runs, answers PING and can be reached from here; the other nodes decide without \
+                        it",
                 )),
             }
         }
@@ -113,15 +114,15 @@ impl Quorum {
     pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {
-            0..=2 => format!("{nodes} nodes are no quorum that survives the end of one"),
+            0..=2 => format!("a quorum of {nodes} nodes does not survive the loss of one"),
             even if even % 2 == 0 => format!(
-                "of {even} nodes {} have to agree, so they survive no more failures than {} would",
+                "{even} nodes need {} votes, so they survive no more failures than {} nodes would",
                 self.needed,
                 even - 1
             ),
             _ => return None,
         };
-        let advice = "take 3 or 5, on machines of their own";
+        let advice = "use 3 or 5 nodes, each on its own machine";
         Some(HealthWarning::note(&self.node(None), CODE, message, advice))
     }
 
@@ -129,16 +130,16 @@ impl Quorum {
     fn voting(&self, voters: usize) -> HealthWarning {
         let (node, nodes, needed) = (self.node(None), self.nodes.len(), self.needed);
         let message =
-            format!("{voters} of {nodes} nodes answer and have a vote, {needed} are needed");
+            format!("{voters} of {nodes} nodes answer and have a vote; {needed} are needed");
         match voters {
             _ if voters < needed => HealthWarning::danger(
                 &node,
                 CODE,
-                format!("{message}: no lock can be had"),
-                "bring the others back; those that have just started get their vote after one max_lease",
+                format!("{message}: no lock can be acquired"),
+                "bring the other nodes back; a node that has just started gets its vote after one max_lease",
             ),
             _ if voters < nodes => {
-                HealthWarning::note(&node, CODE, message, "bring the others back")
+                HealthWarning::note(&node, CODE, message, "bring the other nodes back")
             }
             _ => HealthWarning::ok(&node, CODE, message),
         }
@@ -155,7 +156,7 @@ impl QuorumNode {
                 warning.severity = Severity::Ok;
                 warning
                     .message
-                    .push_str("; it has no vote for one max_lease then");
+                    .push_str("; after that it has no vote for one max_lease");
                 warning.advice.clear();
             }
         }
@@ -182,10 +183,9 @@ impl QuorumNode {
             warnings.push(HealthWarning::danger(
                 &self.name(),
                 CODE,
-                "another server may take over here, without what was not replicated: it has no vote for one max_lease \
-                 after that, and after a program sees it first; and a split may make two masters of this node, which may \
-                 both grant one lock",
-                "take masters that nothing replaces",
+                "a failover here may lose locks that were not replicated, so this node then has no vote for one \
+                    max_lease; in a network split two masters of this node may grant the same lock",
+                "use standalone masters without failover",
             ));
         }
         Ok((warnings, vote.is_ok()))

@@ -108,7 +108,7 @@ impl QuorumNode {
             let by = time::now() + self.links.timeout;
             let connect = move || node.note_end(purpose, node.connect(purpose, by));
             if sync::spawn("redlatch-connect", connect).is_err() {
-                let error = self.unreachable("there is no thread to connect on");
+                let error = self.unreachable("no thread could be started to connect");
                 self.note_end(purpose, Linked::Failed(error));
             }
         }

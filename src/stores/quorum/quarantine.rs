@@ -224,16 +224,16 @@ impl std::fmt::Display for Quarantined {
                 let because = match why {
                     QuarantineReason::IsNew => "was started less than one max_lease ago",
                     QuarantineReason::Restarted => "has restarted, or another server has taken its place,",
-                    QuarantineReason::Followed => "has followed another server",
+                    QuarantineReason::Followed => "was a replica of another server",
                     QuarantineReason::ChangedId => {
-                        "has another replication id, because it has followed another server or its replicas were away \
-                         for longer than repl-backlog-ttl,"
+                        "has a new replication id, because it was a replica of another server or its replicas were \
+                            away for longer than repl-backlog-ttl,"
                     }
                     QuarantineReason::MayMove => "may have taken over from another server",
                 };
                 let hint = match why {
                     QuarantineReason::IsNew | QuarantineReason::MayMove => {
-                        "; if nobody can have used it for locks before, trust_new_nodes() lets it vote at once"
+                        "; if it was never used for locks before, trust_new_nodes() lets it vote at once"
                     }
                     _ => "",
                 };
@@ -250,13 +250,13 @@ impl std::fmt::Display for Quarantined {
                 )
             }
             Quarantined::Follows => f.write_str(
-                "it follows another server and so has no vote; use the address of a master",
+                "it is a replica and so has no vote; use the address of a master",
             ),
             Quarantined::InCluster => f.write_str(
-                "it belongs to a cluster, whose servers take over from each other without what was not replicated, so it \
-                 has no vote; take servers that stand alone, or use the cluster without Redlock",
+                "it is a cluster node, and a cluster failover may lose locks that were not replicated, so it has no \
+                    vote; use standalone servers, or the cluster without Redlock",
             ),
-            Quarantined::Outdated => f.write_str("it became another server while it was asked who it is"),
+            Quarantined::Outdated => f.write_str("the server behind the address changed while it was identified"),
         }
     }
 }

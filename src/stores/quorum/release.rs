@@ -53,7 +53,7 @@ impl Quorum {
             let mut vote = self.hear(index, answer);
             if let Vote::Lacks(cause) = &vote {
                 if let Some(not_after) = in_doubt.not_after(index).filter(|it| *it > 0) {
-                    let reason = "the request for it may still be on its way";
+                    let reason = "the acquire request may still arrive";
                     vote = Vote::Unknown(not_after, self.unavailable(index, reason));
                 } else {
                     lacking += 1;

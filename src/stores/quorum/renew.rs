@@ -79,7 +79,7 @@ impl Quorum {
         let unspent = pairs.filter(|(_, is_spent)| !**is_spent);
         let unspent: Vec<Claim> = unspent.map(|(claim, _)| claim.clone()).collect();
         let mut outcomes = self.renew_by_majority(&unspent, deadline).into_iter();
-        let spent = "it was extended as often as max_extensions allows";
+        let spent = "it was renewed as often as max_extensions allows";
         let outcomes = is_spent.iter().map(|is_spent| {
             let outcome = (!is_spent).then(|| outcomes.next()).flatten();
             outcome.unwrap_or_else(|| Renewal::Unknown(spent.to_owned()))
@@ -108,7 +108,7 @@ impl Quorum {
             return Renewal::Lost(held.copied().cloned().unwrap_or(LossCause::Gone));
         }
         let mut reason = format!(
-            "{renewed} of {} confirmed it, it takes {}",
+            "{renewed} of {} nodes confirmed the renewal, {} are needed",
             Nodes(self.nodes.len()),
             self.needed
         );

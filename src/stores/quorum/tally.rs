@@ -232,7 +232,7 @@ impl Quorum {
                     Some(Vote::Silent) => "no reply in time".to_owned(),
                     None => match &*node.breaker.lock().reason {
                         "" => "not asked".to_owned(),
-                        reason => format!("not asked, because of a moment ago: {reason}"),
+                        reason => format!("skipped, because it failed a moment ago: {reason}"),
                     },
                 },
             })
@@ -247,7 +247,7 @@ pub(super) fn reason_of(error: &Error) -> String {
         | Error::Unknown { reason, .. }
         | Error::Unavailable { reason, .. } => reason.clone(),
         Error::Exhausted { connections, .. } => {
-            format!("all {connections} connections were in use for the whole time")
+            format!("all {connections} connections were in use until the deadline")
         }
         error => format!("{error:?}"),
     }

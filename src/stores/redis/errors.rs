@@ -97,8 +97,8 @@ impl Redis {
             // Nobody can give a right to it.
             CallError::Server(text) if runs_no_scripts(&text) => {
                 let reason = format!(
-                    "{node} runs no scripts ({}), and locks need EVAL; Client::token_lock also works with DELIFEQ (Valkey 9.0 and \
-                     later), or with SET and DELEX with IFEQ (Redis 8.4 and later)",
+                    "{node} runs no scripts ({}), and locks need EVAL; without EVAL, Client::token_lock works on \
+                        Valkey 9.0 or later (DELIFEQ) and Redis 8.4 or later (SET and DELEX with IFEQ)",
                     plain(&text)
                 );
                 Error::Unsupported { lock, reason }
@@ -106,8 +106,8 @@ impl Redis {
             CallError::Server(text) => {
                 let mut reason = plain(&text);
                 if text.starts_with("READONLY") && !self.topology.can_fail_over() {
-                    reason += "; it is a replica: open its master, or all of its servers with Builder::master_replicas \
-                               (--replicas) or Builder::sentinel (--sentinel)";
+                    reason += "; it is a replica: open its master, or use Builder::master_replicas (--replicas) or \
+                        Builder::sentinel (--sentinel)";
                 }
                 match class_of(&text) {
                     Class::Permission => Error::Permission {
@@ -164,7 +164,7 @@ impl Redis {
     /// Why a failover may undo what the master has done.
     pub(super) fn half_done(&self, replica_ack: &ReplicaAck) -> Reason {
         let flaw = self.replication.and_then(|wanted| replica_ack.flaw(wanted));
-        format!("the master has done it, but {}", flaw.unwrap_or_default()).into()
+        format!("the master executed it, but {}", flaw.unwrap_or_default()).into()
     }
 
     /// Says that too few replicas have it.
@@ -175,8 +175,9 @@ impl Redis {
             ReplicaAck::Refused(reason) => {
                 return match class_of(&reason) {
                     _ if reason.to_ascii_lowercase().contains("unknown command") => {
-                        let reason =
-                            format!("wait_replicas needs WAIT, and {node} has none: {reason}");
+                        let reason = format!(
+                            "wait_replicas needs the command WAIT, which {node} does not have: {reason}"
+                        );
                         Error::Unsupported { lock, reason }
                     }
                     Class::Permission => Error::Permission {

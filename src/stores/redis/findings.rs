@@ -43,18 +43,20 @@ impl Findings {
             _ if is_refused => self.danger(
                 "connection",
                 format!("it refuses connections: {reason}"),
-                "put the password, the user or the certificate right; without a connection its locks cannot be had",
+                "correct the password, the user or the certificate; without a connection its locks cannot be \
+                    acquired",
             ),
             Some(code) => self.note(
                 code,
-                format!("it answered, but not to all that is asked here: {reason}"),
-                "check again, with a longer command_timeout if the server is far or slow; look whether it takes more \
-                 connections (its maxclients, the open files of this process, the network), as who waits needs one",
+                format!("it answered only a part of the check: {reason}"),
+                "check again, with a longer command_timeout if the server is slow or far away; check that it \
+                    accepts more connections (its maxclients, the open files of this process), as waiters need one",
             ),
             None => self.danger(
                 "reachable",
-                format!("it could not be asked: {reason}"),
-                "look whether it runs, answers PING, and can be reached from here; its locks cannot be had",
+                format!("it could not be checked: {reason}"),
+                "check that it runs, answers PING and can be reached from here; until then its locks cannot be \
+                    acquired",
             ),
         }
     }

@@ -66,7 +66,7 @@ pub(crate) struct Link {
     pid: u32,
 }
 
-const LOST: &str = "the server in memory gave no answer";
+const LOST: &str = "the in-memory server gave no reply";
 
 /// The scripts that faults tell apart.
 struct Hashes {

@@ -99,9 +99,9 @@ pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     } else if full.chars().any(char::is_control) {
         "it contains control characters"
     } else if matches!(channel, Key::Braced(_)) && full.contains(['{', '}']) {
-        "it contains a brace, and Redisson puts its own around the name of a latch"
+        "it contains a brace, and Redisson puts braces around the name of a latch"
     } else if slot(full) != slot(&CHANNEL.of(full)) {
-        "its braces would put the lock and its channel into two slots of a Redis Cluster"
+        "its braces would put the lock and its channel into different slots of a Redis Cluster"
     } else {
         return None;
     };

@@ -247,8 +247,8 @@ fn addresses(
         .any(|it| it.is_encrypted() != first.is_encrypted())
     {
         return invalid(
-            "some are encrypted and some are not: the password would go over the latter as plain text; use rediss:// for \
-             all, or for none",
+            "some use TLS and some do not, which would send the password as plain text; use rediss:// for all or \
+                for none",
         );
     }
     Ok((first, addresses))

@@ -61,12 +61,12 @@ impl ReplicaAck {
         let wanted = wanted.replicas;
         match self {
             ReplicaAck::Enough => None,
-            ReplicaAck::TooFew(count) => Some(format!(
-                "{count} of the {wanted} replicas wanted have acknowledged it"
-            )),
-            ReplicaAck::NoAnswer => Some(format!(
-                "whether {wanted} replicas have acknowledged it was not answered in time"
-            )),
+            ReplicaAck::TooFew(count) => {
+                Some(format!("{count} of {wanted} replicas acknowledged it"))
+            }
+            ReplicaAck::NoAnswer => {
+                Some(format!("WAIT for {wanted} replicas got no reply in time"))
+            }
             ReplicaAck::Refused(text) => Some(format!("WAIT was refused: {text}")),
         }
     }

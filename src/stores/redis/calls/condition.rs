@@ -88,7 +88,8 @@ impl Operation for Condition<'_> {
             (Some(0), _) => ConditionAnswer::Waits,
             (Some(1), Some(count)) if signals => {
                 if self.may_have_run_twice(count, copies) {
-                    let reason = "it was sent twice and is done, but how many waited is not known";
+                    let reason = "the signal was sent twice and took effect, but the number of signalled waiters is \
+                        not known";
                     return Err(Unread::Error(redis.unknown(
                         &self.0.lock.name,
                         None,

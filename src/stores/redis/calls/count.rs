@@ -28,7 +28,7 @@ impl<'a> Count<'a> {
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let Some(script) = &layout.count else {
-            let reason = "a lock of this kind is no count";
+            let reason = "a lock of this kind has no count";
             return Err(Error::unsupported(&op.counter.name, reason));
         };
         let left = deadline.saturating_duration_since(time::now());

@@ -72,7 +72,7 @@ impl Operation for HandOff<'_> {
             }
             // The copy before it may have handed it off, and the other hold be over by now.
             (Some(2), Some(_), _) if copies.earlier_sent_since.is_some() => {
-                let reason = "a copy got no answer, and neither hold is there";
+                let reason = "a repeated request got no reply, and neither hold exists";
                 Ok(self.unknown(redis, CallError::NotSent(reason.to_owned().into()), copies)?)
             }
             (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),

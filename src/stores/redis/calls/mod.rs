@@ -52,11 +52,10 @@ const CORRECTIONS: u32 = 3;
 /// one instant.
 const REPEATS: u32 = 2;
 
-const RUNAWAY_CLOCK: &str =
-    "TRYAGAIN the server's clock runs away from ours, or others write to this key";
+const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";
 
-const NO_TIME_TO_CORRECT: &str = "TRYAGAIN what we knew of the server (its clock, a count, or which one it is) was not true any \
-     more, and the time of the call was over when that had been put right";
+const NO_TIME_TO_CORRECT: &str = "TRYAGAIN cached server state (clock offset, hold count or identity) was stale; \
+    the deadline expired while refreshing it";
 
 /// Why a reply is no answer.
 pub(super) enum Unread {

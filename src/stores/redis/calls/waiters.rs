@@ -23,8 +23,9 @@ impl<'a> Waiters<'a> {
         Ok(Waiters {
             lock,
             layout,
-            script: script
-                .ok_or_else(|| Error::unsupported(&lock.name, "this store has no queue"))?,
+            script: script.ok_or_else(|| {
+                Error::unsupported(&lock.name, "this store keeps no queue of waiters")
+            })?,
         })
     }
 }

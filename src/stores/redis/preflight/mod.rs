@@ -37,7 +37,7 @@ const UNNEEDED: [(&[&str], &str, &str); 2] = [
     (
         &["CLIENT", "GETNAME"],
         "client",
-        "CLIENT (nobody can tell the process of a holder)",
+        "CLIENT (the process of a holder cannot be shown)",
     ),
 ];
 
@@ -149,7 +149,7 @@ fn look(
         found.note(
             "rights",
             format!("the user may not run {command}"),
-            "allow it, so that the check sees those settings; locks work without it",
+            "allow the command so that the check can read those settings; locks work without it",
         );
     }
     let mut unknown = Vec::new();
@@ -162,13 +162,13 @@ fn look(
     }
     rights::find(&mut found, lock, node, connection, deadline)?;
     for effect in unknown {
-        let message = format!("refused, maybe by a proxy: {effect}");
-        let advice = "locks work without it; let it pass if you can (docs/services.md)";
+        let message = format!("refused, possibly by a proxy: {effect}");
+        let advice = "locks work without it; allow it if you can (docs/services.md)";
         found.note("connection", message, advice);
     }
     for (whose, days) in connection.ending_certificates() {
         let message = format!("the certificate of {whose} ends in {days} days");
-        let advice = "replace it before; when it has ended, no new connection can be made";
+        let advice = "replace it before then; after that no new connection can be made";
         found.note("certificate", message, advice);
     }
     Ok(Ok(found))

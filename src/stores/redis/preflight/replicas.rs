@@ -22,7 +22,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
         found.danger(
             CODE,
             format!(
-                "min-replicas-to-write wants more than the {good} that follow closely, so it grants no locks"
+                "min-replicas-to-write is above the {good} replicas that are up to date, so it grants no locks"
             ),
             "bring the replicas back, or lower min-replicas-to-write",
         );
@@ -30,14 +30,16 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
     if wanted > count {
         found.danger(
             CODE,
-            format!("wait_replicas is {wanted} and {count} are connected, so no lock can be had"),
+            format!(
+                "wait_replicas is {wanted} but {count} are connected, so no lock can be acquired"
+            ),
             "bring the replicas back, or lower wait_replicas",
         );
     }
     if (count > 0 || good.is_some()) && (is_ignored || good.is_none()) {
         let (unbound, binding) = match is_ignored {
             true => (
-                "min-replicas-to-write does not hold for scripts before Redis 7",
+                "scripts ignore min-replicas-to-write before Redis 7",
                 "install Redis 7 or later",
             ),
             // Either switches the other off.
@@ -59,7 +61,8 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
         }
     }
     if count == 0 && place.can_fail_over {
-        let message = "no replica is connected: if it is lost, nothing takes over, and its locks cannot be had";
+        let message = "no replica is connected: if this server fails, nothing takes over and its locks cannot be \
+            acquired";
         found.note(CODE, message, "connect a replica");
     }
     let late = late_replicas(info);
@@ -67,14 +70,14 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
         found.note(
             CODE,
             format!("{late} of {count} replicas are not up to date: a failover to one loses locks"),
-            "look at their links (INFO replication); the network or their disks may be slow",
+            "check their links (INFO replication); the network or their disks may be slow",
         );
     }
     if wanted < count {
         found.note(
             CODE,
             format!(
-                "{count} connected, wait_replicas is {wanted}: one without the lock may become the master"
+                "{count} connected, wait_replicas is {wanted}: a replica without the lock may become the master"
             ),
             "set Builder::wait_replicas (--wait-replicas) to the number of all replicas",
         );

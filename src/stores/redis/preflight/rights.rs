@@ -15,11 +15,13 @@ use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, 
 /// The effect of lacking a right without which a lock can be taken, renewed and released; `None` for other rights.
 pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
     Some(match right {
-        "+subscribe" | "+ssubscribe" => "no message wakes its waiters, which ask once a second",
-        "+publish" | "+spublish" => "its unlock wakes no other process, which asks once a second",
+        "+subscribe" | "+ssubscribe" => "no message wakes its waiters, so they poll once a second",
+        "+publish" | "+spublish" => {
+            "its unlock wakes no other process, so waiters there poll once a second"
+        }
         "+unsubscribe" | "+sunsubscribe" => "its subscriptions accumulate",
-        "+hkeys" => "an attempt at a lock that somebody else holds is an error",
-        "+hlen" => "a refusal by a large hash that is no lock is slow",
+        "+hkeys" => "an attempt to acquire a held lock returns an error",
+        "+hlen" => "an attempt on a large hash that is not a lock is slow",
         _ => return None,
     })
 }
@@ -83,7 +85,8 @@ pub(super) fn find(
         found.danger(
             CODE,
             format!("the user lacks rights that locks need: {}", needed.join(" ")),
-            "give them with ACL SETUSER, and rename none of these commands; docs/rights.md says which lock needs which",
+            "grant them with ACL SETUSER, and rename none of these commands; docs/rights.md lists what each lock \
+                needs",
         );
     }
     for right in &missing {
@@ -91,7 +94,7 @@ pub(super) fn find(
             found.note(
                 CODE,
                 format!("the user lacks {right}: {effect}"),
-                "give it with ACL SETUSER, and do not rename it; locks can be taken without it",
+                "grant it with ACL SETUSER, and do not rename the command; locks can be acquired without it",
             );
         }
     }
@@ -104,7 +107,7 @@ pub(super) fn find(
         found.danger(
             "state",
             format!("scripting is off: the server knows no EVAL, so {what} can be had"),
-            "let EVAL have its name (rename-command), or keep locks on a server that runs scripts",
+            "remove the rename-command for EVAL, or keep locks on a server that runs scripts",
         );
     }
     if is_fine {
@@ -113,7 +116,7 @@ pub(super) fn find(
     if node.pool.uses_text() {
         found.note(
             CODE,
-            "scripts cannot be called by their hash, so that each request carries its text",
+            "EVALSHA is refused, so each request carries the text of its script",
             "allow it (+evalsha), or do not rename EVALSHA; locks work without it",
         );
     }
@@ -122,13 +125,12 @@ pub(super) fn find(
         Some(fault) if fault.is_passing() => found.danger(
             "state",
             format!("it takes no requests of locks now: {}", fault.reason()),
-            "wait until it does (INFO persistence, INFO replication and CLUSTER INFO say what keeps it); its locks \
-             cannot be had until then",
+            "wait until it accepts them; INFO persistence, INFO replication and CLUSTER INFO show the cause",
         ),
         Some(fault) => found.note(
             CODE,
             format!("the rights of the user could not be tried: {}", fault.reason()),
-            "take a lock to see whether it may",
+            "acquire a lock to see whether the user may",
         ),
     }
     match outside {
@@ -136,7 +138,7 @@ pub(super) fn find(
         Err((None, fault)) => found.unreachable(&fault, Some("connection")),
         Err((Some(command), fault)) => found.note(
             "connection",
-            format!("{command} was not answered: {}", fault.reason()),
+            format!("{command} got no reply: {}", fault.reason()),
             "check again, with a longer command_timeout if the server is far; look what is between, as some proxies know no \
              such command: who waits is woken by no message then, and looks about once a second",
         ),

@@ -29,7 +29,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
         Some("master") => found.ok("role", "master"),
         Some(_) => found.danger(
             "role",
-            "it is a replica, and takes no locks",
+            "it is a replica and grants no locks",
             "use the address of the master, or name all servers with Builder::master_replicas or Builder::sentinel \
              (--replicas, --sentinel)",
         ),
@@ -37,7 +37,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
     if !place.is_cluster && info.is("cluster_enabled", "1") {
         found.danger(
             "cluster-state",
-            "it belongs to a cluster, and refuses the locks whose slots are elsewhere",
+            "it is a cluster node and refuses locks whose slots are on other nodes",
             "name the nodes of the cluster with Builder::cluster (--cluster)",
         );
     }
@@ -55,8 +55,8 @@ fn find_version(found: &mut Findings, info: &Info<'_>) {
         if let (Some(_), Some(version)) = (info.field(mark), info.field(field)) {
             return found.note(
                 CODE,
-                format!("it is {product} {version}, with which these locks were not tested"),
-                "use Redis or Valkey, or look what is known of it (docs/services.md)",
+                format!("it is {product} {version}, which redlatch was not tested with"),
+                "use Redis or Valkey, or see docs/services.md for known services",
             );
         }
     }
@@ -74,8 +74,8 @@ fn find_version(found: &mut Findings, info: &Info<'_>) {
         (None, Some(version)) => found.ok(CODE, format!("Redis {version}{service}")),
         (None, None) => found.note(
             CODE,
-            "it does not tell its version",
-            "make sure that it is Redis 6.2 or later, and no proxy that splits keys",
+            "it does not report its version",
+            "make sure that it is Redis 6.2 or later and not a proxy that distributes keys",
         ),
     }
 }
@@ -95,22 +95,23 @@ fn find_eviction(found: &mut Findings, info: &Info<'_>) {
     match policy {
         "noeviction" if percent >= 100 => found.danger(
             CODE,
-            format!("its memory is full ({percent} % of maxmemory), so it grants no locks"),
+            format!("its memory is at {percent} % of maxmemory, so it grants no locks"),
             FREE,
         ),
         "noeviction" if percent >= 90 => found.note(
             CODE,
-            format!("its memory is {percent} % full; at 100 % it grants no locks"),
+            format!("its memory is at {percent} % of maxmemory; at 100 % it grants no locks"),
             FREE,
         ),
         "noeviction" => found.ok(
             CODE,
-            format!("maxmemory-policy is noeviction, memory {percent} % full"),
+            format!("maxmemory-policy is noeviction, memory is at {percent} % of maxmemory"),
         ),
         _ => found.danger(
             CODE,
             format!(
-                "maxmemory-policy is {policy}, memory {percent} % full: when it is full it may evict locks that are held"
+                "maxmemory-policy is {policy}, memory is at {percent} % of maxmemory: at 100 % it may evict locks \
+                    that are held"
             ),
             "set maxmemory-policy noeviction, or keep locks on a server of their own",
         ),
@@ -119,10 +120,10 @@ fn find_eviction(found: &mut Findings, info: &Info<'_>) {
 
 fn find_persistence(found: &mut Findings, info: &Info<'_>, settings: &Settings) {
     const CODE: &str = "persistence";
-    const STOPPED: &str = "look into its log; its disk may be full, or its folder not writable";
+    const STOPPED: &str = "read its log; the disk may be full or the folder not writable";
     let is_set = |name: &str, to: &str| settings.get(name).is_some_and(|it| it == to);
     if info.is("aof_enabled", "1") && info.is("aof_last_write_status", "err") {
-        let message = "it could not write its log, and grants no locks until it can";
+        let message = "it could not write its append-only file, and grants no locks until it can";
         found.danger(CODE, message, STOPPED);
     }
     // Without snapshots to come it goes on after one that failed.
@@ -145,7 +146,7 @@ fn find_persistence(found: &mut Findings, info: &Info<'_>, settings: &Settings) 
         (Some(_), _) => {
             "appendonly no: a restart loses the locks since the last snapshot, or all".to_owned()
         }
-        (None, _) => "it does not tell what it keeps on disk".to_owned(),
+        (None, _) => "it does not report its persistence settings".to_owned(),
     };
     let advice = "for locks that outlive a restart set appendonly yes and appendfsync always";
     found.note(CODE, message, advice);
@@ -162,14 +163,15 @@ pub(super) fn find_cluster_state(found: &mut Findings, info: &str) {
     if !info.is("cluster_state", "ok") || served < rest {
         found.danger(
             CODE,
-            format!("{served} of {SLOTS} slots are served; the locks of the others cannot be had"),
-            "bring the masters of these slots back, or give the slots to others (redis-cli --cluster check, fix)",
+            format!("{served} of {SLOTS} slots are served; locks in the other slots cannot be acquired"),
+            "bring the masters of the missing slots back, or move the slots to other masters (redis-cli --cluster \
+                check, fix)",
         );
     } else if shaky > 0 {
         found.note(
             CODE,
-            format!("{shaky} slots have a master that does not answer it"),
-            "look whether that master runs, and the network between them",
+            format!("{shaky} slots have a master that does not answer this node"),
+            "check that the master runs, and the network between them",
         );
     } else {
         found.ok(CODE, format!("all {SLOTS} slots are served"));

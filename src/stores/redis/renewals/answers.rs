@@ -110,7 +110,11 @@ impl Renewals<'_> {
                     asked: one.batch.asked(),
                     ..OpenClaim::default()
                 };
-                return self.unknown(indices, "it reached the server too late", Some(&again));
+                return self.unknown(
+                    indices,
+                    "it reached the server after its deadline",
+                    Some(&again),
+                );
             }
         };
         let before = indices

@@ -37,7 +37,7 @@ const ROUNDS: u32 = 6;
 
 /// The outcome of a claim that the server did not find when it was asked for together with others: a proxy may have sent
 /// the whole request to the server of the first one.
-const NOT_FOUND_TOGETHER: &str = "a request for several names did not find it";
+const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
 /// All claims of one call, and what became of them.
 struct Renewals<'a> {
@@ -168,7 +168,9 @@ impl<'a> Renewals<'a> {
         match borrow_voting(&server.renewals, Some(handle)) {
             Ok((borrowed, _)) => Ok(borrowed),
             Err(NotReady::Unfit(reason)) => Err(CallError::Unfit(reason)),
-            Err(_) => Err(CallError::NotSent("it is not connected".into())),
+            Err(_) => Err(CallError::NotSent(
+                "the renewal connection is not connected".into(),
+            )),
         }
     }
 
@@ -193,7 +195,7 @@ impl<'a> Renewals<'a> {
         let mut batches: Vec<Batch<'a>> = Vec::new();
         for open in open {
             if is_first && is_doubtful(&open) {
-                let reason = "there was no time left to ask".to_owned();
+                let reason = "the deadline expired before it could be asked".to_owned();
                 self.note(open.index, Renewal::Unknown(reason));
                 self.open.push(open);
                 continue;

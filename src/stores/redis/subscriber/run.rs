@@ -156,7 +156,7 @@ impl Shared {
                         return "closed".to_owned();
                     }
                     if !self.sweep(&mut state) {
-                        return "nobody listens any more".to_owned();
+                        return "no waiter is left".to_owned();
                     }
                     let sent = state.writer.as_mut().is_some_and(|writer| {
                         writer

@@ -156,7 +156,7 @@ impl Redis {
 }
 
 /// Why what stands under a name is no lock of the wanted kind.
-const NO_LOCK: &str = "WRONGTYPE this hash is no lock, or one of another kind";
+const NO_LOCK: &str = "WRONGTYPE this hash is not a lock, or is a lock of another kind";
 
 /// Whether a lock that was found can be one of this form.
 fn is_of(kind: LockKind, form: Form) -> bool {
@@ -223,7 +223,7 @@ fn scan(
     let reply = connection.call(&scan.get_packed_command(), deadline)?;
     let next = item_at(&reply, 0).and_then(|next| text_of(next).parse().ok());
     let (Some(next), Some(Value::Array(keys))) = (next, item_at(&reply, 1)) else {
-        return Err(CallError::Server("SCAN answered something else".to_owned()));
+        return Err(CallError::Server("unexpected reply to SCAN".to_owned()));
     };
     // Names of locks are text.
     let name = |key: &Value| match key {

@@ -188,8 +188,8 @@ fn unreachable_replicas(replicas: &[Address], deadline: Instant) -> Vec<HealthWa
                 &replica.node,
                 "reachable",
                 format!("this replica cannot be reached: {}", fault.reason()),
-                "map its address (Builder::map_address, --map), or let it announce one that can be reached from here: after a \
-                 failover to it no lock could be had",
+                "map its address (Builder::map_address, --map), or let it announce a reachable address; after a \
+                    failover to it no lock could be acquired",
             )
         })
     };

@@ -68,7 +68,7 @@ impl Replicas {
                 })))
             }
             (None, fault) => {
-                Err(fault.unwrap_or_else(|| CallError::NotSent("no address to try".into())))
+                Err(fault.unwrap_or_else(|| CallError::NotSent("no address is known".into())))
             }
         }
     }
@@ -94,9 +94,8 @@ impl Connector for Replicas {
             _ => self.search(known, deadline)?,
         };
         let generation = self.known_master.found(&address.node, began);
-        connection.generation = generation.ok_or_else(|| {
-            CallError::NotSent("the master changed while it was looked for".into())
-        })?;
+        connection.generation = generation
+            .ok_or_else(|| CallError::NotSent("the master changed during discovery".into()))?;
         Ok(connection)
     }
 

@@ -16,11 +16,11 @@ use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::credentials::{Credentials, CredentialsProvider};
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 
-const USER_ALONE: &str = "it names a user without a password: it is redis://:password@host for the default user, \
-                          and any password will do for a user that needs none";
+const USER_ALONE: &str = "it names a user without a password; for the default user write redis://:password@host, \
+    and for a user without a password give any password";
 
 const UNIX_OPTIONS: &str =
-    "behind the path of a Unix socket only db, user and pass are understood, each once";
+    "after the path of a Unix socket only db, user and pass are allowed, each once";
 
 /// Where a server is, and as whom to talk to it.
 #[derive(Clone)]
@@ -86,7 +86,7 @@ impl Address {
                 let peer = tls_config.toward(host)?;
                 if url.contains('#') {
                     let reason =
-                        "nothing may follow a # in it: the server's certificate is always checked";
+                        "nothing may follow a #; the server's certificate is always checked";
                     return Err(invalid(reason));
                 }
                 Some(peer)
@@ -191,8 +191,7 @@ impl Address {
             self.peer = tls.map(|tls| tls.toward(host)).transpose()?;
         }
         if self.peer.is_none() && tls.is_some() {
-            let reason =
-                "its certificate is checked for the host of a sentinel, and no URL has one";
+            let reason = "certificate checks need the host name of a sentinel, and no URL has one";
             return Err(Error::config("master_tls", reason));
         }
         Ok(self)
@@ -204,7 +203,7 @@ impl Address {
         provider: Option<&Arc<CredentialsProvider>>,
     ) -> Result<Address> {
         if provider.is_some() && self.settings.password().is_some() {
-            let reason = "the URL has a password, too; leave it out there";
+            let reason = "the URL has a password, too; remove it from the URL";
             return Err(Error::config("credentials_with", reason));
         }
         self.provider = provider.cloned();
@@ -259,9 +258,9 @@ fn flaw_of(url: &str) -> Option<String> {
         options.sort();
         let has = |name: &str| options.iter().any(|(option, _)| option == name);
         if url.fragment().is_some() {
-            Some("nothing may follow a # in it")
+            Some("nothing may follow a #")
         } else if !url.username().is_empty() || url.password().is_some() {
-            Some("the user of a Unix socket stands behind the path: ?user=…&pass=…")
+            Some("for a Unix socket the user follows the path: ?user=…&pass=…")
         } else if options
             .windows(2)
             .any(|two| matches!(two, [one, other] if one.0 == other.0))
@@ -273,18 +272,18 @@ fn flaw_of(url: &str) -> Option<String> {
             .iter()
             .any(|(name, value)| name == "db" && !is_number(value))
         {
-            Some("the database is a number from 0")
+            Some("the database is a number, 0 or higher")
         } else {
             None
         }
     } else if url.fragment().is_some() {
-        Some("nothing may follow a # in it; in a password it is written %23")
+        Some("nothing may follow a #; in a password write # as %23")
     } else if !url.username().is_empty() && url.password().is_none() {
         Some(USER_ALONE)
     } else if !is_number(url.path().trim_matches('/')) {
-        Some("the database is a number from 0, alone behind the host: redis://host/1")
+        Some("the database is a number, 0 or higher, after the host: redis://host/1")
     } else if url.port() == Some(0) {
-        Some("there is no port 0")
+        Some("port 0 does not exist")
     } else {
         None
     };
@@ -293,32 +292,32 @@ fn flaw_of(url: &str) -> Option<String> {
     }
     let (taken, instead): (&[&str], _) = match is_unix {
         true => (&["db", "user", "pass"], UNIX_OPTIONS),
-        false => (&[], "the database is its path: redis://host/1"),
+        false => (&[], "write the database as the path: redis://host/1"),
     };
     let refused = url.query_pairs();
     let refused = refused.filter(|(name, _)| !taken.contains(&&**name));
     let refused = refused.map(|(name, _)| {
         // One that nobody knows may be a part of a password.
         let setting = match &*name {
-            "protocol" => "leave it out, it changes nothing here",
-            "family" => "leave it out, all addresses of a name are tried",
+            "protocol" => "remove it, it has no effect",
+            "family" => "remove it, all addresses of a name are tried",
             "timeout" | "socket_timeout" | "read_timeout" | "write_timeout" => {
                 "use Builder::command_timeout"
             }
             "dial_timeout" | "socket_connect_timeout" => "use Builder::connect_timeout",
             "pool_size" => "use Builder::pool_size",
             "client_name" => "use Builder::connection_name",
-            "db" => "the path has it: redis://host/1",
-            "ssl" => "rediss:// is the scheme with TLS",
+            "db" => "write the database as the path: redis://host/1",
+            "ssl" => "use the scheme rediss:// for TLS",
             "ssl_cert_reqs" => "certificates are always checked",
             "ssl_ca_certs" => "use Builder::ca_certificate_file",
-            _ => return "one that is not known".to_owned(),
+            _ => return "an unknown option".to_owned(),
         };
         format!("{name} ({setting})")
     });
     let refused: Vec<String> = refused.collect();
     let list = refused.join(", ");
-    (!refused.is_empty()).then(|| format!("options behind its ? cannot be used: {list}; {instead}"))
+    (!refused.is_empty()).then(|| format!("unsupported options after ?: {list}; {instead}"))
 }
 
 /// The name of the server at a host and port.
@@ -347,7 +346,7 @@ fn without_detail(error: &redis::RedisError) -> String {
     let text = error.to_string();
     let first = text.split(':').next().unwrap_or_default();
     format!(
-        "{first}; it is redis://[user:password@]host[:port][/database], rediss:// for TLS, or redis+unix:///path"
+        "{first}; expected redis://[user:password@]host[:port][/database], rediss:// for TLS, or redis+unix:///path"
     )
 }
 

@@ -101,9 +101,8 @@ impl Address {
             ConnectionAddr::Tcp(host, port) if self.place != target.place => {
                 format!("map_address leads to {}", name_of(host, *port))
             }
-            _ => {
-                "map it (Builder::map_address, --map) if it cannot be reached from here".to_owned()
-            }
+            _ => "map the address (Builder::map_address, --map) if it cannot be reached from here"
+                .to_owned(),
         };
         let traced = |reason: &str| format!("{by} announced this address; {how}: {reason}");
         match fault {

@@ -19,14 +19,14 @@ pub(crate) enum CallError {
     /// The server answered with an error.
     Server(String),
     /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS makes it"))]
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
     /// The server may not be asked for it, for this reason. Nothing of the request was sent.
     Unfit(String),
 }
 
 /// The reason of [`CallError::Exhausted`] where there is no room for more.
-pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use for the whole time";
+pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use until the deadline";
 
 /// What begins an error that no server sent: the settings lead to a server of the wrong kind.
 pub(crate) const MISPLACED: &str = "WRONGKIND ";
@@ -72,10 +72,10 @@ impl CallError {
         match self {
             // The server has not answered, or has closed the connection.
             CallError::Server(text) if text.starts_with("upstream ") => {
-                CallError::cut(format!("a proxy says: {text}"))
+                CallError::cut(format!("a proxy answered: {text}"))
             }
             CallError::Server(text) if text.starts_with("no upstream host") => {
-                CallError::NotSent(format!("a proxy says: {text}").into())
+                CallError::NotSent(format!("a proxy answered: {text}").into())
             }
             fault => fault,
         }
@@ -86,7 +86,7 @@ impl CallError {
     pub(crate) fn of_a_text(self) -> CallError {
         match self {
             CallError::Server(text) if text.starts_with("NOSCRIPT") => {
-                CallError::cut("the answer to another request came in its place")
+                CallError::cut("the reply belongs to another request")
             }
             fault => fault,
         }
@@ -196,7 +196,7 @@ impl CallError {
     pub(crate) fn of_a_redirection(self) -> CallError {
         match self {
             CallError::Server(text) => {
-                CallError::Server(format!("TRYAGAIN redirected too often: {text}"))
+                CallError::Server(format!("TRYAGAIN too many redirections: {text}"))
             }
             fault => fault,
         }

@@ -201,9 +201,9 @@ fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
         Some(length) => match usize::try_from(length) {
             Ok(length) if length <= LARGEST_REPLY => Ok(Some(length)),
             Ok(_) => Err(garbled(TOO_LARGE)),
-            Err(_) => Err(garbled("a length is below zero")),
+            Err(_) => Err(garbled("a length is negative")),
         },
-        None => Err(garbled("a length is no number")),
+        None => Err(garbled("a length is not a number")),
     }
 }
 

@@ -128,7 +128,10 @@ impl Socket {
 
 /// Connects to the first of the addresses of one name that answers.
 fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
-    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last_error = io::Error::new(
+        io::ErrorKind::NotFound,
+        "the name does not resolve to an address",
+    );
     for (tried, address) in addresses.iter().enumerate() {
         // A dead address must leave time for those behind it.
         let left = deadline.saturating_duration_since(time::now());

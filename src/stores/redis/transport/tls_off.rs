@@ -18,7 +18,7 @@ impl TlsConfig {
     pub(crate) fn toward(&self, _: &str) -> Result<Peer> {
         Err(Error::config(
             "the URL",
-            "TLS needs the feature `tls`: redlatch = { features = [\"tls\"], … }",
+            "TLS needs the Cargo feature `tls`: redlatch = { features = [\"tls\"], … }",
         ))
     }
 }

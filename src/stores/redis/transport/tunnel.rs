@@ -59,7 +59,7 @@ impl Tunnel {
         let listener = made.and_then(|()| UnixListener::bind(&path));
         let listener = listener.map_err(|error| {
             let _ = fs::remove_dir(&folder);
-            let words = format!("no socket can be made at {path:?} (TMPDIR): {error}");
+            let words = format!("no socket can be created at {path:?} (TMPDIR): {error}");
             io::Error::new(error.kind(), words)
         })?;
         let (peer, place) = (peer.clone(), ConnectionAddr::Tcp(host.to_owned(), port));

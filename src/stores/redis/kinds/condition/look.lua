@@ -49,7 +49,7 @@ end
 if op == 'enlist' then
     local has = pcall('HEXISTS', key, ARGV[3])
     if has ~= 1 then
-        return gone(has)
+        return gone(has, '')
     end
     if not call('ZSCORE', waiting, visitor) then
         -- Behind all others, also if the server's clock was set back meanwhile.

@@ -22,7 +22,7 @@
 -- include gone.lua
 local has = pcall('HEXISTS', key, ARGV[1])
 if has ~= 1 then
-    return gone(has)
+    return gone(has, '')
 end
 local count, most = 0, ARGV[2] + 0
 while count < most and wake_first(KEYS[2], KEYS[3], ARGV[3], now) do

@@ -157,7 +157,7 @@ impl Cluster {
                 Err(fault) => fault.at(&seed.node).keep_in(&mut trouble),
             }
         }
-        Err(trouble.unwrap_or_else(|| CallError::NotSent("no node to ask".into())))
+        Err(trouble.unwrap_or_else(|| CallError::NotSent("no node is known".into())))
     }
 
     /// Puts a new map in the place of the old one. Returns whether a master of the old one is none any more.

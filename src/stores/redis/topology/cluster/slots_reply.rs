@@ -9,8 +9,8 @@ use redis::Value;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof};
 
-const NO_CLUSTER: &str = "it is no node of a cluster; open it with Client::open, a master with its replicas with \
-                          Builder::master_replicas, on the command line with --url or --replicas";
+const NO_CLUSTER: &str = "it is not a cluster node; open it with Client::open (--url), or a master with its \
+    replicas with Builder::master_replicas (--replicas)";
 
 /// The answer of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) fn ask_one(
         told.proofs.clear();
     }
     if told.ranges.is_empty() {
-        return Err(CallError::NotSent("it knows of no slots".into()));
+        return Err(CallError::NotSent("it knows no slots".into()));
     }
     Ok((told, is_sharded))
 }

@@ -144,5 +144,5 @@ fn where_no_server_is_a_master_it_is_said_what_they_are() {
     );
     assert_eq!(scene.connect().err().unwrap().reason(), words);
     let none = Replicas::new(Vec::new()).connect(soon()).err();
-    assert_eq!(none, Some(CallError::NotSent("no address to try".into())));
+    assert_eq!(none, Some(CallError::NotSent("no address is known".into())));
 }

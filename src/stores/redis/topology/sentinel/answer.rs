@@ -8,8 +8,8 @@ use redis::Value;
 use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof, name_of};
 
-const NO_SENTINEL: &str = "it is no sentinel; name the sentinels (port 26379 by default), or open this server without \
-                           Builder::sentinel, on the command line without --sentinel";
+const NO_SENTINEL: &str = "it is not a sentinel; name the sentinels (port 26379 by default), or open this server \
+    without Builder::sentinel (--sentinel)";
 
 pub(super) struct Sentinel {
     pub(super) address: Address,

@@ -30,7 +30,7 @@ pub(super) fn doubt_about(
     missed: Standing,
 ) -> Option<String> {
     let other = match missed {
-        Standing::Unclear => return Some("the master known last has answered".to_owned()),
+        Standing::Unclear => return Some("the last known master still answers".to_owned()),
         // As somebody who knows no master would choose.
         Standing::NoMaster => {
             let ranked = ranked(answers, configured);
@@ -42,7 +42,7 @@ pub(super) fn doubt_about(
             others.next().cloned()
         }
     };
-    other.map(|it| format!("others name {}", it.node()))
+    other.map(|it| format!("other sentinels name {}", it.node()))
 }
 
 /// The masters that were named to somebody who knows none, the best one first: of the latest failover, then the one

@@ -83,12 +83,12 @@ fn findings(
             Err(fault) => found.note(
                 CODE,
                 format!("this sentinel did not answer: {}", fault.reason()),
-                "look whether it runs and can be reached from here",
+                "check that it runs and can be reached from here",
             ),
             Ok(Watched { named: None, .. }) => found.danger(
                 CODE,
                 format!("this sentinel knows no master {name}"),
-                "correct the name (--sentinel), or let it watch that master (SENTINEL MONITOR)",
+                "correct the name (--sentinel), or add the master to this sentinel (SENTINEL MONITOR)",
             ),
             Ok(
                 watched @ Watched {
@@ -102,8 +102,8 @@ fn findings(
                 if watched.is_down {
                     found.danger(
                         CODE,
-                        format!("this sentinel finds the master {} dead", it.node()),
-                        "look whether it runs; if the others agree they replace it",
+                        format!("this sentinel reports the master {} as down", it.node()),
+                        "check that it runs; if the other sentinels agree, they fail over",
                     );
                 }
             }
@@ -115,7 +115,8 @@ fn findings(
         all.danger(
             CODE,
             format!("the sentinels name different masters: {}", masters.join(", ")),
-            "a failover may be going on; if it lasts, look which one the others replicate from, and SENTINEL RESET the rest",
+            "a failover may be in progress; if this persists, find out which master the replicas follow, and run \
+                SENTINEL RESET on the sentinels that name another",
         );
     }
     // One that was not named to this client counts as alive.
@@ -137,7 +138,7 @@ fn findings(
                 "sentinels named here: {}; a client believes any of them that tells of a failover",
                 answers.len()
             ),
-            "run three or more, and name them all",
+            "run three or more sentinels, and name them all",
         );
     }
     if all.all.is_empty() {

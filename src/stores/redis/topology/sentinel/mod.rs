@@ -179,7 +179,9 @@ impl Shared {
     fn ask(&self, sentinel: &Arc<Sentinel>, deadline: Instant) -> Result<Named, CallError> {
         let named = match sentinel.ask(&self.name, deadline) {
             Ok(Some(named)) => return Ok(named),
-            Ok(None) => CallError::NotSent(format!("it knows no master {}", self.name).into()),
+            Ok(None) => {
+                CallError::NotSent(format!("it knows no master named {}", self.name).into())
+            }
             Err(fault) => fault,
         };
         self.put_last(sentinel);
@@ -271,7 +273,7 @@ impl Shared {
         }
         let Some(missed) = missed.filter(|_| !answers.is_empty()) else {
             return Err(
-                last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel to ask".into()))
+                last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel is known".into()))
             );
         };
         // A sentinel that is dead is not what is wrong while another one answers.
@@ -305,7 +307,10 @@ impl Shared {
         match role_of(&mut connection, deadline).map_err(silent)? {
             Role::Master { .. } => {}
             Role::Other(role) => {
-                let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
+                let reason = format!(
+                    "{}, which a sentinel names as master, is {role}",
+                    address.node
+                );
                 return Err(Miss {
                     standing: Standing::NoMaster,
                     fault: CallError::NotSent(reason.into()),
@@ -322,7 +327,7 @@ impl Shared {
         let generation = is_believed.then(|| self.known_master.found(&address.node, began));
         connection.generation = generation.flatten().ok_or_else(|| Miss {
             standing: Standing::Unclear,
-            fault: CallError::NotSent("the master changed while it was looked for".into()),
+            fault: CallError::NotSent("the master changed during discovery".into()),
         })?;
         Ok(connection)
     }
@@ -349,7 +354,7 @@ impl Shared {
             return Err(missed.fault.clone());
         }
         let told = format!(
-            "{}; one sentinel names {} since failover {}, but is not believed: {why}",
+            "{}; one sentinel names {} since failover {}, which is ignored: {why}",
             missed.fault.reason(),
             lone.node(),
             lone.epoch,

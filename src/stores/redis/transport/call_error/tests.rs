@@ -55,7 +55,7 @@ fn a_text_is_not_answered_with_the_word_that_it_is_unknown() {
     for (fault, _) in faults() {
         assert_eq!(fault.clone().of_a_text(), fault);
     }
-    let reason = "the answer to another request came in its place";
+    let reason = "the reply belongs to another request";
     let copy = CallError::NoReply {
         reason: reason.into(),
         timed_out: false,

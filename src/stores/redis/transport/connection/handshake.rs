@@ -189,8 +189,8 @@ impl Connection {
                 {
                     let number = settings.db();
                     return Err(CallError::misplaced(format!(
-                        "it has no database {number} ({text}); a cluster has number 0 alone, unless it is Valkey 9 or later and \
-                         cluster-databases is set, and a single server has as many as `databases` says"
+                        "it has no database {number} ({text}); a cluster has only number 0 (Valkey 9 or later: \
+                            cluster-databases), a single server as many as `databases` says"
                     )));
                 }
                 reply => reply?,
@@ -229,7 +229,7 @@ impl Connection {
             Err(CallError::Server(text)) => text.starts_with("NOPERM") || text.contains("unknown"),
             Err(fault) => return Err(fault),
         };
-        let other = || format!("another server answers there than {id}; correct the map");
+        let other = || format!("a server other than {id} answers there; correct the map");
         is_it
             .then_some(())
             .ok_or_else(|| CallError::NotSent(other().into()))
@@ -245,13 +245,13 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
 }
 
 /// Why a node of a cluster is no server by itself. It answers `MOVED` to most requests.
-pub(crate) const CLUSTER_NODE: &str = "it is a node of a cluster, which has only a part of the names; open the cluster with \
-                                       Builder::cluster, on the command line with --cluster";
+pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a part of the names; open the \
+    cluster with Builder::cluster (--cluster)";
 
 /// The end of the error where a server refused what a credentials provider gave. The next answer may be another one.
 pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
-const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with Builder::sentinel, on the \
-                        command line with --sentinel MASTER --node URL";
+const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
+    Builder::sentinel (--sentinel MASTER --node URL)";
 
 /// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
 fn is_in_cluster(reply: &Value) -> bool {

@@ -64,7 +64,7 @@ impl Connection {
         let mut next = || match self.receive(deadline) {
             Err(CallError::NoReply { reason, .. }) => {
                 Err(CallError::NotSent(reason.reworded(|reason| {
-                    format!("while asking who it is: {reason}")
+                    format!("while asking for its identity: {reason}")
                 })))
             }
             reply => Ok(reply),

@@ -46,10 +46,10 @@ const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 const NUMBERS: i64 = (1 << 30) - 1;
 
 /// Why a connection is not used any more on which something came that nobody asked for.
-const UNASKED: &str = "the connection held a reply that nobody had asked for";
+const UNASKED: &str = "the connection has an unsolicited reply";
 
 /// Why a connection is not used any more on which an error was not the last word.
-const NOT_ALL: &str = "behind an error the connection ended, or said what nobody had asked for";
+const NOT_ALL: &str = "after an error reply the connection was closed or sent an unsolicited reply";
 
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
 const STALE_AFTER: Duration = Duration::from_millis(10);

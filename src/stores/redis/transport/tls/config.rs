@@ -136,7 +136,7 @@ impl TlsConfig {
             None => ("the URL", host),
         };
         if ServerName::try_from(name).is_err() {
-            let reason = "its host is no name that a certificate can have";
+            let reason = "its host cannot be the name in a certificate";
             return Err(Error::config(setting, reason));
         }
         let shared = match self.shared.get() {
@@ -178,7 +178,8 @@ impl TlsConfig {
         let verifier = Verifier {
             chain: self.chain(&provider)?,
             pins: pins.ok_or_else(|| {
-                let reason = "it has to be the SHA-256 of a public key: 64 hexadecimal digits, or 44 signs of base64";
+                let reason = "it has to be the SHA-256 of a public key: 64 hexadecimal digits or 44 characters of \
+                    base64";
                 Error::config("tls_pin_sha256", reason)
             })?,
             hosts: Arc::clone(hosts),
@@ -203,9 +204,9 @@ impl TlsConfig {
             .map_err(|error| {
                 let reason = match error {
                     rustls::Error::InconsistentKeys(_) => {
-                        "the private key is not that of the certificate"
+                        "the private key does not belong to the certificate"
                     }
-                    _ => "the certificate or its private key is of a kind that cannot be used",
+                    _ => "the certificate or its private key has an unsupported type",
                 };
                 key.error(IDENTITY, reason)
             })
@@ -226,8 +227,8 @@ impl TlsConfig {
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 if roots.is_empty() {
-                    let reason = "this system has no certificate authorities that could be trusted; install them, or \
-                                  give the server's with Builder::ca_certificate";
+                    let reason = "this system has no trusted certificate authorities; install them, or give the \
+                        server's with Builder::ca_certificate";
                     return Err(Error::config("the URL", reason));
                 }
             }

@@ -72,7 +72,7 @@ impl Session {
         deadline: Instant,
     ) -> Result<Session, CallError> {
         let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
-            CallError::Untrusted("its host is no name that a certificate can have".into())
+            CallError::Untrusted("its host cannot be the name in a certificate".into())
         })?;
         let mut connection = ClientConnection::new(peer.shared.config(deadline)?, name)
             .map_err(|error| CallError::NotSent(error.to_string().into()))?;
@@ -221,7 +221,7 @@ impl Session {
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
         let mut words = refusal.words;
         if let Some(trouble) = self.shared.trouble() {
-            words += &format!(" (those read before are used, because {trouble})");
+            words += &format!(" (the certificates read before are used, because {trouble})");
         }
         let reason = match error {
             Some(error) => Reason::of_io(words, error),

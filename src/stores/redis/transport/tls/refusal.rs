@@ -4,7 +4,8 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, OtherError};
 
-pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port or give it a certificate, or leave TLS out (redis://, mysql://)";
+pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port, give it a certificate, or connect without \
+    TLS (redis://, mysql://)";
 
 /// Why there is no use in trying again before somebody changes something, and what.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
         rustls::Error::InvalidCertificate(error) => of_certificate(error),
         rustls::Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired => (
-                "it asks for a certificate of ours; give one with Builder::client_certificate"
+                "it requires a client certificate; set one with Builder::client_certificate"
                     .to_owned(),
                 false,
             ),
@@ -32,8 +33,8 @@ pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
             | AlertDescription::UserCanceled => return None,
             alert => (
                 format!(
-                    "it refused the handshake ({alert:?}); if it asks for a certificate of ours, give one that it trusts with \
-                     Builder::client_certificate"
+                    "it refused the handshake ({alert:?}); if it requires a client certificate, set one that it \
+                        trusts with Builder::client_certificate"
                 ),
                 true,
             ),
@@ -42,7 +43,7 @@ pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
         rustls::Error::InvalidMessage(_) => (NO_TLS.to_owned(), false),
         rustls::Error::PeerIncompatible(_) => (
             format!(
-                "its TLS has nothing in common with ours: {error}; it has to allow TLS 1.2 or 1.3"
+                "no common TLS version or cipher: {error}; the server has to allow TLS 1.2 or 1.3"
             ),
             false,
         ),

@@ -97,14 +97,14 @@ impl Verifier {
         let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
         let SupportedCipherSuite::Tls13(suite) = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256
         else {
-            return Err(Error::General("there is no SHA-256".to_owned()));
+            return Err(Error::General("SHA-256 is not available".to_owned()));
         };
         let hash = suite.common.hash_provider.hash(&key);
         if self.pins.iter().any(|pin| pin == hash.as_ref()) {
             return Ok(());
         }
         let hash: String = hash.as_ref().iter().map(|it| format!("{it:02x}")).collect();
-        let wrong = io::Error::other(format!("its public key has another SHA-256: {hash}"));
+        let wrong = io::Error::other(format!("its public key has the SHA-256 {hash}"));
         let error = CertificateError::Other(OtherError(Arc::new(wrong)));
         Err(Error::InvalidCertificate(error))
     }

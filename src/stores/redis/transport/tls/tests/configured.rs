@@ -37,7 +37,7 @@ fn one_configuration_serves_all_hosts() {
     assert!(Arc::ptr_eq(&one.shared, &other.shared));
     assert_eq!((&*one.host, &*other.host), ("localhost", "127.0.0.1"));
     assert!(Arc::ptr_eq(&one.at("x").shared, &one.shared));
-    assert!(flaw(&config, "no host").contains("its host is no name that a certificate can have"));
+    assert!(flaw(&config, "no host").contains("its host cannot be the name in a certificate"));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_certificate_of_a_client_needs_its_own_key() {
     assert!(with_identity(&pem, &key).toward("h").is_ok());
     let error = flaw(&with_identity(&pem, &server.key_pem()), "h");
     assert!(
-        error.contains("the private key is not that of the certificate"),
+        error.contains("the private key does not belong to the certificate"),
         "{error}"
     );
     let error = flaw(&with_identity(&pem, "secret"), "h");
@@ -79,7 +79,7 @@ fn the_certificate_of_a_client_needs_its_own_key() {
     );
     let odd = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     let error = flaw(&with_identity(&pem, odd), "h");
-    let words = "the certificate or its private key is of a kind that cannot be used";
+    let words = "the certificate or its private key has an unsupported type";
     assert!(error.contains(words), "{error}");
 }
 
