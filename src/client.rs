@@ -348,7 +348,8 @@ impl Client {
             #[cfg(feature = "mysql")]
             Backend::Mysql(store) => {
                 let node = store.node();
-                let reason = format!("{node} is a database; a quorum is made of Redis servers");
+                let reason =
+                    format!("{node} is a database; the nodes of a quorum have to be Redis servers");
                 Err(Error::config("the nodes of a quorum", reason))
             }
         }

@@ -194,13 +194,13 @@ fn nobody_knows_how_many_wait_without_a_queue_in_the_store() {
     let clients = [Client::in_memory(), open(&server.url())];
     for client in &clients {
         for part in parts_of(client, client) {
-            is_unsupported(part.part.waiters(), "nobody knows how many");
+            is_unsupported(part.part.waiters(), "cannot be counted");
         }
     }
-    is_unsupported(redlock(&server).waiters(), "nobody knows how many");
+    is_unsupported(redlock(&server).waiters(), "cannot be counted");
     let parts = [&clients[0].fair_lock("i"), &clients[1].fair_lock("j")];
     let of_fair = MultiLock::of(parts).unwrap();
-    is_unsupported(of_fair.waiters(), "nobody knows how many");
+    is_unsupported(of_fair.waiters(), "cannot be counted");
     assert_eq!(server.int(&["DBSIZE"]), 0, "nothing is asked");
 }
 
@@ -212,10 +212,13 @@ fn a_quorum_has_locks_that_listen_and_locks_that_poll() {
     for lock in [lock.clone(), lock.with_backoff(ms(1), ms(20))] {
         let guard = lock.guard().unwrap();
         assert_eq!(guard.fencing_token(), None);
-        is_unsupported(guard.eval("return 1", &[], &[]), "Redlock guards no write");
+        is_unsupported(
+            guard.eval("return 1", &[], &[]),
+            "Redlock has no guarded writes",
+        );
         is_unsupported(
             lock.condition("filled").signal(),
-            "a Redlock has no conditions",
+            "no conditions, because its nodes",
         );
         guard.unlock().unwrap();
     }

@@ -208,7 +208,7 @@ fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
         ("subscribe", "once a second"),
         ("publish", "once a second"),
         ("unsubscribe", "accumulate"),
-        ("hkeys", "somebody else holds"),
+        ("hkeys", "an attempt to acquire a held lock"),
         ("hlen", "slow"),
     ] {
         let message = without(&server, right);

@@ -45,8 +45,8 @@ impl MultiStore {
         let areas: Vec<&str> = facts.map(|facts| facts.area.as_str()).collect();
         let facts = Facts {
             timeline: if is_common { first } else { &PROCESS }.clone(),
-            lacks: "a lock of several parts guards no write and has no conditions, as the parts may be on several servers; take \
-                    the lock that is on the server of the data by itself",
+            lacks: "a MultiLock has no guarded writes and no conditions, because its locks may be on several \
+                servers; use a single lock on the server of the data",
             ..Facts::of_composite(areas.join(" and "), longest.unwrap_or_default())
         };
         for (place, member) in members.iter_mut().enumerate() {

@@ -26,7 +26,8 @@ impl Address {
         let plain = with_tls.map(|rest| format!("mysql:{rest}"));
         // The crate's own message may repeat a part of the URL that holds the password.
         let opts = Opts::from_url(plain.as_deref().unwrap_or(url)).map_err(|_| {
-            invalid("it cannot be read (a # in a password is written %23), or has a parameter that is unknown or has an unusable value")
+            invalid("it cannot be parsed (in a password write # as %23), or a parameter is unknown or has an \
+                invalid value")
         })?;
         let path = url.split('?').next().unwrap_or_default();
         if url.contains('#') || path.trim_end_matches('/').matches('/').count() > 3 {

@@ -283,7 +283,7 @@ pub(super) fn cause_of_loss(found: Option<&LockInfo>) -> LossCause {
 /// Returns the reason for an error whose cause is a row locked by a transaction.
 pub(super) fn row_locked_reason(error: CallError) -> String {
     let reason = error.reason();
-    format!("the row of the lock is locked by a transaction ({reason})")
+    format!("a transaction has locked the row of the lock ({reason})")
 }
 
 /// Returns the lease of a claim in microseconds.

@@ -91,8 +91,8 @@ impl MySql {
             facts: Facts {
                 refuses,
                 is_polled: |_| true,
-                lacks: "a lock in a database guards no commands of Redis, and has no conditions, as nobody is told of anything \
-                        there: Guard::transaction runs statements under it, and a lock in Redis has conditions",
+                lacks: "a lock in a database has no guarded writes, counts or conditions; Guard::transaction runs \
+                    statements under the lock, and a lock in Redis has conditions",
                 ..Facts::of(area, &Arc::default())
             },
             command_timeout,

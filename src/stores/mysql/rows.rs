@@ -112,10 +112,7 @@ impl MySql {
         column.key(key.clone()).ok_or_else(|| {
             let (key, kind) = (literal(key), &column.kind);
             let by = format!("by the primary key, which is a column of the type {kind}");
-            Error::unsupported(
-                subject,
-                format!("the key {key} finds no row for certain {by}"),
-            )
+            Error::unsupported(subject, format!("the key {key} cannot identify a row {by}"))
         })
     }
 

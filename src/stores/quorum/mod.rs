@@ -119,8 +119,8 @@ impl Quorum {
             .map(|it| it.node.facts().area.as_str())
             .collect();
         let facts = Facts {
-            lacks: "a Redlock guards no write, as the data is not on its nodes, and a Redlock has no conditions, as its nodes \
-                    would wake different threads; use a Client::lock on one server",
+            lacks: "a Redlock has no guarded writes, because the data is not on its nodes, and no conditions, \
+                because its nodes would wake different threads; use a Client::lock on one server",
             ..Facts::of_composite(areas.join(", "), settings.max_lease)
         };
         let quorum = Quorum {

@@ -239,13 +239,14 @@ impl std::fmt::Display for Quarantined {
                 };
                 write!(
                     f,
-                    "it {because} and may not know what was granted there before, so it has no vote for another {left:.1?}{hint}"
+                    "it {because} and may have forgotten granted locks, so it has no vote for another \
+                        {left:.1?}{hint}"
                 )
             }
             Quarantined::SameAs(other) => {
                 write!(
                     f,
-                    "it is the same server as node {}, so it would have one opinion and two votes",
+                    "it is the same server as node {}, which would get two votes",
                     other + 1
                 )
             }

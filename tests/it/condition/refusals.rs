@@ -31,21 +31,21 @@ fn a_lock_without_conditions_says_why() {
     let server = RedisServer::start();
     for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
         is_refused(&client.token_lock("token"), "send no messages");
-        is_refused(&client.spin_lock("spin"), "listen to no messages");
+        is_refused(&client.spin_lock("spin"), "receive no messages");
         let polls = client
             .fenced_lock("polled")
             .with_backoff(ms(1), Duration::from_millis(9));
-        is_refused(&polls, "listen to no messages");
+        is_refused(&polls, "receive no messages");
         is_refused(&client.read_write_lock("prices").read(), "write side");
         let both = MultiLock::of([&client.lock("a"), &client.lock("b")]).unwrap();
-        is_refused(&both, "several parts");
+        is_refused(&both, "MultiLock");
     }
     let redlock = Redlock::builder()
         .nodes([Client::open(&server.url()).unwrap()])
         .trust_new_nodes()
         .build()
         .unwrap();
-    is_refused(&redlock.lock("c"), "a Redlock has no conditions");
+    is_refused(&redlock.lock("c"), "a Redlock has no guarded writes");
 }
 
 #[test]

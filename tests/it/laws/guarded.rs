@@ -177,7 +177,7 @@ pub(super) fn a_store_without_data_says_why_it_guards_no_write(backend: &Backend
         })
         .unwrap_err();
     assert!(
-        matches!(&error, Error::Unsupported { reason, .. } if reason.contains("guards no")),
+        matches!(&error, Error::Unsupported { reason, .. } if reason.contains("no guarded writes")),
         "{error}"
     );
     let error = guard.eval("return 1", &[], &[]).unwrap_err();

@@ -114,7 +114,9 @@ fn changed_certificates_end_no_hold_and_no_wait() {
         files.write("client.pem", &pair.certificate_pem());
         let error = fails(client.lock("free").try_lock(), Class::Unreachable);
         assert!(
-            error.to_string().contains("not that of the certificate"),
+            error
+                .to_string()
+                .contains("does not belong to the certificate"),
             "{error}"
         );
         files.write("client.key", &pair.key_pem());

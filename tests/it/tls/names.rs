@@ -82,7 +82,10 @@ fn sentinels_may_talk_plain_text_and_their_master_tls() {
         Ok(client) => client.lock("orders").try_lock().unwrap_err(),
         Err(error) => error,
     };
-    assert!(error.to_string().contains("it is no sentinel"), "{error}");
+    assert!(
+        error.to_string().contains("it is not a sentinel"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn a_key_that_is_pinned_is_all_that_counts() {
     is_refused(
         &other,
         server.port,
-        &["another SHA-256", &hex, "tls_pin_sha256"],
+        &["has the SHA-256", &hex, "tls_pin_sha256"],
     );
     // With an authority both count.
     let server = Server::with(&certificates.server(), false, &[]);
@@ -114,7 +117,7 @@ fn a_key_that_is_pinned_is_all_that_counts() {
     is_refused(
         &server.lock(both().tls_pin_sha256(&hex)),
         server.port,
-        &["another SHA-256"],
+        &["has the SHA-256"],
     );
     is_empty(&server.plain);
 }

@@ -85,7 +85,7 @@ fn a_server_may_ask_for_a_certificate() {
     for version in ["TLSv1.3", "TLSv1.2"] {
         let protocols = ["--tls-protocols", version];
         let server = Server::with(&certificates().server(), true, &protocols);
-        let words = ["a certificate of ours", "Builder::client_certificate"];
+        let words = ["client certificate", "Builder::client_certificate"];
         is_refused(&server.lock(trusting()), server.port, &words);
         let others = Certificates::new();
         let stranger = others.client();
@@ -136,7 +136,7 @@ fn certificates_that_cannot_be_used_are_refused_at_once() {
     );
     refused(
         trusting().client_certificate(&certificate, server.key_pem()),
-        "not that of the certificate",
+        "does not belong to the certificate",
     );
     let builder = trusting().client_certificate(&certificate, &key);
     let shown = format!("{builder:?}");

@@ -48,14 +48,14 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
                 "set min-replicas-to-write 1 and min-replicas-max-lag 10",
             ),
         };
-        let goes_on = format!("{unbound}: a master that is cut off goes on granting locks");
+        let goes_on = format!("{unbound}: a master cut off from the network keeps granting locks");
         match place.is_cluster {
             true => {
-                let message = format!("{goes_on} for one cluster-node-timeout");
+                let message = format!("{goes_on} for up to cluster-node-timeout");
                 found.note(CODE, message, binding);
             }
             false => {
-                let message = format!("{goes_on} which a failover has given to others");
+                let message = format!("{goes_on} that the new master may grant too");
                 found.danger(CODE, message, binding);
             }
         }

@@ -106,7 +106,7 @@ pub(super) fn find(
         };
         found.danger(
             "state",
-            format!("scripting is off: the server knows no EVAL, so {what} can be had"),
+            format!("scripting is off: the server has no EVAL, so {what} can be acquired"),
             "remove the rename-command for EVAL, or keep locks on a server that runs scripts",
         );
     }
@@ -124,12 +124,12 @@ pub(super) fn find(
         None => {}
         Some(fault) if fault.is_passing() => found.danger(
             "state",
-            format!("it takes no requests of locks now: {}", fault.reason()),
+            format!("it refuses lock requests now: {}", fault.reason()),
             "wait until it accepts them; INFO persistence, INFO replication and CLUSTER INFO show the cause",
         ),
         Some(fault) => found.note(
             CODE,
-            format!("the rights of the user could not be tried: {}", fault.reason()),
+            format!("the user's rights could not be tested: {}", fault.reason()),
             "acquire a lock to see whether the user may",
         ),
     }
@@ -139,8 +139,8 @@ pub(super) fn find(
         Err((Some(command), fault)) => found.note(
             "connection",
             format!("{command} got no reply: {}", fault.reason()),
-            "check again, with a longer command_timeout if the server is far; look what is between, as some proxies know no \
-             such command: who waits is woken by no message then, and looks about once a second",
+            "check again, with a longer command_timeout if the server is far away; a proxy in between may not \
+                support the command, and then waiters poll about once a second",
         ),
     }
     Ok(())

@@ -19,7 +19,8 @@ use crate::stores::redis::transport::stream::Stream;
 /// A reply larger than this is none of ours.
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
-const NO_REPLY: &str = "it is no reply of a Redis server; look at the host and the port, and whether it wants TLS (rediss://)";
+const NO_REPLY: &str = "it is not a reply of a Redis server; check the host and the port, and whether the server \
+    requires TLS (rediss://)";
 
 /// How much memory for replies a connection keeps.
 const MOST_KEPT: usize = 1 << 16;

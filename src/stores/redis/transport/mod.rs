@@ -20,7 +20,7 @@ mod tls;
 #[cfg(feature = "mysql")]
 #[cfg_attr(
     not(feature = "tls"),
-    allow(unused, reason = "nobody is at the other end")
+    allow(unused, reason = "no server is at the other end")
 )]
 mod tunnel;
 

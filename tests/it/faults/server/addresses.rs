@@ -49,7 +49,7 @@ fn nothing_in_a_url_is_passed_over() {
         ("unix:///run/redis.sock#1", "#"),
         (
             "unix://app:canary-7f3a@localhost/run/redis.sock",
-            "behind the path",
+            "after the path",
         ),
         ("valkey://app@host", "without a password"),
     ] {
@@ -77,11 +77,11 @@ fn a_server_that_is_no_redis_is_told_so_at_once() {
     let greetings: [(&[u8], &str); 4] = [
         (
             b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-            "no reply of a Redis server",
+            "not a reply of a Redis server",
         ),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "no reply of a Redis server"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "not a reply of a Redis server"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "rediss://"),
-        (b"J\0\0\0\n8.0.36\x1b[1m", "no reply of a Redis server"),
+        (b"J\0\0\0\n8.0.36\x1b[1m", "not a reply of a Redis server"),
     ];
     for (greeting, word) in greetings {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

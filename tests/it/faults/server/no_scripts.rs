@@ -38,8 +38,8 @@ fn a_server_without_scripts_is_refused_with_the_reason() {
     is_empty(&server);
     let said = format!("{:?}", client.check().unwrap());
     let what = match has_commands(&server) {
-        true => "only token locks can be had",
-        false => "no lock can be had",
+        true => "only token locks can be acquired",
+        false => "no lock can be acquired",
     };
     assert!(said.contains(what), "{said}");
 }

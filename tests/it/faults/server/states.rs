@@ -188,7 +188,8 @@ fn a_master_without_its_replicas_grants_nothing() {
         // It lets scripts write all the same, and the check says so.
         assert!(lock.try_lock().unwrap());
         let told = client.check().unwrap();
-        let is_told = |it: &HealthWarning| it.message.contains("does not hold for scripts");
+        let is_told =
+            |it: &HealthWarning| it.message.contains("scripts ignore min-replicas-to-write");
         assert!(told.iter().any(is_told), "{told:?}");
         assert!(
             told.iter()

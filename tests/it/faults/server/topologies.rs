@@ -85,12 +85,12 @@ fn a_server_of_another_kind_is_refused_with_the_cure() {
     is_refused(quick().open(sentinel), sentinel, &words);
     is_refused(quick().master_replicas([sentinel]), sentinel, &words);
     is_refused(quick().cluster([sentinel]), sentinel, &words);
-    let words = ["node of a cluster", "Builder::cluster", "--cluster"];
+    let words = ["cluster node", "Builder::cluster", "--cluster"];
     is_refused(quick().open(&node), &node, &words);
     is_refused(quick().master_replicas([&node]), &node, &words);
 
     // As nodes of a quorum.
-    for (url, words) in [(&node, "node of a cluster"), (sentinel, "is a sentinel")] {
+    for (url, words) in [(&node, "cluster node"), (sentinel, "is a sentinel")] {
         let nodes = [&single, url, "redis://127.0.0.1:1"];
         let nodes = nodes.map(|url| quick().open(url).unwrap());
         let built = ends_within(TIMEOUT * 2, || Redlock::builder().nodes(nodes).build());

@@ -36,10 +36,7 @@ fn a_hold_that_is_not_there_is_lost_unless_a_copy_handed_it_off() {
     assert_eq!(holder, "other:1");
     let server = answering(vec![cut(), gone()]);
     let (from, error) = in_doubt(hand_off(&server.store(), Kind::Reentrant));
-    assert!(
-        error.to_string().contains("neither hold is there"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("neither hold exists"), "{error}");
     assert!(until(&from) > THEN);
     assert_eq!(calls(&server).len(), 2);
 }

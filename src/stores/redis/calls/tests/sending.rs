@@ -18,7 +18,7 @@ fn a_request_that_came_too_late_is_sent_anew_three_times() {
     }
     let server = answering(late(4));
     let error = server.store().acquire(&claim(0), soon()).unwrap_err();
-    assert!(error.to_string().contains("runs away from ours"), "{error}");
+    assert!(error.to_string().contains("drifts too fast"), "{error}");
     assert_eq!(calls(&server).len(), 4);
 }
 

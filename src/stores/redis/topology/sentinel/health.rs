@@ -135,7 +135,7 @@ fn findings(
         all.note(
             CODE,
             format!(
-                "sentinels named here: {}; a client believes any of them that tells of a failover",
+                "sentinels named here: {}; the client follows any single one that reports a failover",
                 answers.len()
             ),
             "run three or more sentinels, and name them all",

@@ -72,12 +72,12 @@ fn a_url_says_where_a_server_is_and_which_database_is_meant() {
 #[test]
 fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
     let fragment = "nothing may follow a #";
-    let beside = "the user of a Unix socket stands behind the path";
-    let twice = "only db, user and pass are understood, each once";
-    let options = "options behind its ? cannot be used: ";
+    let beside = "for a Unix socket the user follows the path";
+    let twice = "only db, user and pass are allowed, each once";
+    let options = "unsupported options after ?: ";
     let alone = "it names a user without a password";
     let unix_database = "the database is a number, 0 or higher";
-    let database = "alone behind the host: redis://host/1";
+    let database = "after the host: redis://host/1";
     for (url, flaw) in [
         ("unix:/run/r#x", fragment),
         ("redis+unix://user@localhost/run/r", beside),
@@ -109,11 +109,11 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
         ("redis://h:0", "port 0 does not exist"),
         (
             "nonsense",
-            "it is redis://[user:password@]host[:port][/database]",
+            "expected redis://[user:password@]host[:port][/database]",
         ),
         (
             "http://h",
-            "it is redis://[user:password@]host[:port][/database]",
+            "expected redis://[user:password@]host[:port][/database]",
         ),
     ] {
         let error = parsed(url).err().unwrap().to_string();

@@ -89,12 +89,12 @@ impl Session {
             Err(error) => Err(match session.refusal.take() {
                 Some(refusal) => session.fault_of(refusal, Some(error)),
                 None if is_timeout(&error) => CallError::NotSent(
-                    "the TLS handshake was not answered in time; is it the server's TLS port?"
+                    "the TLS handshake got no reply in time; check that this is the server's TLS port"
                         .into(),
                 ),
                 None => CallError::NotSent(Reason::of_io(
                     format!(
-                        "the TLS handshake failed (a server at its maxclients ends it so, too): {error}"
+                        "the TLS handshake failed (a server at maxclients ends it like this, too): {error}"
                     ),
                     error,
                 )),

@@ -57,27 +57,27 @@ fn of_certificate(error: &CertificateError) -> (String, bool) {
     let (what, advice, may_pass) = match error {
         // A bad signature is that of an authority with the name of one that is trusted.
         UnknownIssuer | BadSignature => (
-            "comes from an authority that is not trusted here",
+            "was issued by an untrusted authority",
             "give the authority's certificate with Builder::ca_certificate",
             true,
         ),
         NotValidForName | NotValidForNameContext { .. } => (
             "is for another host",
-            "use a name or an address that stands in the certificate, or give one with Builder::tls_server_name",
+            "use a name or address from the certificate, or set one with Builder::tls_server_name",
             false,
         ),
         Expired | ExpiredContext { .. } => (
             "has expired",
-            "renew it, and see that the clock of this machine is right",
+            "renew it, and check the clock of this machine",
             true,
         ),
         Other(OtherError(error)) if error.is::<io::Error>() => (
-            "has a key that Builder::tls_pin_sha256 does not name",
-            "look who answers there, or give that",
+            "has a key that Builder::tls_pin_sha256 does not list",
+            "check which server answers there, or pin this key",
             false,
         ),
         NotValidYet | NotValidYetContext { .. } => {
-            ("cannot be used", "see that the clocks are right", true)
+            ("cannot be used", "check the clocks of both machines", true)
         }
         _ => ("cannot be used", "replace it", false),
     };

@@ -87,5 +87,7 @@ fn the_words_say_whether_nobody_answers_or_nobody_listens() {
 #[test]
 fn a_server_that_is_no_redis_is_described() {
     let fault = refused(|_| Some(Says::bytes("HTTP/1.1 400 Bad Request\r\n\r\n")));
-    assert!(matches!(&fault, CallError::Server(it) if it.contains("no reply of a Redis server")));
+    assert!(
+        matches!(&fault, CallError::Server(it) if it.contains("not a reply of a Redis server"))
+    );
 }

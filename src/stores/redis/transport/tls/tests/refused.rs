@@ -36,7 +36,7 @@ fn begins(error: rustls::Error, words: &str) {
 #[test]
 fn each_fault_of_a_certificate_is_told_with_its_remedy() {
     let other = |words| CertificateError::Other(OtherError(Arc::new(Words(words))));
-    let stranger = "its certificate comes from an authority that is not trusted here";
+    let stranger = "its certificate was issued by an untrusted authority";
     for (error, words) in [
         (CertificateError::UnknownIssuer, stranger),
         (CertificateError::BadSignature, stranger),
@@ -61,7 +61,7 @@ fn each_fault_of_a_certificate_is_told_with_its_remedy() {
 
 #[test]
 fn each_alert_that_lasts_is_told_and_the_others_are_tried_again() {
-    let asks = "it asks for a certificate of ours";
+    let asks = "it requires a client certificate";
     let shakes = "it refused the handshake";
     for (alert, words) in [
         (AlertDescription::CertificateRequired, asks),
@@ -95,7 +95,7 @@ fn a_server_with_other_tls_or_none_is_told_and_a_mere_fault_is_not() {
         NO_TLS,
     );
     let old = PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig;
-    let words = "its TLS has nothing in common with ours: ";
+    let words = "no common TLS version or cipher: ";
     begins(rustls::Error::PeerIncompatible(old), words);
     for passing in [
         rustls::Error::DecryptError,
