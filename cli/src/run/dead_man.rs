@@ -162,7 +162,7 @@ enum SwitchEvent {
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let words: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
     let Some([orphan, leads, title]) = words.as_deref() else {
-        Failure::usage("__switch is internal to redlatch; use redlatch run".to_owned()).print();
+        Failure::usage("__switch is internal to redlatch; use redlatch run").print();
         return ExitCode::FAILURE;
     };
     // Signals that end redlatch in an orderly way must not end the switch first: redlatch reports the end of the
