@@ -171,7 +171,7 @@ fn a_late_look_is_told_from_a_late_answer() {
             .note_in_flight(By::Watchdog, sent.moment, lease, expires);
     let reason = cause(&renewed, later(in_time, in_time));
     assert!(
-        reason.contains("no answer") && !reason.contains("paused"),
+        reason.contains("no reply") && !reason.contains("paused"),
         "{reason}"
     );
     renewed.renewal_unknown(in_flight_id, "the port refuses");
@@ -330,7 +330,7 @@ fn a_request_of_the_holder_is_not_called_a_renewal() {
     assert_eq!(state.trouble(now), "no renewal was confirmed in time");
     assert!(!state.is_being_renewed());
     let renewal = state.note_in_flight(By::Watchdog, sent, MINUTE, now.moment);
-    assert!(state.is_being_renewed() && state.trouble(now).contains("no answer"));
+    assert!(state.is_being_renewed() && state.trouble(now).contains("no reply"));
     state.unanswered(renewal);
     assert!(!state.is_being_renewed());
     assert_eq!(state.trouble(now), "no renewal was confirmed in time");

@@ -139,11 +139,11 @@ mod tests {
         let flaw = |replica_ack: ReplicaAck| replica_ack.flaw(wanted).unwrap_or_default();
         assert_eq!(
             flaw(ReplicaAck::TooFew(1)),
-            "1 of the 2 replicas wanted have acknowledged it"
+            "1 of 2 replicas acknowledged it"
         );
         assert_eq!(
             flaw(ReplicaAck::NoAnswer),
-            "whether 2 replicas have acknowledged it was not answered in time"
+            "WAIT for 2 replicas got no reply in time"
         );
         assert_eq!(
             flaw(ReplicaAck::Refused("ERR no".to_owned())),

@@ -262,7 +262,7 @@ fn a_master_of_a_cluster_that_cannot_be_asked_is_a_finding_among_the_others() {
         expected.sort();
         assert_eq!(nodes, expected, "{command}");
         for it in unreachable {
-            assert_eq!(it.message, "it could not be asked: ERR no");
+            assert_eq!(it.message, "it could not be checked: ERR no");
             assert_eq!(it.severity, crate::store::Severity::Danger);
         }
     }

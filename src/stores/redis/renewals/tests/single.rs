@@ -108,13 +108,10 @@ fn replicated(waited: Says, deadline: Instant) -> Option<String> {
 fn a_renewal_counts_if_enough_replicas_have_it() {
     let told = |count| replicated(Says::reply(Value::Int(count)), soon()).unwrap();
     assert_eq!(told(2), "");
-    assert_eq!(told(1), "1 of the 2 replicas wanted have acknowledged it");
+    assert_eq!(told(1), "1 of 2 replicas acknowledged it");
     let told = replicated(error("ERR odd"), soon()).unwrap();
     assert_eq!(told, "WAIT was refused: ERR odd");
     let mut patience = (1..10).map(|it| it * 50);
     let told = patience.find_map(|ms| replicated(Says::nothing(), within(ms)));
-    assert_eq!(
-        told.unwrap(),
-        "whether 2 replicas have acknowledged it was not answered in time"
-    );
+    assert_eq!(told.unwrap(), "WAIT for 2 replicas got no reply in time");
 }

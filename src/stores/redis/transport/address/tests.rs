@@ -87,19 +87,19 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
         ("unix:/run/r?db=1&user=u&db=2&pass=p", twice),
         ("unix:/run/r?user=u", alone),
         ("unix:/run/r?db=-1", unix_database),
-        ("redis://h/1?protocol=resp3", "protocol (leave it out"),
-        ("redis://h?family=6&x=1", "tried), one that is not known; "),
+        ("redis://h/1?protocol=resp3", "protocol (remove it"),
+        ("redis://h?family=6&x=1", "tried), an unknown option; "),
         (
             "redis://h?timeout=5",
             "timeout (use Builder::command_timeout)",
         ),
         (
             "redis://h?x=1&db=2",
-            "one that is not known, db (the path has it",
+            "an unknown option, db (write the database as the path",
         ),
         (
             "redis://h:1?secret@h",
-            "cannot be used: one that is not known",
+            "unsupported options after ?: an unknown option",
         ),
         ("redis://h#x", fragment),
         ("redis://user@h", alone),

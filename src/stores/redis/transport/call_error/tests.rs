@@ -85,7 +85,7 @@ fn a_fault_passes_where_another_server_may_do_it_in_a_moment() {
 fn a_redirection_that_is_not_followed_passes() {
     for (fault, _) in faults() {
         let expected = match &fault {
-            CallError::Server(_) => server("TRYAGAIN redirected too often: ERR no"),
+            CallError::Server(_) => server("TRYAGAIN too many redirections: ERR no"),
             fault => fault.clone(),
         };
         assert_eq!(fault.of_a_redirection(), expected);
