@@ -7,6 +7,7 @@
 mod dependencies;
 mod layout;
 mod locks;
+mod messages;
 mod words;
 
 use std::fs;
