@@ -53,9 +53,13 @@ impl Quorum {
         let Some(node) = self.nodes.get(position.node) else {
             position.is_over = true;
             let told = std::mem::take(&mut position.told).into_values();
-            let all = told.filter_map(|told| merged(told, self.needed, self.nodes.len()));
+            let all = told.filter_map(|told| {
+                let told = told.into_iter().map(|(_, info)| info).collect();
+                merged(told, self.needed, self.nodes.len())
+            });
             return Ok(all.collect());
         };
+        let index = position.node;
         let within = position.within.get_or_insert_default();
         let found = node.node.survey(all, within, deadline);
         if within.is_over || found.is_err() {
@@ -66,8 +70,8 @@ impl Quorum {
         for info in found? {
             let told = position.told.entry(Arc::clone(&info.name)).or_default();
             // A scan may show a key twice.
-            if told.iter().all(|it| it.node != info.node) {
-                told.push(info);
+            if told.iter().all(|(of, _)| *of != index) {
+                told.push((index, info));
             }
         }
         Ok(Vec::new())

@@ -30,7 +30,7 @@ fn is_refused(lock: &Lock, words: &str) {
 fn a_lock_without_conditions_says_why() {
     let server = RedisServer::start();
     for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
-        is_refused(&client.token_lock("token"), "send no messages");
+        is_refused(&client.token_lock("token"), "publish no messages");
         is_refused(&client.spin_lock("spin"), "receive no messages");
         let polls = client
             .fenced_lock("polled")

@@ -159,7 +159,7 @@ fn a_database_that_is_not_trusted_is_refused() {
         another(),
         &database,
         &url,
-        &["not trusted", "ca_certificate"],
+        &["untrusted authority", "ca_certificate"],
     );
     let pin = "ab".repeat(32);
     is_refused(

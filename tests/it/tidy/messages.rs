@@ -75,7 +75,8 @@ fn length(message: &str) -> usize {
 #[test]
 fn messages_have_at_most_200_characters() {
     let mut all = sources();
-    all.extend(files(&root().join("cli/src")));
+    let of_command = files(&root().join("cli/src")).into_iter();
+    all.extend(of_command.filter(|path| !path.iter().any(|part| part == "tests")));
     let mut too_long = Vec::new();
     let mut count = 0;
     for path in all {

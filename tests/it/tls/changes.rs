@@ -102,7 +102,7 @@ fn changed_certificates_end_no_hold_and_no_wait() {
         assert!(guard.is_valid() && !waiting.is_finished());
         // Neither side trusts the other.
         let error = fails(client.lock("free").try_lock(), Class::Unreachable);
-        assert!(error.to_string().contains("not trusted"), "{error}");
+        assert!(error.to_string().contains("untrusted authority"), "{error}");
         files.write("ca.pem", &new.authority_pem());
         let error = fails(client.lock("free").try_lock(), Class::Unreachable);
         assert!(

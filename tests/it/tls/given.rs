@@ -112,7 +112,7 @@ fn one_that_fails_panics_or_gives_nonsense_ends_a_call_with_its_reason() {
         (Ok((String::new(), without_key)), "no private key"),
         (
             Ok((Certificates::new().authority_pem(), identity)),
-            "not trusted",
+            "untrusted authority",
         ),
     ] {
         let vault = Vault::new(answer);

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_unknown_authority_is_refused() {
     let server = Server::start();
-    let words = ["not trusted", "Builder::ca_certificate"];
+    let words = ["untrusted authority", "Builder::ca_certificate"];
     let another = quick().ca_certificate(Certificates::new().authority_pem());
     is_refused(&server.lock(another), server.port, &words);
     // Without one the authorities of the system are trusted, which do not know ours.

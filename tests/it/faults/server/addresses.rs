@@ -49,7 +49,7 @@ fn nothing_in_a_url_is_passed_over() {
         ("unix:///run/redis.sock#1", "#"),
         (
             "unix://app:canary-7f3a@localhost/run/redis.sock",
-            "after the path",
+            "follows the path",
         ),
         ("valkey://app@host", "without a password"),
     ] {

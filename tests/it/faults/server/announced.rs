@@ -92,8 +92,8 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
     SINGLE.store(usize::from(single.port()), Ordering::Relaxed);
     let to_single: Map = |_| home("", u16::try_from(SINGLE.load(Ordering::Relaxed)).unwrap());
     let wrong: [(Map, Class, &str); 6] = [
-        (to_other, Class::Unreachable, "another server"),
-        (to_single, Class::Unreachable, "another server"),
+        (to_other, Class::Unreachable, "a server other than"),
+        (to_single, Class::Unreachable, "a server other than"),
         (|_| home("", 1), Class::Unreachable, "127.0.0.1:1"),
         (|_| home("", 0), Class::Config, "port 0"),
         (

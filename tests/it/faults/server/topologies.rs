@@ -78,7 +78,7 @@ fn a_server_of_another_kind_is_refused_with_the_cure() {
         &["Client::open", "--url"],
     );
     for server in [&single, &node] {
-        let words = ["no sentinel", "Builder::sentinel", "--sentinel"];
+        let words = ["not a sentinel", "Builder::sentinel", "--sentinel"];
         is_refused(quick().sentinel(MASTER, [server]), server, &words);
     }
     let words = ["is a sentinel", "Builder::sentinel", "--sentinel"];
