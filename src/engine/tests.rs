@@ -63,7 +63,7 @@ fn what_one_waiter_hears_all_of_its_queue_know() {
     let known = || {
         let view = second.view();
         let is_heard = view.last_usable.is_some();
-        (is_heard, view.is_in_doubt, view.is_undone)
+        (is_heard, view.is_in_doubt, view.unreplicated_at.is_some())
     };
     assert_eq!(known(), (false, false, false));
     first.note_trouble(false);

@@ -45,7 +45,6 @@ events! {
     warn subscriber_refused(node, error) "the server refused a command of the subscriber";
     error subscriber_cannot_start(error) "the subscriber thread cannot be started; waiters poll";
     warn preflight(warning) "preflight found a problem";
-    debug preflight_note(warning) "preflight result";
     warn long_wait(lock, thread, seconds, holder, others) "a thread has waited for a long time";
     warn long_hold(lock, thread, seconds) "a lock has been held for a long time";
 }

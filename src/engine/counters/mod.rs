@@ -6,22 +6,52 @@
 
 pub(crate) mod class;
 mod requests;
-mod settings;
 mod waits;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::counters::class::{ClassId, Classes};
 pub(crate) use crate::engine::counters::requests::Answer;
-pub(crate) use crate::engine::counters::settings::{ClassOf, CountSettings};
 use crate::engine::counters::waits::Waits;
 pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
-use crate::ground::claim::LockId;
-use crate::ground::observer::Event;
+use crate::ground::observer::{Event, Observed};
 use crate::ground::sync::Mutex;
 use crate::ground::{events, numbers};
+
+/// The settings of the counters of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct CountSettings {
+    /// Names the classes; `None` for names up to their last separator.
+    pub(crate) class_of: Option<ClassOf>,
+    pub(crate) observer: Observed,
+    /// A wait that lasts as long as this is told, and a hold.
+    pub(crate) long_wait: Duration,
+    pub(crate) long_hold: Duration,
+}
+
+impl Default for CountSettings {
+    fn default() -> CountSettings {
+        CountSettings {
+            class_of: None,
+            observer: Observed::default(),
+            long_wait: Duration::from_secs(30),
+            long_hold: Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+/// Names the class of a lock by its name.
+#[derive(Clone)]
+pub(crate) struct ClassOf(pub(crate) Arc<dyn for<'a> Fn(&'a str) -> &'a str + Send + Sync>);
+
+impl fmt::Debug for ClassOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClassOf")
+    }
+}
 
 /// The counters of one client, and what its holds learn of its end.
 #[derive(Debug, Default)]
@@ -84,11 +114,6 @@ impl Counters {
             held,
             end: end_name(is_lost),
         });
-    }
-
-    /// Lists a wait until what this returns is dropped.
-    pub(crate) fn waits(self: &Arc<Self>, class: ClassId, lock: &LockId, thread: u64) -> OpenWait {
-        OpenWait::begin(self, class, lock, thread)
     }
 
     /// The waits that are listed, the oldest first.

@@ -41,7 +41,8 @@ impl ListedWait {
 }
 
 impl OpenWait {
-    pub(super) fn begin(
+    /// Lists a wait until the returned value is dropped.
+    pub(crate) fn begin(
         counters: &Arc<Counters>,
         class: ClassId,
         lock: &LockId,
@@ -108,7 +109,8 @@ mod tests {
 
     fn begin(counters: &Arc<Counters>, lock: &str, thread: u64) -> OpenWait {
         let (kind, name) = (Kind::Reentrant, lock.into());
-        counters.waits(counters.class_of(lock), &LockId { kind, name }, thread)
+        let class = counters.class_of(lock);
+        OpenWait::begin(counters, class, &LockId { kind, name }, thread)
     }
 
     #[test]

@@ -2,9 +2,7 @@
 //!
 //! The store is the truth; what stands here is what was confirmed last, and says until when it may be believed.
 
-mod counted;
-mod end;
-mod in_flight;
+mod lifecycle;
 #[cfg(feature = "mysql")]
 mod pin;
 mod renewal_schedule;
@@ -20,10 +18,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
-use crate::engine::hold::in_flight::By;
-pub(crate) use crate::engine::hold::in_flight::InFlightId;
-pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
+pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck};
 use crate::engine::hold::state::{Level, Phase, State, count};
+use crate::engine::hold::validity::By;
+pub(crate) use crate::engine::hold::validity::InFlightId;
 use crate::engine::hold::validity::end_of_validity;
 use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
@@ -92,13 +90,6 @@ pub(crate) enum ReleasePlan {
     Expired(Claim),
 }
 
-/// The part of guarded work that the hold knows.
-#[derive(Debug)]
-pub(crate) struct WriteStart {
-    pub(crate) claim: Claim,
-    pub(crate) valid_until: BootInstant,
-}
-
 /// The leases that the levels of a hold were taken with, the first one first.
 pub(crate) type Leases = SmallVec<[Lease; 1]>;
 
@@ -156,14 +147,16 @@ impl Hold {
         self
     }
 
-    /// Says by which clock it is counted, in place of that of the process, which fencing number it has, and how short leases
-    /// are that others may give it, where they may: it is looked at as often as one with that lease.
+    /// Sets the class, the clock of the store, and the fencing token. Where other clients may shorten the lease of the lock's
+    /// key, to `least` at the shortest, the hold is renewed as often as with that lease.
     pub(crate) fn kept_by(
         mut self,
+        class: ClassId,
         timeline: &Timeline,
         fence: Option<u64>,
         least: Duration,
     ) -> Hold {
+        self.class = Some(class);
         self.timeline = timeline.clone();
         self.fence = fence;
         if self.kind.rules().restores_lifetime {
@@ -181,7 +174,10 @@ impl Hold {
 
     /// Whether the holder may still act on the lock, as far as this process knows. No I/O.
     pub(crate) fn is_valid(&self) -> bool {
-        let state = self.state.lock();
+        self.counts(&self.state.lock())
+    }
+
+    fn counts(&self, state: &State) -> bool {
         matches!(state.phase, Phase::Held)
             && self.timeline.now() < state.valid_until
             && self.client.has_watchdog()
@@ -189,11 +185,9 @@ impl Hold {
 
     pub(crate) fn remaining_validity(&self) -> Duration {
         let state = self.state.lock();
-        match state.phase {
-            Phase::Held if self.client.has_watchdog() => {
-                self.timeline.now().until(state.valid_until)
-            }
-            _ => Duration::ZERO,
+        match self.counts(&state) {
+            true => self.timeline.now().until(state.valid_until),
+            false => Duration::ZERO,
         }
     }
 
@@ -201,10 +195,9 @@ impl Hold {
     /// can still be unlocked. The watchdog turns what has ended lost, but a client that ended has none.
     pub(crate) fn stands(&self) -> bool {
         let state = self.state.lock();
-        matches!(state.phase, Phase::Held)
-            && (state.pinned_since().is_some() || self.timeline.now() < state.valid_until)
-            && self.client.has_watchdog()
-            && !self.has_no_client()
+        let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
+        let is_held = matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state);
+        is_held && !self.has_no_client()
     }
 
     /// Whether the last handle of its client is gone.
@@ -409,17 +402,10 @@ impl Hold {
         Ok((claim, leases))
     }
 
-    /// Starts work under this hold; `None` if it has ended.
-    pub(crate) fn begin_write(&self) -> Option<WriteStart> {
+    /// Returns the claim of a guarded write, and the end of its validity; `None` if this hold is not valid.
+    pub(crate) fn begin_write(&self) -> Option<(Claim, BootInstant)> {
         let state = self.state.lock();
-        let now = self.timeline.now();
-        let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
-        if !counts || !self.client.has_watchdog() {
-            return None;
-        }
-        Some(WriteStart {
-            claim: self.claim(&state, Duration::ZERO),
-            valid_until: state.valid_until,
-        })
+        let claim = || (self.claim(&state, Duration::ZERO), state.valid_until);
+        self.counts(&state).then(claim)
     }
 }

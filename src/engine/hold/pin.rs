@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::engine::hold::in_flight::By;
 use crate::engine::hold::state::Phase;
+use crate::engine::hold::validity::By;
 use crate::engine::hold::{Hold, LevelId};
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;

@@ -6,8 +6,8 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::Hold;
-use crate::engine::hold::in_flight::{By, InFlight, InFlightId};
 use crate::engine::hold::state::{Phase, State};
+use crate::engine::hold::validity::{By, InFlight, InFlightId};
 use crate::ground::claim::Claim;
 use crate::ground::clock::{BootInstant, ClockPair};
 use crate::ground::loss::LossCause;
@@ -25,29 +25,21 @@ pub(crate) enum Duty {
     Waits,
     /// The validity has ended.
     Lapsed(LossCause),
-    /// Nothing but look again later.
+    /// Check it again later: a transaction has its row, or its thread has ended. In that case it is not renewed, which frees
+    /// the lock within one lease.
     Idle,
     /// It was released or lost meanwhile.
     Over,
 }
 
-/// The start of a renewal that is due.
+/// A renewal that is due.
 #[derive(Debug)]
-pub(crate) enum RenewalStart {
-    Renewal {
-        claim: Claim,
-        in_flight_id: InFlightId,
-        valid_until: BootInstant,
-        /// The lease that the watchdog renews it by, which may be shorter than that of its claim.
-        pace: Duration,
-    },
-    /// The validity has ended.
-    Lapsed(LossCause),
-    /// Its thread has ended: it is not renewed, which frees it within one lease; until then others are kept out. Or a
-    /// transaction has its row.
-    Unowned,
-    /// It was released or lost meanwhile.
-    Over,
+pub(crate) struct RenewalStart {
+    pub(crate) claim: Claim,
+    pub(crate) in_flight_id: InFlightId,
+    pub(crate) valid_until: BootInstant,
+    /// The lease that the watchdog renews by, which may be shorter than the lease of the claim.
+    pub(crate) pace: Duration,
 }
 
 /// When the watchdog is to look at a hold.
@@ -95,32 +87,36 @@ impl Hold {
         }
     }
 
-    /// Starts a renewal.
-    pub(crate) fn begin_renewal(&self, begun: ClockPair, expires: BootInstant) -> RenewalStart {
+    /// Starts a renewal, or says what to do instead.
+    pub(crate) fn begin_renewal(
+        &self,
+        begun: ClockPair,
+        expires: BootInstant,
+    ) -> Result<RenewalStart, Duty> {
         let now = begun.moment;
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return RenewalStart::Over;
+            return Err(Duty::Over);
         }
         state.waits = false;
         if state.pinned_since().is_some() {
-            return RenewalStart::Unowned;
+            return Err(Duty::Idle);
         }
         let owner_lives = self.owner.strong_count() > 0;
         if let Some(cause) = state.lapse(begun, owner_lives) {
-            return RenewalStart::Lapsed(cause);
+            return Err(Duty::Lapsed(cause));
         }
         match state.rest(now) {
             Some(lease) if owner_lives => {
                 let in_flight_id = state.note_in_flight(By::Watchdog, now, lease, expires);
-                RenewalStart::Renewal {
+                Ok(RenewalStart {
                     claim: self.claim(&state, lease),
                     in_flight_id,
                     valid_until: state.valid_until,
                     pace: state.pace(),
-                }
+                })
             }
-            _ => RenewalStart::Unowned,
+            _ => Err(Duty::Idle),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::engine::hold::in_flight::{By, Flying, InFlight};
+use crate::engine::hold::validity::{By, Flying, InFlight};
 use crate::engine::hold::{Lease, LevelId};
 use crate::engine::loss_notice::LossNotice;
 use crate::ground::claim::Rules;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::counters::Counters;
-use crate::engine::hold::in_flight::{By, Flying, InFlightId};
 use crate::engine::hold::state::{ROUNDING, State};
 use crate::engine::hold::validity::MOST_IN_FLIGHT;
+use crate::engine::hold::validity::{By, Flying, InFlightId};
 use crate::engine::hold::{Hold, Lease, ReleasePlan};
 use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS, drift};

@@ -12,15 +12,7 @@ use crate::ground::sync::Mutex;
 pub(crate) struct OwnerHolds {
     pub(super) stacks: Mutex<ByName>,
     /// The locks made of others that this thread has held, by each of their parts.
-    pub(super) parts: Mutex<Parts>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Parts {
-    /// The whole that each part was held by last.
-    pub(super) of: HashMap<LockKey, LockKey>,
-    /// With so many parts it is time to forget some.
-    pub(super) sweep_at: usize,
+    pub(super) parts: Mutex<HashMap<LockKey, LockKey>>,
 }
 
 #[derive(Debug, Default)]
@@ -92,13 +84,13 @@ impl OwnerHolds {
 
     /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
-        let whole = self.parts.lock();
-        if parts.is_none() && whole.of.is_empty() {
+        let whole_of = self.parts.lock();
+        if parts.is_none() && whole_of.is_empty() {
             return None;
         }
         let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
         let mine = mine.flat_map(|part| std::iter::once(part.clone()).chain(part.kin()));
-        let mut held = mine.filter_map(|part| match whole.of.get(&part) {
+        let mut held = mine.filter_map(|part| match whole_of.get(&part) {
             Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.lock.name)),
             _ if parts.is_some() && self.stands(&part) => Some(Arc::clone(&part.lock.name)),
             _ => None,
@@ -111,28 +103,12 @@ impl OwnerHolds {
         self.current(key).is_some_and(|hold| hold.stands())
     }
 
-    /// The name of the lock that this thread holds as `visitor`, through whichever client.
-    pub(crate) fn held_as(&self, visitor: &str) -> Option<Arc<str>> {
-        let by_name = self.stacks.lock();
-        let mut held = by_name.stacks.iter().filter_map(|(key, stack)| {
-            let hold = stack.current.as_ref()?;
-            (hold.visitor.as_str() == visitor && hold.stands()).then(|| Arc::clone(&key.lock.name))
-        });
-        held.next()
-    }
-
     /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
-            let mut whole = self.parts.lock();
-            if whole.of.len() >= whole.sweep_at {
-                whole.of.retain(|_, whole| self.stands(whole));
-                whole.sweep_at = (whole.of.len() * 2).max(LEAST_SWEPT);
-                let room = whole.sweep_at;
-                whole.of.shrink_to(room);
-            }
-            let mine = parts.iter().map(|part| (part.clone(), key.clone()));
-            whole.of.extend(mine);
+            let mut whole_of = self.parts.lock();
+            whole_of.retain(|_, whole| self.stands(whole));
+            whole_of.extend(parts.iter().map(|part| (part.clone(), key.clone())));
         }
         // The span of a hold ends with it: a subscriber's code runs then, which is not to find the mutex locked.
         let _forgotten;

@@ -1,13 +1,13 @@
 //! The owners of holds: the threads of this process and those that are none, their numbers, and what each of them holds.
 
 mod holds;
-mod registry;
 #[cfg(test)]
 mod tests;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub(crate) use crate::engine::owner::holds::LockKey;
 use crate::engine::owner::holds::OwnerHolds;
@@ -24,6 +24,15 @@ pub(crate) struct Owner {
     pid: u32,
     alive: Arc<()>,
     pub(crate) held: OwnerHolds,
+}
+
+/// The living owners by process and number. A forked child leaves the entries of its parent alone.
+static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
+
+type Owners = BTreeMap<(u32, u64), Weak<Owner>>;
+
+fn owners() -> MutexGuard<'static, Owners> {
+    OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
@@ -55,7 +64,7 @@ impl Owner {
 
     fn register(pid: u32, id: u64) -> Arc<Owner> {
         let owner = Owner::of(pid, id);
-        registry::insert(&owner);
+        owners().insert((pid, id), Arc::downgrade(&owner));
         owner
     }
 
@@ -86,14 +95,18 @@ impl Owner {
 
     /// Returns the living owner of process `pid` with this number.
     pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
-        registry::find(pid, id)
+        owners().get(&(pid, id))?.upgrade()
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.pid == process::id() {
-            registry::remove(self.pid, self.id);
+            let mut owners = owners();
+            let is_over = |it: &Weak<Owner>| it.strong_count() == 0;
+            if owners.get(&(self.pid, self.id)).is_some_and(is_over) {
+                owners.remove(&(self.pid, self.id));
+            }
         } else {
             // In a forked child: other threads may have been busy with it at the fork.
             std::mem::forget(std::mem::take(&mut self.held));

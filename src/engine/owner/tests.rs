@@ -16,7 +16,7 @@ use crate::{Client, Error, Guard, Lock, MultiLock};
 fn remembered() -> (usize, usize) {
     let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().stacks.len();
-    let parts = me.held.parts.lock().of.len();
+    let parts = me.held.parts.lock().len();
     (names, parts)
 }
 
@@ -226,23 +226,6 @@ fn a_lock_of_several_is_entered_again_and_overlaps_with_others_that_are_held() {
         assert!(others.try_lock().unwrap());
         others.unlock().unwrap();
         assert!(a.try_lock().unwrap());
-    });
-}
-
-#[test]
-fn a_lock_is_found_by_the_visitor_that_stands_in_it() {
-    on_a_thread(|| {
-        let client = Client::in_memory();
-        let lock = client.lock("orders");
-        lock.lock().unwrap();
-        let me = Owner::current(crate::ground::process::id()).unwrap();
-        let hold = me.held.current(&lock.raw_lock().key).unwrap();
-        let visitor = hold.visitor.as_str();
-        assert_eq!(me.held.held_as(visitor).as_deref(), Some("orders"));
-        assert_eq!(me.held.held_as("another"), None);
-        client.shutdown();
-        drop((lock, client));
-        assert_eq!(me.held.held_as(visitor), None);
     });
 }
 

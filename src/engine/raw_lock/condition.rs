@@ -213,17 +213,14 @@ impl RawLock {
 }
 
 impl Place<'_> {
-    fn op<'a>(&'a self, step: ConditionStep<'a>) -> ConditionOp<'a> {
-        ConditionOp {
+    fn ask(&self, step: ConditionStep<'_>, deadline: Instant) -> Result<Outcome<ConditionAnswer>> {
+        let op = ConditionOp {
             lock: &self.raw_lock.key.lock,
             condition: self.condition,
             visitor: &self.ticket,
             step,
-        }
-    }
-
-    fn ask(&self, step: ConditionStep<'_>, deadline: Instant) -> Result<Outcome<ConditionAnswer>> {
-        self.raw_lock.ask_condition(&self.op(step), deadline)
+        };
+        self.raw_lock.ask_condition(&op, deadline)
     }
 
     /// Takes the place, while `hold` stands: nobody can signal before the lock is given back.
@@ -276,20 +273,15 @@ impl Place<'_> {
         reason
     }
 
-    fn in_doubt(&self, was_told: bool) -> InDoubt {
+    /// Passes the signal on, which the thread may have been told of and cannot use.
+    fn pass_on(&self, was_told: bool) {
+        let RawLock { inner, key, .. } = self.raw_lock;
         let place = PlaceInDoubt {
             condition: Arc::clone(self.condition),
             was_told,
         };
-        InDoubt::of_place(&self.raw_lock.key.lock, &self.ticket, place, 0)
-    }
-
-    /// Passes the signal on, which the thread may have been told of and cannot use.
-    fn pass_on(&self, was_told: bool) {
-        let inner = &self.raw_lock.inner;
-        inner
-            .watchdog
-            .withdraw(self.in_doubt(was_told), inner.deadline());
+        let in_doubt = InDoubt::of_place(&key.lock, &self.ticket, place, 0);
+        inner.watchdog.withdraw(in_doubt, inner.deadline());
     }
 }
 

@@ -48,7 +48,7 @@ impl RawLock {
             })) => {
                 let owner = (offer.thread, offer.liveness.clone());
                 let successor_hold = self.hold_of(&next, owner, offer.lease, &granted, deadline);
-                let successor_hold = Arc::new(successor_hold.counted_in(self.class));
+                let successor_hold = Arc::new(successor_hold);
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
                 if let Err(successor_hold) = successor.grant(successor_hold, others > 0) {

@@ -9,7 +9,6 @@ mod tests;
 mod visit;
 mod write;
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,7 @@ use crate::ground::time;
 use crate::store::Granted;
 
 /// The way into one lock, with one lease.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: LockKey,
@@ -51,15 +50,6 @@ pub(crate) struct RawLock {
 // An error in it may have a source of any type, which nobody changes.
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
-
-impl fmt::Debug for RawLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawLock")
-            .field("name", &self.key.lock.name)
-            .field("lease", &self.lease)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A level of a hold that was entered.
 pub(crate) struct Entry {
@@ -116,7 +106,8 @@ impl RawLock {
     fn acquire_as(&self, me: Arc<Owner>, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         let RawLock { inner, key, .. } = self;
         if let Some(held) = me.held.overlapping(key, self.parts.as_deref()) {
-            return Err(self.overlap(held));
+            let lock = Arc::clone(&key.lock.name);
+            return Err(Error::Overlap { lock, held });
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.current(key).is_some_and(|hold| hold.stands()) {
@@ -230,13 +221,6 @@ impl RawLock {
         }
     }
 
-    fn overlap(&self, held: Arc<str>) -> Error {
-        Error::Overlap {
-            lock: Arc::clone(&self.key.lock.name),
-            held,
-        }
-    }
-
     /// Makes the hold of a claim that was granted.
     fn hold_of(
         &self,
@@ -250,7 +234,7 @@ impl RawLock {
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let timeline = &self.inner.store.facts().timeline;
         let least = self.inner.timeouts.watchdog_timeout;
-        let hold = hold.kept_by(timeline, granted.fence, least);
+        let hold = hold.kept_by(self.class, timeline, granted.fence, least);
         let hold = hold.with_life(granted.life);
         match &granted.leftover {
             Some(_) => hold.with_late_copy(claim.lease, deadline),

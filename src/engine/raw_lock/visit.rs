@@ -68,7 +68,7 @@ impl Visit for LockVisit<'_> {
         self.note_contended();
         let RawLock { inner, key, .. } = self.raw_lock;
         let class = self.raw_lock.class;
-        let begin = || inner.counters.waits(class, &key.lock, self.me.id);
+        let begin = || OpenWait::begin(&inner.counters, class, &key.lock, self.me.id);
         self.open_wait.get_or_insert_with(begin);
     }
 
@@ -218,10 +218,17 @@ impl<'a> LockVisit<'a> {
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
                     self.settle(claim.in_doubt(0));
-                    return Err(late(&claim));
+                    let reason = "the reply arrived after the granted lease had ended";
+                    let (name, visitor) = (&claim.name, Some(&claim.visitor));
+                    return Err(Error::unknown(
+                        name,
+                        "the store",
+                        "acquire",
+                        visitor,
+                        reason,
+                    ));
                 }
                 events::acquired(&claim.name, &claim.visitor);
-                let hold = hold.counted_in(self.raw_lock.class);
                 hold.begin();
                 let entry = self.enter(Arc::new(hold));
                 inner.watchdog.watch(&entry.hold);
@@ -241,13 +248,6 @@ impl<'a> LockVisit<'a> {
                 );
                 if let Some(leftover) = refusal.leftover.take() {
                     self.settle(leftover);
-                }
-                // A part that this thread holds through another client is not given up while it waits.
-                if self.raw_lock.parts.is_some()
-                    && let Some(held) = &refusal.holder
-                    && let Some(held) = self.me.held.held_as(held)
-                {
-                    return Err(self.raw_lock.overlap(held));
                 }
                 Ok(ControlFlow::Continue(refusal))
             }
@@ -340,12 +340,6 @@ impl<'a> LockVisit<'a> {
             }
         }
     }
-}
-
-fn late(claim: &Claim) -> Error {
-    let reason = "the reply arrived after the granted lease had ended";
-    let visitor = Some(&claim.visitor);
-    Error::unknown(&claim.name, "the store", "acquire", visitor, reason)
 }
 
 impl Drop for LockVisit<'_> {

@@ -1,6 +1,6 @@
 //! How the owner of a hold writes under it.
 
-use crate::engine::hold::{Hold, WriteStart};
+use crate::engine::hold::Hold;
 use crate::engine::raw_lock::RawLock;
 use crate::ground::batch::Work;
 use crate::ground::error::{Error, Result};
@@ -15,7 +15,7 @@ impl RawLock {
         work.check(&hold.name)?;
         let deadline = inner.deadline();
         loop {
-            let Some(WriteStart { claim, valid_until }) = hold.begin_write() else {
+            let Some((claim, valid_until)) = hold.begin_write() else {
                 return Err(self.ended(hold));
             };
             let guarded = Guarded {

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::wait_loop::step::Time;
-use crate::engine::wait_loop::waiting::GRACE;
+use crate::engine::wait_loop::waiting::{GRACE, Time};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;

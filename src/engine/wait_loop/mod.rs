@@ -6,10 +6,8 @@
 
 mod limit;
 mod sleeper;
-mod step;
 #[cfg(test)]
 mod tests;
-mod undone;
 mod waiting;
 
 use std::ops::ControlFlow;
@@ -20,8 +18,7 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
-use crate::engine::wait_loop::step::{News, Next, Seen};
-use crate::engine::wait_loop::waiting::{Waiting, is_exhausted};
+use crate::engine::wait_loop::waiting::{News, Next, Seen, Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::LockId;

@@ -1,16 +1,73 @@
 //! The decisions of one wait: what it does next, from what it was answered and what it sees. No clock, no thread and no
 //! queue is touched here, so that each rule is a row of the table in `tests.rs`.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::Timeouts;
-use crate::engine::wait_loop::step::{News, Next, Seen, Time};
-use crate::engine::wait_loop::undone::Undone;
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::{Backoff, jitter};
 use crate::ground::error::{Error, Result};
 use crate::store::{Delivery, Refusal};
+
+/// The next step of a wait.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// The wait is over without the lock: it was refused until the limit, or failed.
+    Return(Result<()>),
+    /// Ask the store, until then.
+    Attempt(Instant),
+    /// Join the queue of this client, where that applies; it was refused just now, or was not.
+    Join { is_refused: bool },
+    /// Subscribe to messages.
+    Listen,
+    /// Sleep until woken, or until then.
+    Sleep(Instant),
+    /// Sleep until then, whatever messages come.
+    Rest(Instant),
+}
+
+/// The present, and the end of the wait as it is by now; a test may bring that nearer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    pub(super) now: Instant,
+    /// `None` for a single attempt, and for a wait without a deadline.
+    pub(super) end: Option<Instant>,
+}
+
+impl Time {
+    /// Whether a wait that began then has a deadline that is over, and had some time until then.
+    pub(super) fn has_waited(self, began: Instant) -> bool {
+        self.end.is_some_and(|end| began < end && end <= self.now)
+    }
+}
+
+/// The view of a wait at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) time: Time,
+    /// The queue of this client, if it stands in it.
+    pub(super) queue: Option<View>,
+    /// Whether and how messages arrive, and up to how long to wait after one, if it listens.
+    pub(super) messages: Option<(Delivery, Duration)>,
+}
+
+/// News of the lock that is for all who wait for it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    None,
+    /// Somebody else has it; that this may be undone in a moment makes it of no use.
+    Refused {
+        is_usable: bool,
+    },
+    /// No usable answer came; a hold may have been undone.
+    Trouble {
+        is_undone: bool,
+    },
+}
 
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
@@ -67,7 +124,9 @@ pub(super) struct Waiting<'a> {
     /// The last answer was of no use.
     is_in_trouble: bool,
     is_refused: bool,
-    undone: Undone,
+    /// When too few replicas acknowledged a hold of this client last. Another holder may lose its hold for the same reason,
+    /// so for `outage_timeout` from then on a refusal does not count as a usable reply.
+    unreplicated_at: Option<Instant>,
     /// The error of an attempt that may have left something.
     in_doubt: Option<Error>,
     then: Then,
@@ -106,7 +165,7 @@ impl<'a> Waiting<'a> {
             last_usable: now,
             is_in_trouble: false,
             is_refused: false,
-            undone: Undone::default(),
+            unreplicated_at: None,
             in_doubt: None,
             then: Then::Attempt,
             over: None,
@@ -140,7 +199,7 @@ impl<'a> Waiting<'a> {
                 }
                 let is_undone = matches!(error, Error::NotReplicated { .. });
                 if is_undone {
-                    self.undone.note();
+                    self.unreplicated_at = Some(time.now);
                 }
                 // What keeps this client from asking says nothing of the lock.
                 if !is_exhausted(&error) {
@@ -179,14 +238,14 @@ impl<'a> Waiting<'a> {
 
     fn refused(&mut self, refusal: &Refusal, now: Instant, news: &mut News) -> Then {
         if refusal.retry_after.is_some() {
-            let timeouts = (self.request, self.outage_timeout);
-            let is_usable = self.undone.believes(refusal, now, timeouts);
+            let long_ago = now.checked_sub(self.outage_timeout);
+            let is_usable = self.unreplicated_at.is_none_or(|at| Some(at) <= long_ago);
             *news = News::Refused { is_usable };
-            self.last_usable = if is_usable { now } else { self.last_usable };
+            if is_usable {
+                self.last_usable = now;
+                self.backoff = Backoff::default();
+            }
             self.in_doubt = None;
-        }
-        if !self.undone.is_known() {
-            self.backoff = Backoff::default();
         }
         let Some(round_trip) = refusal.split else {
             self.split_backoff = None;
@@ -274,9 +333,7 @@ impl<'a> Waiting<'a> {
         let time = seen.time;
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
-        if queue.is_undone && !self.undone.is_known() {
-            self.undone.note();
-        }
+        self.unreplicated_at = self.unreplicated_at.max(queue.unreplicated_at);
         // Of a wait without a deadline as the queue knows it by now: its head may have been answered during the sleep.
         let ends = time
             .end

@@ -4,11 +4,9 @@
 //! goes to the end; a re-entry and a try without a wait barge.
 
 mod run;
-mod successor;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::LockId;
@@ -16,7 +14,6 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
-pub(crate) use successor::Successor;
 
 /// So long a thread of this client is relied on to have the lock: a waiter asks as often at the latest.
 const HELD_FOR: Duration = Duration::from_secs(1);
@@ -26,8 +23,6 @@ const HELD_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct WaitQueues<O, G> {
     /// A queue stays while nobody waits if the next waiter has to know of it.
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
-    /// The number of queues: read without a mutex to see that there is nothing to do.
-    number: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -40,8 +35,8 @@ struct WaitQueue<O, G> {
     last_usable: Option<Instant>,
     /// The last answer was of no use.
     is_in_doubt: bool,
-    /// A hold was undone, and nobody else was seen to have the lock for longer.
-    is_undone: bool,
+    /// When too few replicas acknowledged a hold last.
+    unreplicated_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -69,7 +64,6 @@ impl<O, G> Default for WaitQueues<O, G> {
     fn default() -> Self {
         WaitQueues {
             wait_queues: Mutex::new(HashMap::new()),
-            number: AtomicUsize::new(0),
         }
     }
 }
@@ -82,7 +76,7 @@ impl<O, G> Default for WaitQueue<O, G> {
             run: Run::default(),
             last_usable: None,
             is_in_doubt: false,
-            is_undone: false,
+            unreplicated_at: None,
         }
     }
 }
@@ -91,12 +85,8 @@ impl<O, G> WaitQueues<O, G> {
     /// Whether a thread is queued for `lock`, or one who comes has to: this client leaves the lock to other processes, or has
     /// it itself while others want it.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
-        self.number.load(Ordering::SeqCst) > 0
-            && self
-                .wait_queues
-                .lock()
-                .get(lock)
-                .is_some_and(WaitQueue::is_busy)
+        let wait_queues = self.wait_queues.lock();
+        wait_queues.get(lock).is_some_and(WaitQueue::is_busy)
     }
 
     /// The queue of `lock`, a new one if there is none that is of use.
@@ -110,7 +100,6 @@ impl<O, G> WaitQueues<O, G> {
             wait_queues.retain(|_, queue| queue.is_busy());
         }
         let queue = wait_queues.remove(lock).filter(WaitQueue::is_busy);
-        self.number.store(wait_queues.len() + 1, Ordering::SeqCst);
         wait_queues
             .entry(lock.clone())
             .or_insert(queue.unwrap_or_default())
@@ -147,9 +136,6 @@ impl<O, G> WaitQueues<O, G> {
         lock: &LockId,
         poll_pause: Option<Duration>,
     ) -> Option<Successor<O, G>> {
-        if self.number.load(Ordering::SeqCst) == 0 {
-            return None;
-        }
         let mut wait_queues = self.wait_queues.lock();
         let queue = wait_queues.get_mut(lock)?;
         let waiter = Arc::clone(queue.nodes.front()?);
@@ -178,9 +164,6 @@ impl<O, G> WaitQueues<O, G> {
         head_start: Option<(Duration, u32)>,
         poll_pause: Option<Duration>,
     ) {
-        if head_start.is_none() && self.number.load(Ordering::SeqCst) == 0 {
-            return;
-        }
         let mut wait_queues = self.wait_queues.lock();
         if head_start.is_none() && !wait_queues.contains_key(lock) {
             return;
@@ -191,7 +174,6 @@ impl<O, G> WaitQueues<O, G> {
         let first = queue.nodes.front().map(Arc::clone);
         if !queue.is_busy() {
             wait_queues.remove(lock);
-            self.number.store(wait_queues.len(), Ordering::SeqCst);
         }
         drop(wait_queues);
         // It looks at the queue at once. Should it leave before it is woken, it wakes the next one.
@@ -214,7 +196,52 @@ impl<O, G> WaitQueue<O, G> {
     fn heard(&mut self) {
         self.last_usable = Some(time::now());
         self.is_in_doubt = false;
-        self.is_undone = false;
+        self.unreplicated_at = None;
+    }
+}
+
+/// A waiter that is about to be handed a hold, unless it leaves before that. Its releaser tells the queue in the end:
+/// with [`Successor::grant`], or with [`WaitQueues::freed`].
+#[derive(Debug)]
+pub(crate) struct Successor<O, G> {
+    wait_queues: Arc<WaitQueues<O, G>>,
+    lock: LockId,
+    waiter: Arc<Waiter<O, G>>,
+}
+
+impl<O, G> Successor<O, G> {
+    pub(crate) fn offer(&self) -> &O {
+        &self.waiter.offer
+    }
+
+    /// Hands it over, or gives it back if the waiter has left. `others_wait` tells whether somebody listens for the lock
+    /// in another process.
+    pub(crate) fn grant(self, grant: G, others_wait: bool) -> Result<(), G> {
+        let mut wait_queues = self.wait_queues.wait_queues.lock();
+        let mut state = self.waiter.state.lock();
+        if !matches!(*state, State::Successor) {
+            return Err(grant);
+        }
+        *state = State::Granted(grant);
+        drop(state);
+        if let Some(queue) = wait_queues.get_mut(&self.lock) {
+            queue.is_held_locally = true;
+            queue.run.handed(others_wait);
+            queue.heard();
+        }
+        drop(wait_queues);
+        self.waiter.parker.give_permit();
+        Ok(())
+    }
+}
+
+impl<O, G> Drop for Successor<O, G> {
+    fn drop(&mut self) {
+        // Nobody is woken: nothing is free yet.
+        let mut state = self.waiter.state.lock();
+        if matches!(*state, State::Successor) {
+            *state = State::Waiting;
+        }
     }
 }
 
@@ -240,8 +267,8 @@ pub(crate) struct View {
     pub(crate) last_usable: Option<Instant>,
     /// The last answer was of no use.
     pub(crate) is_in_doubt: bool,
-    /// A hold was undone.
-    pub(crate) is_undone: bool,
+    /// When too few replicas acknowledged a hold last.
+    pub(crate) unreplicated_at: Option<Instant>,
 }
 
 /// The node of one waiter in a queue.
@@ -270,7 +297,7 @@ impl<O, G> QueueNode<O, G> {
             turn,
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
-            is_undone: queue.is_undone,
+            unreplicated_at: queue.unreplicated_at,
         }
     }
 
@@ -296,38 +323,43 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
+    fn note(&self, note: impl FnOnce(&mut WaitQueue<O, G>)) {
+        let mut wait_queues = self.wait_queues.wait_queues.lock();
+        if let Some(queue) = wait_queues.get_mut(&self.lock) {
+            note(queue);
+        }
+    }
+
     /// Notes a message that woke this waiter: somebody has set the lock free.
     pub(crate) fn heard_of_unlock(&self) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
-            queue.run.heard_of_unlock();
-        }
+        self.note(|queue| queue.run.heard_of_unlock());
     }
 
     /// Notes that the store has refused the lock, by a holder that may be relied on or may not.
     pub(crate) fn note_refused(&self, is_usable: bool) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
+        self.note(|queue| {
             if is_usable {
                 queue.heard();
             }
             queue.run.somebody_has_it();
             // A refused waiter no longer relies on a holder of this client.
             queue.is_held_locally = false;
-        }
+        });
     }
 
     /// Notes that the store had refused the lock before this waiter joined, which says nothing of later holders here.
     pub(crate) fn note_refused_before_joining(&self) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
-            queue.heard();
-        }
+        self.note(WaitQueue::heard);
     }
 
     /// Notes that the store gave no usable answer, or a hold that was undone.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
+        self.note(|queue| {
             queue.is_in_doubt = true;
-            queue.is_undone |= is_undone;
-        }
+            if is_undone {
+                queue.unreplicated_at = Some(time::now());
+            }
+        });
     }
 
     /// Leaves the queue at once. Returns what this waiter was handed before; a chosen waiter does not wait for what
@@ -339,15 +371,13 @@ impl<O, G> QueueNode<O, G> {
             _ => None,
         };
         drop(state);
-        let mut wait_queues = self.wait_queues.wait_queues.lock();
-        if let Some(queue) = wait_queues.get_mut(&self.lock)
-            && has_the_lock
-        {
-            queue.is_held_locally = !is_shared;
-            queue.heard();
-            queue.run.somebody_has_it();
+        if has_the_lock {
+            self.note(|queue| {
+                queue.is_held_locally = !is_shared;
+                queue.heard();
+                queue.run.somebody_has_it();
+            });
         }
-        drop(wait_queues);
         grant
     }
 }
@@ -362,21 +392,14 @@ impl<O, G> Drop for QueueNode<O, G> {
                 .nodes
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
-                None => {
-                    if !queue.is_busy() {
-                        wait_queues.remove(&self.lock);
-                    }
-                }
+                None if !queue.is_busy() => drop(wait_queues.remove(&self.lock)),
                 // The next one takes over what this one did: it asks, and listens for messages.
                 Some(next) if was_first && !queue.is_held_locally => {
                     takes_over = Some(Arc::clone(next));
                 }
-                Some(_) => {}
+                _ => {}
             }
         }
-        self.wait_queues
-            .number
-            .store(wait_queues.len(), Ordering::SeqCst);
         drop(wait_queues);
         // It looks at the queue at once.
         if let Some(next) = takes_over {
@@ -400,12 +423,8 @@ mod tests {
                 name: number.to_string().into(),
             };
             queues.freed(&lock, Some((Duration::from_millis(1), 1)), None);
-            most = most.max(queues.number.load(Ordering::SeqCst));
+            most = most.max(queues.wait_queues.lock().len());
         }
         assert!((2..19_000).contains(&most), "{most}");
-        assert_eq!(
-            queues.wait_queues.lock().len(),
-            queues.number.load(Ordering::SeqCst)
-        );
     }
 }

@@ -5,7 +5,6 @@
 //! | `redlatch-watch` | notices when a validity ends and tells it, says what is to be renewed | the timer alone |
 //! | `redlatch-renew` | renews, at a third of the lease | the store |
 //! | `redlatch-release` | releases what requests without an answer may have left, see `clearing.rs` | the store |
-//! | `redlatch-check` | looks once at the server's settings, with the feature `tracing` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
 //! None waits for another, so news of an end come when it comes, and nothing but renewals delays renewals. Nothing here
@@ -27,7 +26,6 @@ use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::threads::Job;
 pub(crate) use crate::engine::watchdog::threads::{eventually, join};
-use crate::ground::backoff::WaitScope;
 #[cfg(feature = "in-memory")]
 use crate::ground::clock::Moved;
 use crate::ground::error::{Error, Result};
@@ -35,7 +33,7 @@ use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle, Mutex};
 use crate::ground::time;
-use crate::store::{Announcement, InDoubt, Severity, Store};
+use crate::store::{Announcement, InDoubt, Store};
 
 pub(crate) struct Watchdog {
     store: Arc<dyn Store>,
@@ -143,10 +141,6 @@ impl Watchdog {
             Box::new(move |it| it.renew_all(&receiver)),
         )?;
         start("redlatch-watch", Box::new(move |it| it.watch_all(&sender)))?;
-        if cfg!(feature = "tracing") {
-            // It is only worth asking if somebody hears the answer, and not worth an error.
-            let _ = start("redlatch-check", Box::new(Watchdog::preflight));
-        }
         self.running.store(true, Ordering::Release);
         Ok(())
     }
@@ -320,19 +314,5 @@ impl Watchdog {
         hold.count_loss(&loss);
         self.hook.tell(loss);
         true
-    }
-
-    /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.
-    fn preflight(&self) {
-        let _waiting = WaitScope::begin(None);
-        let deadline = time::now() + self.command_timeout;
-        let findings = self.client.request("check", || self.store.check(deadline));
-        for warning in findings.into_iter().flatten() {
-            match warning.severity {
-                Severity::Ok => {}
-                Severity::Note => events::preflight_note(&warning),
-                Severity::Danger => events::preflight(&warning),
-            }
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::engine::hold::{Duty, Hold, NextCheck, RenewalStart};
+use crate::engine::hold::{Duty, Hold, NextCheck};
 use crate::engine::timer::Timed;
 use crate::engine::watchdog::Watchdog;
 use crate::ground::clock::ClockPair;
@@ -65,16 +65,13 @@ impl Watchdog {
             let mut due = Vec::new();
             for job in jobs {
                 match job {
-                    Job::Renew(hold) => match hold.duty(now) {
-                        Duty::Renew => {
-                            self.watch_for_the_end(&hold, now);
-                            due.push(hold);
+                    Job::Renew(hold) => {
+                        let duty = hold.duty(now);
+                        if matches!(duty, Duty::Renew) {
+                            due.push(Arc::clone(&hold));
                         }
-                        Duty::Waits => self.watch_for_the_end(&hold, now),
-                        Duty::Lapsed(cause) => self.end(&hold, cause),
-                        Duty::Idle => self.watch_at(&hold, now, None),
-                        Duty::Over => {}
-                    },
+                        self.follow(&hold, duty, now);
+                    }
                     Job::End(hold) => match hold.lapse() {
                         Some(cause) => self.end(&hold, cause),
                         None => {
@@ -128,21 +125,14 @@ impl Watchdog {
         let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
         for hold in due {
             match hold.begin_renewal(begun, expires) {
-                RenewalStart::Renewal {
-                    claim,
-                    in_flight_id,
-                    valid_until,
-                    pace,
-                } => {
-                    // A quarter: one that falls due just now waits for this one, and has to come back in time itself.
-                    budget = budget.min(pace / 4);
-                    last_end = last_end.max(valid_until);
-                    claims.push(claim);
-                    batch.push((hold, in_flight_id));
+                Ok(start) => {
+                    // A quarter: a renewal that falls due just now waits for this one, and has to end in time itself.
+                    budget = budget.min(start.pace / 4);
+                    last_end = last_end.max(start.valid_until);
+                    claims.push(start.claim);
+                    batch.push((hold, start.in_flight_id));
                 }
-                RenewalStart::Lapsed(cause) => self.end(hold, cause),
-                RenewalStart::Unowned => self.watch_at(hold, begun, None),
-                RenewalStart::Over => {}
+                Err(duty) => self.follow(hold, duty, begun),
             }
         }
         if claims.is_empty() {
@@ -184,8 +174,14 @@ impl Watchdog {
         }
     }
 
-    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
-        self.plan(hold, &hold.plan_end(now), now);
+    /// Schedules the next check of a hold that is due, or ends the hold.
+    fn follow(&self, hold: &Arc<Hold>, duty: Duty, now: ClockPair) {
+        match duty {
+            Duty::Renew | Duty::Waits => self.plan(hold, &hold.plan_end(now), now),
+            Duty::Lapsed(cause) => self.end(hold, cause),
+            Duty::Idle => self.watch_at(hold, now, None),
+            Duty::Over => {}
+        }
     }
 
     pub(super) fn watch_at(&self, hold: &Arc<Hold>, now: ClockPair, again_in: Option<Duration>) {

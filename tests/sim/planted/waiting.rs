@@ -93,7 +93,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "one who left is handed a hold",
-        file: "engine/wait_queue/successor.rs",
+        file: "engine/wait_queue/mod.rs",
         find: "if !matches!(*state, State::Successor) {",
         replace: "if !matches!(*state, State::Successor) && !PLANTED {",
     },

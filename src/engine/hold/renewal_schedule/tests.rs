@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::hold::tests::held;
-use crate::engine::hold::{Duty, Hold, Lease, RenewalStart};
+use crate::engine::hold::{Duty, Hold, Lease};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
@@ -77,9 +77,7 @@ fn the_end_of_the_validity_is_looked_for_where_no_renewal_comes_before_it() {
     assert_eq!(plan(Some(rest + MILLI)), at_end);
     // A renewal that is under way is waited for.
     let begun = hold.begin_renewal(now, now.moment + LEASE);
-    let RenewalStart::Renewal { in_flight_id, .. } = begun else {
-        panic!("{begun:?}");
-    };
+    let in_flight_id = begun.unwrap().in_flight_id;
     assert_eq!(plan(None), at_end);
     hold.renewal_unknown(in_flight_id, "no answer");
     assert_eq!(plan(Some(MILLI)), Some((now.instant + MILLI, false)));
@@ -92,9 +90,9 @@ fn the_end_of_the_validity_is_looked_for_where_no_renewal_comes_before_it() {
 #[test]
 fn a_renewal_counts_only_for_a_hold_that_is_valid_when_it_is_answered() {
     let now = PROCESS.read();
-    let begin = |hold: &Hold| match hold.begin_renewal(later(now, LEASE / 3), now.moment + LEASE) {
-        RenewalStart::Renewal { in_flight_id, .. } => in_flight_id,
-        other => panic!("{other:?}"),
+    let begin = |hold: &Hold| {
+        let begun = hold.begin_renewal(later(now, LEASE / 3), now.moment + LEASE);
+        begun.unwrap().in_flight_id
     };
     let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
     let (end, id) = (valid_until(&hold), begin(&hold));
@@ -120,13 +118,13 @@ fn a_hold_whose_thread_has_ended_is_left_to_its_lease() {
     let (hold, thread) = held(Lease::Watchdog(LEASE), now.moment);
     let expires = now.moment + LEASE;
     let start = |span| hold.begin_renewal(later(now, span), expires);
-    assert!(matches!(start(LEASE / 3), RenewalStart::Renewal { .. }));
+    assert!(start(LEASE / 3).is_ok());
     drop(thread);
-    assert!(matches!(start(LEASE / 3), RenewalStart::Unowned));
+    assert!(matches!(start(LEASE / 3), Err(Duty::Idle)));
     assert!(matches!(hold.duty(later(now, LEASE / 3)), Duty::Idle));
     let ended = start(LEASE);
     assert!(
-        matches!(ended, RenewalStart::Lapsed(LossCause::ThreadEnded)),
+        matches!(ended, Err(Duty::Lapsed(LossCause::ThreadEnded))),
         "{ended:?}"
     );
 }

@@ -98,8 +98,8 @@ fn the_longest_pace_is_what_it_was_made_with() {
 fn guarded_work_begins_until_the_validity_ends() {
     let now = PROCESS.now();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
-    let start = hold.begin_write().unwrap();
-    assert_eq!(start.valid_until, hold.state.lock().valid_until);
+    let (_, valid_until) = hold.begin_write().unwrap();
+    assert_eq!(valid_until, hold.state.lock().valid_until);
     let (over, _thread) = held(Lease::Fixed(MINUTE), now.earlier(2 * MINUTE));
     assert!(over.is_held() && over.begin_write().is_none());
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::engine::hold::in_flight::{By, Flying, InFlightId};
 use crate::engine::hold::tests::{flying, held};
+use crate::engine::hold::validity::{By, Flying, InFlightId};
 use crate::engine::hold::validity::{MOST_IN_FLIGHT, end_of_validity};
 use crate::engine::hold::{Hold, Lease};
 use crate::ground::clock::{BootInstant, PROCESS};

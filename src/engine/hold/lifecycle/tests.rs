@@ -48,7 +48,10 @@ fn scene() -> Scene {
     let client = Arc::clone(&counters);
     let (hold, _thread) = held_of(client, 7, Lease::Watchdog(100 * MINUTE), PROCESS.now());
     Scene {
-        hold: hold.counted_in(class),
+        hold: Hold {
+            class: Some(class),
+            ..hold
+        },
         _thread,
         heard,
     }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::Timeouts;
-use crate::engine::wait_loop::step::{News, Next, Seen, Time};
-use crate::engine::wait_loop::waiting::Waiting;
+use crate::engine::wait_loop::waiting::{News, Next, Seen, Time, Waiting};
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::Backoff;
 use crate::ground::error::{Error, Result};
@@ -195,7 +194,7 @@ fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
     let polls = Backoff::of_polls();
     let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, at(0));
     let queue = Some(View {
-        is_undone,
+        unreplicated_at: is_undone.then_some(began),
         ..View::default()
     });
     let news = refusals.iter().map(|seconds| {
@@ -212,10 +211,10 @@ fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
 }
 
 #[test]
-fn where_others_here_had_a_hold_undone_a_holder_has_to_stay() {
+fn a_refusal_counts_an_outage_after_the_last_undone_hold() {
     let refused = |is_usable| News::Refused { is_usable };
     assert_eq!(told_where_undone(false, &[0]), [refused(true)]);
-    let told = told_where_undone(true, &[0, 0, 1]);
+    let told = told_where_undone(true, &[0, 2, 3]);
     assert_eq!(told, [false, false, true].map(refused));
 }
 
