@@ -82,7 +82,7 @@ impl ClientInner {
         holds.sort_by(|(one, _), (other, _)| other.cmp(one));
         let active = |(age, hold): (Option<Duration>, &Arc<Hold>)| ActiveHold {
             lock: hold.name.to_string(),
-            thread: hold.thread(),
+            thread: hold.thread,
             visitor: hold.visitor.clone(),
             lasts: age.unwrap_or_default(),
             remaining_validity: hold.remaining_validity(),

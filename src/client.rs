@@ -317,7 +317,7 @@ impl Client {
     /// hook does. A hook that hangs is abandoned; the [`on_lost`](crate::Builder::on_lost) hook gets no further losses, and
     /// releases in doubt are no longer sent. Unlocks that [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background)
     /// owes are sent as far as the server answers within that time. The drop of the last handle does the same.
-    /// A call beside another one returns with that, unless a hook or an observer makes it.
+    /// A call while another one is in progress returns at once.
     ///
     /// Threads that hold locks may go on working: `unlock` still works, and a hold that is not unlocked ends with its lease.
     /// Every [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed), now and later.

@@ -11,7 +11,6 @@ use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{Watchdog, eventually, join};
-use crate::ground::callback;
 use crate::ground::error::{Error, Result};
 use crate::ground::process;
 use crate::ground::sync;
@@ -34,11 +33,10 @@ pub(crate) struct ClientInner {
     /// The threads that wait, by lock.
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     pub(crate) key_prefix: KeyPrefix,
-    pid: u32,
+    /// The process that this client belongs to.
+    pub(crate) pid: u32,
     holds: AtomicU64,
     is_shut_down: AtomicBool,
-    /// The call that shut it down has done what it could.
-    has_ended: AtomicBool,
 }
 
 /// The prefix of every name of a client.
@@ -111,7 +109,6 @@ impl ClientInner {
             pid: process::id(),
             holds: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
         }
     }
 
@@ -153,16 +150,6 @@ impl ClientInner {
         let reason = "the thread is ending and has already dropped its thread-local values, so its holds cannot be \
             identified; lock and unlock earlier, or use a guard";
         Owner::current(self.pid).ok_or_else(|| Error::unsupported(lock, reason))
-    }
-
-    /// The thread of this process with this number.
-    pub(crate) fn thread_of(&self, number: u64) -> Option<Arc<Owner>> {
-        Owner::find(self.pid, number)
-    }
-
-    /// The process that this client belongs to.
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -209,10 +196,6 @@ impl ClientInner {
         let at_last = deadline + SHUTDOWN_GRACE;
         if !self.is_shut_down.swap(true, Ordering::AcqRel) {
             self.end(deadline, at_last);
-            self.has_ended.store(true, Ordering::Release);
-        } else if !callback::is_within() {
-            // What the other call has promised is true behind this one, too.
-            eventually(at_last, || self.has_ended.load(Ordering::Acquire));
         }
     }
 
@@ -232,7 +215,6 @@ impl ClientInner {
 
 impl Drop for ClientInner {
     fn drop(&mut self) {
-        self.counters.note_gone();
         self.shut_down();
     }
 }
@@ -266,72 +248,6 @@ mod tests {
             timeouts.request().as_millis()
         };
         assert_eq!([16_000, 400, 100].map(request), [15_000, 350, 75]);
-    }
-
-    #[test]
-    fn one_who_shuts_down_too_waits_for_the_one_who_does() {
-        let (told, lost) = std::sync::mpsc::channel();
-        let client = crate::Client::builder().on_lost(move |_| {
-            told.send(()).unwrap();
-            std::thread::sleep(Duration::from_millis(300));
-        });
-        let client = client.in_memory().unwrap();
-        let short = client
-            .lock("job")
-            .with_lease_time(Duration::from_millis(200));
-        short.lock().unwrap();
-        lost.recv().unwrap();
-        let inner = client.inner();
-        std::thread::scope(|scope| {
-            let first = scope.spawn(|| client.shutdown());
-            while !inner.is_shut_down.load(Ordering::Acquire) {
-                std::thread::yield_now();
-            }
-            // It waits for the hook, which is still at work.
-            client.shutdown();
-            assert!(inner.has_ended.load(Ordering::Acquire));
-            first.join().unwrap();
-        });
-        client.shutdown();
-    }
-
-    #[test]
-    fn a_hook_that_shuts_down_does_not_wait_for_the_call_that_waits_for_it() {
-        let (began, lost) = std::sync::mpsc::channel();
-        let (told, returned) = std::sync::mpsc::channel();
-        let hooked = Arc::new(std::sync::OnceLock::<crate::Client>::new());
-        let in_hook = Arc::clone(&hooked);
-        let client = crate::Client::builder().on_lost(move |_| {
-            let client = in_hook.get().unwrap();
-            began.send(()).unwrap();
-            while !client.inner().is_shut_down.load(Ordering::Acquire) {
-                std::thread::yield_now();
-            }
-            client.shutdown();
-            let is_over = client.inner().has_ended.load(Ordering::Acquire);
-            told.send(is_over).unwrap();
-        });
-        let client = client.in_memory().unwrap();
-        assert!(hooked.set(client.clone()).is_ok());
-        let lease = Duration::from_millis(200);
-        let short = client.lock("job").with_lease_time(lease);
-        short.lock().unwrap();
-        lost.recv().unwrap();
-        client.shutdown();
-        assert!(!returned.recv().unwrap());
-    }
-
-    #[test]
-    fn one_who_shuts_down_too_waits_for_as_long_as_that_may_last() {
-        let timeout = Duration::from_millis(100);
-        let client = crate::Client::builder().command_timeout(timeout);
-        let client = client.in_memory().unwrap();
-        let inner = client.inner();
-        // Another one shuts it down, and does not come to an end.
-        inner.is_shut_down.store(true, Ordering::Release);
-        let began = time::now();
-        client.shutdown();
-        assert!(time::since(began) >= inner.timeouts.request() + SHUTDOWN_GRACE);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::ground::callback;
 use crate::ground::events;
 use crate::ground::loss::{Loss, NoLoss};
 use crate::ground::sync::{Clock, Condvar, Mutex};
@@ -153,8 +152,8 @@ impl LossHook {
                 return;
             }
             // What the user's hook does wrong stays its own affair.
-            let tell = || callback::within(|| on_lost(&loss));
-            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
+            let tell = std::panic::AssertUnwindSafe(|| on_lost(&loss));
+            let told = std::panic::catch_unwind(tell);
             if told.is_err() {
                 events::hook_panicked(&loss.lock);
             }

@@ -52,10 +52,7 @@ events! {
 /// Runs what calls a subscriber; `None` if that panics.
 #[cfg(feature = "tracing")]
 fn contain<T>(tell: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        crate::ground::callback::within(tell)
-    }))
-    .ok()
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)).ok()
 }
 
 /// The span of a wait, entered until it is dropped.

@@ -3,7 +3,6 @@
 pub(crate) mod background;
 pub(crate) mod backoff;
 pub(crate) mod batch;
-pub(crate) mod callback;
 pub(crate) mod claim;
 pub(crate) mod clock;
 pub(crate) mod error;

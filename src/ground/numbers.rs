@@ -7,8 +7,9 @@ use crate::ground::observer::Event;
 /// Records a number, unless the recorder panics.
 #[cfg(feature = "metrics")]
 fn contain(record: impl FnOnce()) {
-    let contained = std::panic::AssertUnwindSafe(|| crate::ground::callback::within(record));
-    drop(std::panic::catch_unwind(contained));
+    drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(
+        record,
+    )));
 }
 
 /// Makes a function of each number that no event tells, which does nothing without the feature.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::loss::Loss;
-use crate::ground::{callback, numbers};
+use crate::ground::numbers;
 
 /// Hears what happens to the locks of a client, as it happens.
 ///
@@ -178,13 +178,11 @@ impl Observed {
         }
         // What the observer or a recorder does wrong stays its own affair.
         drop(catch_unwind(AssertUnwindSafe(|| {
-            callback::within(|| {
-                let event = event();
-                if let Some(observer) = &self.0 {
-                    observer.event(&event);
-                }
-                numbers::record(&event);
-            });
+            let event = event();
+            if let Some(observer) = &self.0 {
+                observer.event(&event);
+            }
+            numbers::record(&event);
         })));
     }
 }

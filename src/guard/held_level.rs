@@ -44,7 +44,7 @@ impl HeldLevel {
     }
 
     pub(super) fn lost(&self) -> Losses {
-        Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid())
+        Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid)
     }
 
     /// Does work on the server where this hold stands.

@@ -48,7 +48,8 @@ impl Lock {
     /// Those of [`Lock::is_locked`].
     pub fn is_held_by_thread(&self, thread: u64) -> Result<bool> {
         self.raw_lock.ready()?;
-        Ok(self.count_of(self.raw_lock.inner.thread_of(thread))? > 0)
+        let owner = Owner::find(self.raw_lock.inner.pid, thread);
+        Ok(self.count_of(owner)? > 0)
     }
 
     /// Asks the store how many times the current thread holds the lock; 0 if it does not.
@@ -130,7 +131,7 @@ impl Lock {
     /// [`Error::Forked`] if it cannot.
     pub fn lost(&self) -> Result<Losses> {
         let hold = self.current_hold()?;
-        Ok(Losses::of(hold, self.raw_lock.inner.pid()))
+        Ok(Losses::of(hold, self.raw_lock.inner.pid))
     }
 
     /// Returns the fencing token of the current thread's hold, without I/O; see

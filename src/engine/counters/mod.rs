@@ -60,7 +60,6 @@ pub(crate) struct Counters {
     classes: Classes,
     waits: Mutex<Waits>,
     has_no_watchdog: AtomicBool,
-    is_gone: AtomicBool,
 }
 
 /// The word for the end of a hold here.
@@ -166,14 +165,5 @@ impl Counters {
 
     pub(crate) fn has_watchdog(&self) -> bool {
         !self.has_no_watchdog.load(Ordering::Acquire)
-    }
-
-    /// Notes that the last handle of the client is gone: what it holds nobody can unlock any more.
-    pub(crate) fn note_gone(&self) {
-        self.is_gone.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
     }
 }

@@ -1,4 +1,4 @@
-//! The beginning and the end of a hold: when it is counted, and whom it notifies.
+//! The beginning and the end of a hold: when it is counted, and which listeners are notified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::ground::observer::Event;
 use crate::store::InDoubt;
 
 impl Hold {
-    /// Counts it from now on, as one that a thread has come to. Returns whether it has not ended before.
+    /// Counts the hold, because a thread got it. Returns false if it has ended before.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let is_held = matches!(state.phase, Phase::Held);
@@ -27,21 +27,17 @@ impl Hold {
         is_held
     }
 
-    /// Opens its span, behind that of the wait that led to it.
+    /// Opens the span of the hold, which follows from the span of the wait.
     pub(crate) fn begin_span(&self, wait: WaitSpan, class: &str, waited: Duration) {
         let (visitor, fence) = (self.visitor.as_str(), self.fence);
         let span = HoldSpan::behind(wait, (&self.name, class), visitor, fence, waited);
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Held) {
             state.span = Some(span);
-        } else {
-            // Lost meanwhile, and told behind the mutex.
-            drop(state);
-            span.tell(end_name(true));
         }
     }
 
-    /// Counts that it has ended, when this is dropped.
+    /// Returns a value that counts the end of the hold when it is dropped.
     pub(super) fn end_notice(&self, state: &mut State, is_lost: bool) -> EndNotice<'_> {
         let held = |since: BootInstant| since.until(self.timeline.now());
         EndNotice {
@@ -52,21 +48,16 @@ impl Hold {
         }
     }
 
-    /// For how long it has lasted, if it is counted and goes on.
+    /// The age of a counted hold that has not ended.
     pub(crate) fn age(&self) -> Option<Duration> {
         let state = self.state.lock();
         let began = state.began.filter(|_| matches!(state.phase, Phase::Held))?;
         Some(began.until(self.timeline.now()))
     }
 
-    /// The number of its owner.
-    pub(crate) fn thread(&self) -> u64 {
-        self.thread
-    }
-
-    /// Turns the hold lost for good. Returns the event the first time, `None` if it had ended before.
+    /// Marks the hold as lost, for good. Returns the loss the first time; `None` if the hold had ended before.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
-        // It is told behind the mutex: a subscriber's code runs then, and an observer's.
+        // `_ended` is dropped after the mutex is unlocked, because it calls the subscriber and the observer.
         let (loss, _ended) = {
             let mut state = self.state.lock();
             let is_held = matches!(state.phase, Phase::Held);
@@ -77,9 +68,8 @@ impl Hold {
         loss
     }
 
-    /// Turns the hold lost although its release is under way, for the release itself, which found it gone.
-    ///
-    /// A renewal that finds the same at that time has only come behind the release.
+    /// Marks a released hold as lost, because its release found it gone. Only the release may call this: a renewal that finds
+    /// the hold gone may have run after the release.
     pub(crate) fn lose_in_release(&self, cause: LossCause) -> Option<Loss> {
         let mut state = self.state.lock();
         matches!(state.phase, Phase::Released).then(|| self.lose_now(&mut state, cause))
@@ -94,19 +84,19 @@ impl Hold {
         loss
     }
 
-    /// The cause if the validity has ended by the clock alone.
+    /// Returns the cause of the loss if the validity has ended.
     pub(crate) fn lapse(&self) -> Option<LossCause> {
         let owner_lives = self.owner.strong_count() > 0;
         self.state.lock().lapse(self.timeline.read(), owner_lives)
     }
 
-    /// The doubt whether the store still has this hold, which has ended here.
+    /// Returns an in-doubt request for this hold, which has ended here and may still be in the store.
     pub(crate) fn in_doubt(&self) -> InDoubt {
         let lease = self.state.lock().may_stand(&self.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)
     }
 
-    /// Tells those who listen, and those who will, that nobody looks after it any more.
+    /// Notifies present and future listeners that the client was shut down.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Held) {
@@ -125,7 +115,7 @@ impl Hold {
         }
     }
 
-    /// Where a loss is told, and that the hold ended well.
+    /// Returns where listeners wait for a loss or the release.
     pub(crate) fn news(&self) -> Arc<LossNotice> {
         let mut state = self.state.lock();
         if let Some(news) = &state.news {
@@ -149,21 +139,21 @@ impl Hold {
         }
     }
 
-    /// Tells those who listen to a released hold that it ended well, unless the release found it lost.
+    /// Notifies the listeners of a released hold of its release, unless the release found it lost.
     pub(crate) fn close_listeners(&self) {
         if let Some(news) = &self.state.lock().news {
             news.end();
         }
     }
 
-    /// Counts a loss that is told. One that a release has found is the loss of a hold that was given back.
+    /// Reports a loss to the observer. A loss found by a release belongs to a hold that was counted as released.
     pub(crate) fn count_loss(&self, loss: &Loss) {
         if let Some(class) = self.class {
             self.client.tell(class, |class| Event::Lost { class, loss });
         }
     }
 
-    /// Tells if it has lasted for long, when that has doubled since it was told last.
+    /// Reports a long hold, each time that its age has doubled since the last report.
     pub(crate) fn look_at_age(&self) {
         let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;
@@ -179,13 +169,12 @@ impl Hold {
     }
 }
 
-/// The end of a hold: it is counted, and told, when this is dropped, behind the mutex of the hold.
+/// Counts and reports the end of a hold when it is dropped, after the mutex of the hold is unlocked.
 pub(super) struct EndNotice<'a> {
     hold: &'a Hold,
-    /// For how long, if a thread had come to it.
+    /// The age of the hold, if a thread got it.
     held: Option<Duration>,
     is_lost: bool,
-    /// Closed with it.
     span: Option<HoldSpan>,
 }
 

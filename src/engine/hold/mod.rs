@@ -1,6 +1,6 @@
-//! One hold as this process knows it: its levels, until when it is valid, whether it was lost.
+//! One hold as this process knows it: its levels, the end of its validity, and its loss.
 //!
-//! The store is the truth; what stands here is what was confirmed last, and says until when it may be believed.
+//! The store decides who has the lock. This state is what the store confirmed last, and how long that may be relied on.
 
 mod lifecycle;
 #[cfg(feature = "mysql")]
@@ -28,12 +28,12 @@ use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
 
-/// How long an acquisition counts on the lock.
+/// How the lease of an acquisition ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
-    /// Until it is unlocked; renewed with this lease time meanwhile.
+    /// Renewed with this lease time until the unlock.
     Watchdog(Duration),
-    /// This long from the acquisition, never renewed.
+    /// Ends this long after the acquisition, and is never renewed.
     Fixed(Duration),
 }
 
@@ -62,35 +62,35 @@ pub(crate) struct Hold {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// Its fencing number, where the store draws one.
+    /// The fencing token, for locks that have one.
     pub(crate) fence: Option<u64>,
-    /// The number of its owner, which is a thread or as good as one, and what lives as long as that.
-    thread: u64,
+    /// The number of its owner: a thread, or an owned guard or handle.
+    pub(crate) thread: u64,
     owner: Weak<()>,
     client: Arc<Counters>,
-    /// The class that it is counted in, if it is.
+    /// The class under which it is counted; `None` if it is not counted.
     class: Option<ClassId>,
-    /// The clock that it is counted on.
+    /// The clock of the store.
     timeline: Timeline,
     state: Mutex<State>,
 }
 
-/// The request that gives one level back.
+/// The request that an unlock of one level has to send.
 #[derive(Debug)]
 pub(crate) enum ReleasePlan {
-    /// The hold was lost before; nothing is to be sent. The level may have been given back before, too.
+    /// None: the hold was lost before. `had_level` is false if this level had been released before.
     Lost { cause: LossCause, had_level: bool },
-    /// Nothing is to be sent.
+    /// None: this level was released before.
     AlreadyGivenBack,
-    /// It was the last level: the whole hold is to be released.
+    /// A release of the whole hold: it was the last level.
     Whole(Claim),
-    /// The claim's lease is what the remaining levels count on.
+    /// A release of one level. It sets the lease of the remaining levels.
     Part(Claim, InFlightId),
-    /// The rest has no lease left; the whole hold is to be released and the remaining levels are lost.
+    /// A release of the whole hold. The leases of the remaining levels have ended, so these are lost.
     Expired(Claim),
 }
 
-/// The leases that the levels of a hold were taken with, the first one first.
+/// The leases of the levels of a hold, first level first.
 pub(crate) type Leases = SmallVec<[Lease; 1]>;
 
 impl std::panic::RefUnwindSafe for Hold {}
@@ -135,7 +135,7 @@ impl Hold {
         }
     }
 
-    /// Notes that a request that began it, sent until `deadline`, may yet set its first lease again.
+    /// Notes that a copy of the first request, sent until `deadline`, may still run and set the first lease again.
     pub(crate) fn with_late_copy(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
@@ -172,7 +172,7 @@ impl Hold {
         }
     }
 
-    /// Whether the holder may still act on the lock, as far as this process knows. No I/O.
+    /// Returns whether the holder may act on the lock, as far as this process knows. No I/O.
     pub(crate) fn is_valid(&self) -> bool {
         self.counts(&self.state.lock())
     }
@@ -191,21 +191,14 @@ impl Hold {
         }
     }
 
-    /// Whether it keeps its thread from taking a lock that overlaps: it is valid, or a transaction has its row, and it
-    /// can still be unlocked. The watchdog turns what has ended lost, but a client that ended has none.
+    /// Returns whether the thread may not acquire an overlapping lock: this hold is valid, or a transaction has locked its row.
     pub(crate) fn stands(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
-        let is_held = matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state);
-        is_held && !self.has_no_client()
+        matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state)
     }
 
-    /// Whether the last handle of its client is gone.
-    pub(crate) fn has_no_client(&self) -> bool {
-        self.client.is_gone()
-    }
-
-    /// Whether the hold is neither released nor known to be lost. It may have ended by the clock, see [`Hold::lapse`].
+    /// Returns whether the hold is neither released nor marked lost. Its validity may have ended, see [`Hold::lapse`].
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Held)
     }
@@ -221,14 +214,14 @@ impl Hold {
         count(&self.state.lock().levels)
     }
 
-    /// The level that an unlock by hand gives back: the last one that no guard will, else the last one.
+    /// Returns the level that `Lock::unlock` releases: the last level without a guard, else the last level.
     pub(crate) fn top_level(&self) -> Option<LevelId> {
         let state = self.state.lock();
         let by_hand = state.levels.iter().rfind(|level| !level.is_guards);
         by_hand.or(state.levels.last()).map(|level| level.id)
     }
 
-    /// Leaves it to a guard to give level `id` back.
+    /// Notes that a guard will release level `id`.
     pub(crate) fn guard(&self, id: LevelId) {
         let mut state = self.state.lock();
         if let Some(level) = state.levels.iter_mut().rfind(|level| level.id == id) {
@@ -236,7 +229,7 @@ impl Hold {
         }
     }
 
-    /// The claim that enters this hold once more, by a request that is about to be sent and expires at `deadline`.
+    /// Returns the claim of a re-entry, whose request is about to be sent and expires at `deadline`.
     pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
         let now = self.timeline.read();
         let mut state = self.state.lock();
@@ -263,7 +256,7 @@ impl Hold {
         }
     }
 
-    /// Notes a granted re-entry; `None` if the hold ended while it was asked for.
+    /// Adds the level of a granted re-entry; `None` if the hold ended before the reply.
     pub(crate) fn entered(
         &self,
         claim: &Claim,
@@ -283,38 +276,31 @@ impl Hold {
         Some(id)
     }
 
-    /// Notes that a request had no outcome, for a re-entry. The hold goes on as it was.
-    pub(crate) fn reentry_unknown(&self, in_flight_id: InFlightId) {
-        let mut state = self.state.lock();
-        state.may_outlast = true;
-        state.unanswered(in_flight_id);
-    }
-
     /// Notes that a request was not sent, or changed nothing.
     pub(crate) fn not_done(&self, in_flight_id: InFlightId) {
         let mut state = self.state.lock();
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request had no outcome. It extends nothing, and what it shortens was noted when it was sent.
+    /// Notes that a request got no reply. It extends nothing; the lease that it may shorten was noted when it was sent.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);
     }
 
-    /// Whether the store may still keep the hold after it has ended here.
+    /// Returns whether the store may keep the hold after it has ended here.
     pub(crate) fn may_outlast(&self) -> bool {
         self.state.lock().may_outlast
     }
 
-    /// Notes that its thread has, or asks for, the other side of the same read-write lock: what ends by its lease stays there
-    /// as long as the other one.
-    pub(crate) fn note_other_side(&self) {
+    /// Notes that the store may keep the hold after it has ended here: a re-entry is in doubt, or the thread holds the other
+    /// side of the same read-write lock, whose lease keeps the key.
+    pub(crate) fn set_may_outlast(&self) {
         self.state.lock().may_outlast = true;
     }
 
-    /// Takes level `id` away, before anything is sent, and says what to send.
+    /// Removes level `id` before any request is sent, and returns the request to send.
     pub(crate) fn leave(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
-        // Whatever hears of the end is not to be called under the lock.
+        // Dropped after the mutex is unlocked, because it calls the observer.
         let _ended;
         let mut state = self.state.lock();
         let mut claim = self.claim(&state, Duration::ZERO);
@@ -330,7 +316,7 @@ impl Hold {
             return ReleasePlan::AlreadyGivenBack;
         }
         if state.levels.is_empty() {
-            // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
+            // It is not renewed from here on: the last release ends the hold here, whatever the reply.
             state.phase = Phase::Released;
             _ended = self.end_notice(&mut state, false);
             claim.lease = state.may_stand(&self.timeline);
@@ -350,12 +336,12 @@ impl Hold {
         }
     }
 
-    /// Whether a transaction has it.
+    /// Returns whether a transaction has locked the row of this hold.
     pub(crate) fn is_pinned(&self) -> bool {
         self.state.lock().pinned_since().is_some()
     }
 
-    /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
+    /// If a transaction has locked the row, leaves level `id` to be released after the transaction, and returns true.
     pub(crate) fn put_off(&self, id: LevelId) -> bool {
         let mut state = self.state.lock();
         let is_pinned = state.pinned_since().is_some();
@@ -365,8 +351,7 @@ impl Hold {
         is_pinned
     }
 
-    /// Takes a level out of a hold that was lost, which was unlocked by the name of the lock: one by hand rather than one
-    /// that a guard has yet to give back.
+    /// Removes a level from a lost hold on `Lock::unlock`: preferably a level without a guard.
     pub(crate) fn forget_level(&self) {
         let mut state = self.state.lock();
         let by_hand = state.levels.iter().rposition(|level| !level.is_guards);
@@ -376,14 +361,15 @@ impl Hold {
         }
     }
 
-    /// Whether each of its levels is given back by hand; with `guards`, whether the only one is a guard's.
+    /// With `guards`, returns whether the only level has a guard; else, whether no level has a guard.
     pub(crate) fn has_levels_of(&self, guards: bool) -> bool {
         let state = self.state.lock();
         let are_alike = state.levels.iter().all(|level| level.is_guards == guards);
         are_alike && (state.levels.len() == 1 || !guards)
     }
 
-    /// Takes all levels away, before anything is sent, and says what to send. The cause if it was lost before.
+    /// Removes all levels before any request is sent, and returns the claim to release. Fails with the cause if the hold was
+    /// lost.
     pub(crate) fn leave_all(&self) -> Result<(Claim, Leases), LossCause> {
         let mut state = self.state.lock();
         match &state.phase {
@@ -392,12 +378,12 @@ impl Hold {
             Phase::Released => return Err(LossCause::Gone),
         }
         let mut claim = self.claim(&state, Duration::ZERO);
-        let leases = state.levels.drain(..).map(|level| level.lease()).collect();
-        // From here on nobody renews it.
+        let leases = state.levels.drain(..).map(|level| level.lease).collect();
+        // It is not renewed from here on.
         state.phase = Phase::Released;
         let _ended = self.end_notice(&mut state, false);
         claim.lease = state.may_stand(&self.timeline);
-        // Whatever hears of the end is not to be called under the lock.
+        // `_ended` calls the observer, so the mutex is unlocked first.
         drop(state);
         Ok((claim, leases))
     }

@@ -14,8 +14,8 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 
 impl Hold {
-    /// Leaves the hold to a transaction, which the clock does not end and the watchdog does not disturb. Returns
-    /// whether it is held and no other transaction has it.
+    /// Leaves the hold to a transaction: it neither expires by the clock nor is renewed until [`Hold::unpin`]. Returns false if
+    /// it is not held, or another transaction has it.
     pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.lock();
         let is_free = matches!(state.phase, Phase::Held) && state.pinned_since().is_none();
@@ -25,7 +25,7 @@ impl Hold {
         is_free
     }
 
-    /// The levels that are to be given back now that no transaction has it any more.
+    /// Returns the levels to release after the transaction.
     pub(crate) fn take_put_off(&self) -> SmallVec<[LevelId; 1]> {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();
@@ -33,8 +33,8 @@ impl Hold {
             .unwrap_or_default()
     }
 
-    /// Ends what [`Hold::pin`] began. `committed` is the lease that the transaction has set, and from when it counts:
-    /// it holds even if the one before it had run out meanwhile, because nobody could take the row.
+    /// Ends [`Hold::pin`]. `committed` is the lease that the transaction set, and when its request was sent. It counts even if
+    /// the lease before it has ended: the locked row kept other clients out.
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();
@@ -42,7 +42,7 @@ impl Hold {
             return;
         };
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
-            // A renewal that was sent before may have waited for the row.
+            // An earlier renewal may have waited for the row lock.
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }
@@ -55,7 +55,7 @@ impl Hold {
         }
     }
 
-    /// The claim that extends this hold; its lease is zero if no level counts on it any more.
+    /// Returns the claim of an extension; its lease is zero if every level has ended.
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
         let rest = state.rest(self.timeline.now()).unwrap_or_default();

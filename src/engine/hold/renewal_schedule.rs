@@ -1,4 +1,4 @@
-//! When the watchdog looks at a hold: to renew it at a third of its lease, and to notice the end of its validity.
+//! When the watchdog checks a hold: to renew it at a third of its lease, and to notice the end of its validity.
 
 #[cfg(test)]
 mod tests;
@@ -13,22 +13,22 @@ use crate::ground::clock::{BootInstant, ClockPair};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
 
-/// The watchdog looks this often whether a transaction has let go of a hold; the end of a transaction is told to it, too.
+/// How often the watchdog checks whether a transaction has unlocked the row. The end of a transaction also notifies it.
 const PINNED_LOOK: Duration = Duration::from_secs(1);
 
-/// The duty of the watchdog towards a hold that is due.
+/// What the watchdog has to do about a hold that is due.
 #[derive(Debug)]
 pub(crate) enum Duty {
-    /// Renew it, and look whether that was in time when its validity ends.
+    /// Renew it, and check it again when its validity ends.
     Renew,
-    /// It waits for its renewal already.
+    /// Nothing: its renewal is queued.
     Waits,
-    /// The validity has ended.
+    /// Report the loss: the validity has ended.
     Lapsed(LossCause),
-    /// Check it again later: a transaction has its row, or its thread has ended. In that case it is not renewed, which frees
-    /// the lock within one lease.
+    /// Check it again later: a transaction has its row, or its thread has ended. A hold without a thread is not renewed, so its
+    /// lock is free within one lease.
     Idle,
-    /// It was released or lost meanwhile.
+    /// Nothing: it was released or lost.
     Over,
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct RenewalStart {
     pub(crate) pace: Duration,
 }
 
-/// When the watchdog is to look at a hold.
+/// When the watchdog checks a hold next.
 #[derive(Debug)]
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
-    /// Whether that is the end of its validity.
+    /// Whether the validity ends then.
     pub(crate) is_end: bool,
-    /// Whether another entry of the heap was made void by it.
+    /// Whether it replaces an entry of the timer.
     pub(crate) replaces_another: bool,
 }
 
@@ -63,7 +63,7 @@ impl State {
 }
 
 impl Hold {
-    /// Looks what is to be done about a hold that has come out of the timer.
+    /// Returns what to do about a hold whose timer entry is due.
     pub(crate) fn duty(&self, now: ClockPair) -> Duty {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
@@ -87,7 +87,7 @@ impl Hold {
         }
     }
 
-    /// Starts a renewal, or says what to do instead.
+    /// Starts a renewal, or returns what to do instead.
     pub(crate) fn begin_renewal(
         &self,
         begun: ClockPair,
@@ -120,7 +120,7 @@ impl Hold {
         }
     }
 
-    /// Notes that a renewal or a level given back has set its lease, unless the hold ended meanwhile.
+    /// Notes the reply to a renewal or to the release of a level. It extends the validity unless the hold has ended.
     pub(crate) fn confirmed(
         &self,
         in_flight_id: InFlightId,
@@ -142,36 +142,36 @@ impl Hold {
         }
     }
 
-    /// Notes that a renewal had no outcome. It extends nothing.
+    /// Notes that a renewal got no reply. It extends nothing.
     pub(crate) fn renewal_unknown(&self, in_flight_id: InFlightId, trouble: &str) {
         let mut state = self.state.lock();
         state.unanswered(in_flight_id);
         state.rare().last_trouble = Some(trouble.to_owned());
     }
 
-    /// Says that the watchdog should look at this hold when its validity ends, which is noted as due.
+    /// Plans a check for the end of the validity.
     pub(crate) fn plan_end(&self, now: ClockPair) -> NextCheck {
         let mut state = self.state.lock();
         let end = state.valid_until;
         state.note_due(now.instant_of(end), true)
     }
 
-    /// Says when the watchdog should look at this hold again, which is noted as due; `None` once it is over, and if a look is due
-    /// already.
+    /// Plans the next check; `None` if the hold is over, or if a check is already due.
     pub(crate) fn plan(&self, now: ClockPair, again_in: Option<Duration>) -> Option<NextCheck> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
             return None;
         }
         if state.due.is_some_and(|due| due <= time::now()) {
-            // It was asked for while the one before was under way, as another server was found: that one says nothing of it.
+            // A check was requested while the last renewal ran, because the master changed. Its reply says nothing of the new
+            // master.
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);
         Some(state.note_due(now.instant_of(at), is_end))
     }
 
-    /// Whether it should be looked at before what is noted as due.
+    /// Returns whether the next check has to be earlier than the planned one.
     pub(crate) fn is_due_earlier(&self, now: ClockPair) -> bool {
         let state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
@@ -181,7 +181,8 @@ impl Hold {
         state.due.is_none_or(|due| now.instant_of(at) < due)
     }
 
-    /// A third of the lease from when it was set, or when the validity ends, and whether it is the latter.
+    /// Returns the next check, a third of the lease after the last renewal or the end of the validity, and whether it is that
+    /// end.
     fn next_look(
         &self,
         state: &State,
@@ -191,7 +192,7 @@ impl Hold {
         if state.pinned_since().is_some() {
             return (now + PINNED_LOOK, false);
         }
-        // While a renewal is under way, or waits for the one before it, there is but the end to look for.
+        // While a renewal is queued or in flight, only the end of the validity is checked.
         let is_renewed = state.is_looked_after(self.kind.rules())
             && !state.is_being_renewed()
             && self.owner.strong_count() > 0;
@@ -201,7 +202,7 @@ impl Hold {
             .map_or(pace, |longest| pace.min(longest));
         let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
-            // On a grid, so that holds fall due in batches; what is overdue is not asked for without a pause.
+            // Rounded, so that renewals fall due in batches. Overdue renewals are spaced.
             (None, pace) => (state.counted_from + pace / 3)
                 .floor(pace / 60)
                 .max(now + pace / 20),
@@ -212,7 +213,7 @@ impl Hold {
         }
     }
 
-    /// Sets the instant of the heap entry that counts from now on. Returns whether there was another one before.
+    /// Sets the instant of the valid timer entry. Returns whether it replaces another entry.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()
     }

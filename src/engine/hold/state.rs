@@ -1,4 +1,4 @@
-//! The state of a hold: its levels, until when it is valid, and why it ended.
+//! The state of a hold: its levels, the end of its validity, and why it ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use crate::ground::loss::LossCause;
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) id: LevelId,
-    lease: Duration,
+    pub(super) lease: Lease,
     /// The end of a fixed lease.
     pub(super) ends: Option<BootInstant>,
-    /// Whether a guard gives it back.
+    /// Whether a guard releases it.
     pub(super) is_guards: bool,
 }
 
-/// Where a hold stands.
+/// The phase of a hold.
 ///
 /// | phase | entered by | valid | renewed | leads to |
 /// |---|---|---|---|---|
@@ -37,10 +37,10 @@ pub(super) enum Phase {
     Lost(Box<LossCause>),
 }
 
-/// A watchdog that looks this much later than it planned did not get to run.
+/// A check that is this much later than planned means that the process was paused.
 const LATE: Duration = Duration::from_millis(100);
 
-/// A hold may be counted on by this much less than its levels count on before it is mended, for rounding.
+/// Tolerance for rounding, when the validity is compared with the leases of the levels.
 pub(super) const ROUNDING: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -49,45 +49,45 @@ pub(super) struct State {
     pub(super) levels: SmallVec<[Level; 1]>,
     pub(super) next_level: LevelId,
     pub(super) valid_until: BootInstant,
-    /// When the request was sent from which that is counted.
+    /// When the request was sent that set `valid_until`.
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
     pub(super) next_in_flight_id: u32,
     /// The longest lease that any request may have set.
     pub(super) longest: Duration,
-    /// A renewal that fell due waits for the one before it.
+    /// A renewal is due, and waits for the previous batch of renewals.
     pub(super) waits: bool,
-    /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
+    /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
-    /// Made for the first one who wants to hear of a loss.
+    /// Created for the first listener.
     pub(super) news: Option<Arc<LossNotice>>,
-    /// A re-entry without an answer may have set a longer lease in the store than is counted on here, or a late copy of the
-    /// first acquisition may yet set one.
+    /// The store may keep the hold longer than its validity: a re-entry is in doubt, or a late copy of the first request may
+    /// run.
     pub(super) may_outlast: bool,
-    /// Nobody renews it any more, because the client was shut down.
+    /// The client was shut down, so renewals have ended.
     pub(super) is_abandoned: bool,
-    /// When a thread came to it, from when on it is counted.
+    /// When a thread got the hold, which is then counted.
     pub(super) began: Option<BootInstant>,
     /// Open while the hold is neither released nor lost.
     pub(super) span: Option<HoldSpan>,
-    /// In a box, as it would be a third of the memory of each hold.
+    /// Boxed to save a third of the memory of each hold.
     pub(super) rare: Option<Box<Rare>>,
 }
 
-/// The state that few holds have.
+/// State that few holds have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
-    /// The trouble of the last renewal, for the cause of a later loss.
+    /// Why the last renewal failed, for the cause of a later loss.
     pub(super) last_trouble: Option<String>,
-    /// Since when a transaction has its row locked: nobody can take it, nor can it be renewed, until that ends.
+    /// Since when a transaction has locked its row. Until the transaction ends, no client can acquire or renew the lock.
     pub(super) pinned_since: Option<BootInstant>,
-    /// Levels whose guards went meanwhile.
+    /// Levels whose guards were dropped during the transaction.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
-    /// When what it was taken from ends, if that is known: no lease counts for longer.
+    /// When the key of the semaphore expires, if known. No lease counts for longer.
     pub(super) life_ends: Option<BootInstant>,
-    /// The longest lease whose third it is left alone for, where others may shorten what keeps it.
+    /// An upper bound of `pace`, for kinds of locks where other clients may shorten the lease of the key.
     pub(super) longest_pace: Option<Duration>,
-    /// It is told that it has lasted for long when it has lasted as long as this; set when that was told before.
+    /// How old the hold has to be for the next `Event::LongHold`; set by the first such event.
     pub(super) long_from: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ impl Level {
     pub(super) fn new(id: LevelId, lease: Lease, sent: BootInstant) -> Level {
         Level {
             id,
-            lease: lease.duration(),
+            lease,
             ends: match lease {
                 Lease::Watchdog(_) => None,
                 Lease::Fixed(lease) => Some(sent + lease),
@@ -103,17 +103,9 @@ impl Level {
             is_guards: false,
         }
     }
-
-    pub(super) fn lease(&self) -> Lease {
-        match self.ends {
-            None => Lease::Watchdog(self.lease),
-            Some(_) => Lease::Fixed(self.lease),
-        }
-    }
 }
 
 impl State {
-    /// The rare part, to be changed.
     pub(super) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
@@ -141,7 +133,7 @@ impl State {
             .life_ends()
             .is_some_and(|end| end <= self.valid_until + ROUNDING)
         {
-            // A renewal that was answered too late has found the same end, but for rounding.
+            // A renewal whose reply came too late found the same end, apart from rounding.
             LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded
@@ -154,7 +146,7 @@ impl State {
         })
     }
 
-    /// Why no renewal was confirmed in time.
+    /// Returns why no renewal was confirmed in time.
     pub(super) fn trouble(&self, now: ClockPair) -> String {
         let in_ms = |since: BootInstant| since.until(now.moment).as_millis();
         let asked = |it: &&InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
@@ -169,7 +161,7 @@ impl State {
         } else {
             "no renewal was confirmed in time".to_owned()
         };
-        // The look was planned for this instant on the clock that threads sleep on, if not for an earlier one.
+        // The check was planned for `due`. A large difference shows that the process was paused, or the machine suspended.
         let (late, ahead) = self.due.map_or_else(Default::default, |due| {
             (
                 now.instant.saturating_duration_since(due),
@@ -191,16 +183,16 @@ impl State {
         }
     }
 
-    /// Whether less is counted on than the levels count on, for requests that may have shortened the lease.
+    /// Returns whether the validity ends before the fixed leases do, because a request may have shortened the lease.
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;
-            Some(end.earlier(drift(level.lease) + ROUNDING))
+            Some(end.earlier(drift(level.lease.duration()) + ROUNDING))
         });
         counted_on.max().is_some_and(|end| self.valid_until < end)
     }
 
-    /// Whether it has to be renewed now and then, rather than left to its lease.
+    /// Returns whether the watchdog has to renew it.
     pub(super) fn is_looked_after(&self, rules: &Rules) -> bool {
         self.renewed_lease().is_some() || self.is_short() || rules.restores_lifetime
     }
@@ -213,7 +205,7 @@ impl State {
     /// The time in which it has to be renewed once.
     pub(super) fn pace(&self) -> Duration {
         let counted = self.counted_from.until(self.valid_until);
-        // What the store has it for, which may be less than the lease.
+        // The lease in the store may be shorter than the lease of the levels.
         self.renewed_lease()
             .map_or(counted, |lease| match counted + drift(lease) {
                 whole if whole >= lease => lease,
@@ -221,7 +213,7 @@ impl State {
             })
     }
 
-    /// How long the store may still have it from now on, whatever it was asked for.
+    /// The longest time from now on that the store may keep the hold.
     pub(super) fn may_stand(&self, timeline: &Timeline) -> Duration {
         if self.in_flight.is_empty() {
             return self.longest;
@@ -231,16 +223,16 @@ impl State {
         self.longest + expiries.max().unwrap_or_default()
     }
 
-    /// The lease time of the levels that count on renewal.
+    /// The longest lease of the renewed levels.
     pub(super) fn renewed_lease(&self) -> Option<Duration> {
         self.levels
             .iter()
             .filter(|level| level.ends.is_none())
-            .map(|level| level.lease)
+            .map(|level| level.lease.duration())
             .max()
     }
 
-    /// How long from `now` the levels count on the hold; `None` if no level counts on it any more.
+    /// The time from `now` until the last level ends; `None` if every level has ended.
     pub(super) fn rest(&self, now: BootInstant) -> Option<Duration> {
         let fixed = self
             .levels

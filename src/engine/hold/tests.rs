@@ -218,7 +218,8 @@ fn each_end_of_a_request_is_noted_for_that_request_alone() {
     let left = [(second, Flying::Unanswered), (third, Flying::Awaited)];
     assert_eq!(flying(&hold), left);
     assert!(!hold.may_outlast());
-    hold.reentry_unknown(third);
+    hold.set_may_outlast();
+    hold.unanswered(third);
     let left = [(second, Flying::Unanswered), (third, Flying::Unanswered)];
     assert_eq!(flying(&hold), left);
     assert!(hold.may_outlast());

@@ -1,4 +1,4 @@
-//! Until when a hold is valid: what may be believed while some of its requests may yet run.
+//! The end of the validity of a hold, while some of its requests may still run.
 
 #[cfg(test)]
 mod tests;
@@ -12,38 +12,38 @@ use crate::engine::hold::state::State;
 use crate::ground::clock::{BootInstant, drift};
 use crate::store::EXPIRY_SLACK;
 
-/// A request that sets the lease in the store: a re-entry, a renewal, a level given back, a commit.
+/// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
-/// It may run at any time from when it is sent until it is answered, and until it expires if it is not. Two of them of
-/// which neither was answered before the other was sent may run in either order, and the lease of the last one stands:
+/// It may run at any time from when it is sent until its reply, or until it expires if there is no reply. Two requests that
+/// overlap in this way may run in either order, and the lease set last remains:
 ///
-/// | one | the other | what stands at least, and is believed |
+/// | first request | second request | lease that counts |
 /// |---|---|---|
-/// | answered before the other was sent | sent later | what the other sets, from when it is sent |
-/// | under way, or without an answer, when the other is sent | | the shorter of the two, from when the other was sent |
-/// | without an answer, and expired when the other is sent | | what the other sets |
-/// | answered, while an earlier copy of it or a part of the store may still have it before it | sent later | as without an answer |
+/// | got its reply before the second was sent | any | the second lease, from when it is sent |
+/// | no reply yet when the second is sent | any | the shorter lease, from when the second was sent |
+/// | no reply, and expired when the second is sent | any | the second lease |
+/// | got its reply, but a copy of it or a part of the store may still run it | any | as without a reply |
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) id: InFlightId,
     pub(super) by: By,
     pub(super) sent: BootInstant,
     pub(super) lease: Duration,
-    /// The most that its own confirmation may count, for those that may run after it.
+    /// The latest validity that its own reply may give, because other requests may run after it.
     pub(super) most: Option<BootInstant>,
-    /// From here on the server refuses it.
+    /// The server refuses it from here on.
     pub(super) expires: BootInstant,
     pub(super) state: Flying,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flying {
-    /// Its answer is waited for.
+    /// Its reply has not come yet.
     Awaited,
-    /// Nobody waits for its answer any more.
+    /// Its caller no longer waits for the reply.
     Unanswered,
-    /// It has its answer, but may run once more: in a part of the store that has not answered, or as an earlier copy on a
-    /// connection that was cut. No order of connections bounds that, only its expiry.
+    /// It has its reply, but may run once more: in a part of the store that has not replied, or as an earlier copy on a closed
+    /// connection. Only its expiry bounds that.
     Answered,
 }
 
@@ -54,20 +54,20 @@ pub(super) enum By {
     Watchdog,
 }
 
-/// Identifies a request of a hold that sets the lease.
+/// Identifies a request that sets the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
 
-/// More requests without an answer than these count as one.
+/// From this many on, requests without a reply are merged into one.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
 
-/// The end of the validity that a lease gives whose request was sent then.
+/// Returns the end of the validity of a lease whose request was sent at `sent`.
 pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
     sent + lease.saturating_sub(drift(lease))
 }
 
 impl Hold {
-    /// Notes that what it was taken from ends so long after the request was sent that began it.
+    /// Notes the lifetime of the semaphore's key, counted from when the first request was sent.
     pub(crate) fn with_life(self, life: Option<Duration>) -> Hold {
         let mut state = self.state.lock();
         let sent = state.counted_from;
@@ -80,7 +80,7 @@ impl Hold {
         self
     }
 
-    /// Notes how long what it was taken from lasts, as a renewal has found it.
+    /// Notes the lifetime of the semaphore's key, as a renewal found it.
     pub(crate) fn note_life(&self, in_flight_id: InFlightId, life: Option<Duration>) {
         let mut state = self.state.lock();
         let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
@@ -91,7 +91,7 @@ impl Hold {
 }
 
 impl State {
-    /// Notes a request that is about to be sent and is refused from `expires` on.
+    /// Notes a request that is about to be sent and expires at `expires`.
     pub(super) fn note_in_flight(
         &mut self,
         by: By,
@@ -101,7 +101,7 @@ impl State {
     ) -> InFlightId {
         self.in_flight.retain(|request| sent < request.expires);
         self.merge();
-        // The store may be about to shorten the lease, whether we hear of it or not.
+        // The request may shorten the lease, even if its reply never arrives.
         let end = end_of_validity(sent, lease);
         self.valid_until = self.valid_until.min(end);
         self.longest = self.longest.max(lease);
@@ -125,8 +125,7 @@ impl State {
         id
     }
 
-    /// Notes how long what it was taken from lasts, as far as a request found that was sent then; `None` if for longer than
-    /// its lease.
+    /// Notes the lifetime of the semaphore's key, found by a request sent at `sent`; `None` if it exceeds the lease.
     pub(super) fn set_life(&mut self, sent: BootInstant, life: Option<Duration>) {
         let ends = life.map(|life| end_of_validity(sent, life));
         if ends != self.life_ends() {
@@ -137,7 +136,7 @@ impl State {
         }
     }
 
-    /// Makes one of many requests that nobody waits for any more, which promises no more than any of them.
+    /// Merges requests without a reply into one that promises at most what each of them promises.
     fn merge(&mut self) {
         if self.in_flight.len() < MOST_IN_FLIGHT {
             return;
@@ -156,12 +155,10 @@ impl State {
         self.in_flight = left;
     }
 
-    /// Notes that nobody waits for the answer any more.
     pub(super) fn unanswered(&mut self, in_flight_id: InFlightId) {
         self.mark(in_flight_id, Flying::Unanswered);
     }
 
-    /// Notes that it has its answer, and may run once more.
     pub(super) fn answered(&mut self, in_flight_id: InFlightId) {
         self.mark(in_flight_id, Flying::Answered);
     }
@@ -173,7 +170,7 @@ impl State {
         }
     }
 
-    /// Counts a confirmed lease, from before its request was sent.
+    /// Extends the validity by a confirmed lease, counted from when its request was sent.
     pub(super) fn confirm(
         &mut self,
         in_flight_id: InFlightId,

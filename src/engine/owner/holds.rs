@@ -174,7 +174,7 @@ impl ByName {
         let begun = self.begun;
         self.stacks.retain(|_, stack| {
             let is_over = !stack.current.as_ref().is_some_and(|hold| hold.stands());
-            let goes = stack.has_no_client() || is_over && stack.began + LOSSES_KEPT < begun;
+            let goes = is_over && stack.began + LOSSES_KEPT < begun;
             if goes {
                 forgotten.push(std::mem::take(stack));
             }
@@ -195,10 +195,5 @@ impl Stack {
 
     fn is_empty(&self) -> bool {
         self.current.is_none() && self.lapsed == 0
-    }
-
-    fn has_no_client(&self) -> bool {
-        let latest = self.current.as_ref().or(self.last_lost.as_ref());
-        latest.is_some_and(|hold| hold.has_no_client())
     }
 }

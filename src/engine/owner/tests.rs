@@ -25,20 +25,6 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn multi_locks_that_were_dropped_do_not_pile_up() {
-    on_a_thread(|| {
-        let client = Client::in_memory();
-        let most = 4 * LOSSES_KEPT;
-        for number in 0..=most {
-            let parts = [0, 1].map(|part| client.lock(&format!("{number}-{part}")));
-            MultiLock::of(&parts).unwrap().lock().unwrap();
-        }
-        let (names, parts) = remembered();
-        assert!(names <= most && parts <= most, "{names}, {parts}");
-    });
-}
-
-#[test]
 fn what_is_held_is_never_forgotten() {
     on_a_thread(|| {
         let client = Client::in_memory();
@@ -89,18 +75,6 @@ fn what_was_unlocked_is_forgotten_at_once() {
             lock.unlock().unwrap();
             assert_eq!(remembered(), (0, 0));
         }
-    });
-}
-
-#[test]
-fn a_sweep_forgets_all_of_clients_that_are_gone() {
-    on_a_thread(|| {
-        let client = Client::in_memory();
-        let left = left_by_a_sweep(|number| {
-            let another = client.another().unwrap();
-            another.lock(&format!("{number}")).lock().unwrap();
-        });
-        assert_eq!(left, 1, "the one that began now");
     });
 }
 
@@ -247,9 +221,5 @@ fn each_thread_has_a_number_by_which_it_is_found_while_it_lives() {
     for ended in numbers {
         assert!(Owner::find(pid, ended).is_none());
     }
-    let client = Client::in_memory();
-    let inner = client.inner();
-    assert_eq!(inner.pid(), pid);
-    assert!(Arc::ptr_eq(&inner.thread_of(mine).unwrap(), &found));
-    assert!(inner.thread_of(0).is_none());
+    assert_eq!(Client::in_memory().inner().pid, pid);
 }

@@ -1,8 +1,8 @@
-//! How a thread waits on a condition of a lock that it holds, and how it signals others.
+//! Waiting on a condition of a held lock, and signalling it.
 //!
-//! It takes a place while it holds the lock, gives all levels back, sleeps until it is signalled, and takes the lock again,
-//! whatever became of the wait. A signal that may have reached a thread that cannot come back is passed on, and every doubt
-//! is answered by waking.
+//! A waiter enters the queue of the condition while it holds the lock, releases all levels, sleeps until it is signalled, and
+//! acquires the lock again, whatever the outcome. If it cannot return after a signal, or if a signal is in doubt, another
+//! waiter is signalled instead.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use crate::store::{
     StoreEntry,
 };
 
-/// A waiter looks again after this time, whatever messages come: so its place lasts, and a lost message costs no more.
+/// How often a waiter queries its queue entry without a message. A query keeps the entry, and bounds the cost of a lost
+/// message.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// The reason why a lock that polls has no conditions.
 const POLLS: &str = "a polled lock has no conditions, because its waiters receive no messages; use a condition of \
     Client::lock, which is the same lock";
 
-/// A wait that is over, with the lock.
+/// A completed wait. The lock is held again.
 pub(crate) struct Waited {
-    /// The last level that was taken again.
+    /// The last level that was acquired again.
     pub(crate) entry: Entry,
-    /// It was woken, and not by the end of its time.
+    /// Whether a signal ended the wait, rather than its timeout.
     pub(crate) was_woken: bool,
 }
 
-/// The end of a wait, before the lock is taken again.
+/// How a wait ended, before the lock is acquired again.
 #[derive(Debug)]
 enum Ended {
     Woken,
@@ -44,7 +44,7 @@ enum Ended {
     Failed(Error),
 }
 
-/// The place of one wait of one thread.
+/// The queue entry of one wait.
 struct Place<'a> {
     raw_lock: &'a RawLock,
     condition: &'a Arc<str>,
@@ -52,8 +52,8 @@ struct Place<'a> {
 }
 
 impl RawLock {
-    /// Gives all levels of the current thread's hold back, waits to be signalled, and takes them again. With `of_guard`
-    /// that is the hold, and after an error it is not held.
+    /// Releases all levels of the current thread's hold, waits for a signal, and acquires them again. `of_guard` is the hold of
+    /// a guard that waits; after an error it is not held.
     pub(crate) fn wait_on(
         &self,
         condition: &Arc<str>,
@@ -68,7 +68,7 @@ impl RawLock {
         let other = self.key.other_side();
         let inside = other.and_then(|other| me.held.current(&other));
         if inside.is_some_and(|inside| inside.stands()) {
-            // It could not come back while it reads.
+            // A thread that holds the read lock could not acquire the write lock again.
             return Err(Error::Upgrade { lock: lock() });
         }
         if !hold.has_levels_of(of_guard.is_some()) {
@@ -83,7 +83,15 @@ impl RawLock {
             ticket: VisitorId::new(&self.inner.id, me.id, self.inner.next_hold()),
         };
         place.enlist(&hold)?;
-        let leases = self.give_back_for(&place, &me, &hold)?;
+        let leases = match self.give_all_back(&me, &hold) {
+            Ok((leases, Ok(()))) => leases,
+            // An unlock without a reply is repeated in the background.
+            Ok((leases, Err(error))) if error.may_pass() => leases,
+            Ok((_, Err(error))) | Err(error) => {
+                place.pass_on(false);
+                return Err(error);
+            }
+        };
         let ended = place.wait(limit);
         if let Ended::Failed(error @ Error::Closed { .. }) = ended {
             place.pass_on(true);
@@ -112,7 +120,7 @@ impl RawLock {
         Err(error)
     }
 
-    /// Signals so many of those who wait on a condition. Returns how many there were.
+    /// Signals at most `most` waiters of a condition, and returns their number.
     pub(crate) fn signal(&self, condition: &Arc<str>, most: u32) -> Result<u32> {
         let (_, hold) = self.held_with_conditions()?;
         let op = ConditionOp {
@@ -142,7 +150,7 @@ impl RawLock {
         })
     }
 
-    /// The calling thread and its hold, if this lock has conditions.
+    /// Returns the calling thread and its hold, if this lock has conditions.
     fn held_with_conditions(&self) -> Result<(Arc<Owner>, Arc<Hold>)> {
         self.ready()?;
         self.inner.store.redis_for(&self.key.lock)?;
@@ -161,20 +169,7 @@ impl RawLock {
         }
     }
 
-    /// Gives all levels back for a wait. An unlock without an answer is repeated in the background.
-    fn give_back_for(&self, place: &Place<'_>, me: &Owner, hold: &Arc<Hold>) -> Result<Leases> {
-        let given_back = self.give_all_back(me, hold);
-        match given_back {
-            Ok((leases, Ok(()))) => Ok(leases),
-            Ok((leases, Err(error))) if error.may_pass() => Ok(leases),
-            Ok((_, Err(error))) | Err(error) => {
-                place.pass_on(false);
-                Err(error)
-            }
-        }
-    }
-
-    /// Gives all levels back: with which leases they were taken, and what became of it.
+    /// Releases all levels. Returns their leases and the outcome of the release.
     fn give_all_back(&self, me: &Owner, hold: &Arc<Hold>) -> Result<(Leases, Result<()>)> {
         self.inner.watchdog.end_lapsed(hold);
         let left = hold.leave_all();
@@ -184,7 +179,7 @@ impl RawLock {
         Ok((leases, outcome))
     }
 
-    /// Takes as many levels as there are leases, each with its own, which begin anew.
+    /// Acquires one level for each lease. Each lease begins anew.
     fn take_again(&self, me: &Owner, leases: &Leases) -> Result<Entry> {
         let mut last: Option<Entry> = None;
         loop {
@@ -223,7 +218,7 @@ impl Place<'_> {
         self.raw_lock.ask_condition(&op, deadline)
     }
 
-    /// Takes the place, while `hold` stands: nobody can signal before the lock is given back.
+    /// Enters the queue while `hold` is held. No client can signal before the lock is released.
     fn enlist(&self, hold: &Hold) -> Result<()> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
@@ -239,7 +234,7 @@ impl Place<'_> {
         }
     }
 
-    /// Waits until it is signalled, or the limit.
+    /// Waits for a signal until the limit.
     fn wait(&self, limit: WaitLimit<'_>) -> Ended {
         let RawLock { inner, key, .. } = self.raw_lock;
         let mut visit = ConditionVisit(self);
@@ -259,13 +254,13 @@ impl Place<'_> {
         }
     }
 
-    /// Gives the place up for this reason, unless it turns out that it was signalled.
+    /// Leaves the queue. Returns `Ended::Woken` if a signal came first, else `reason`.
     fn leave(&self, reason: Ended) -> Ended {
         let deadline = self.raw_lock.inner.deadline();
         match self.ask(ConditionStep::Leave, deadline) {
             Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
-            // Somebody else gets the signal, if there was one.
+            // Another waiter gets the signal, if there was one.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
                 self.pass_on(!matches!(reason, Ended::Woken));
             }
@@ -273,7 +268,7 @@ impl Place<'_> {
         reason
     }
 
-    /// Passes the signal on, which the thread may have been told of and cannot use.
+    /// Leaves the queue in the background, and passes on a signal that this waiter may have received.
     fn pass_on(&self, was_told: bool) {
         let RawLock { inner, key, .. } = self.raw_lock;
         let place = PlaceInDoubt {
@@ -285,7 +280,6 @@ impl Place<'_> {
     }
 }
 
-/// One wait of one thread for a signal.
 struct ConditionVisit<'a>(&'a Place<'a>);
 
 impl Visit for ConditionVisit<'_> {

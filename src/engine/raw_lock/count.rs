@@ -1,4 +1,4 @@
-//! How a count is changed, and how a thread waits until it is 0.
+//! Counters: semaphores and latches. A thread can wait until a counter is 0.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use crate::ground::events::{self, WaitSpan};
 use crate::ground::loss::LossCause;
 use crate::store::{CountOp, CountStep, Refusal};
 
-/// A waiter looks again after this time, whatever messages come.
+/// How often a waiter queries the counter without a message.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 impl RawLock {
-    /// Carries out one operation on the count that is kept under this name.
+    /// Runs one operation on the counter.
     pub(crate) fn count(&self, step: CountStep) -> Result<i64> {
         self.ready()?;
         self.count_until(step, None, self.inner.deadline())
     }
 
-    /// Carries out one operation on a permit that was taken.
+    /// Runs one operation on an acquired permit.
     pub(crate) fn count_permit(&self, step: CountStep, permit: &VisitorId) -> Result<i64> {
         self.ready()?;
         self.count_until(step, Some(permit), self.inner.deadline())
@@ -51,7 +51,7 @@ impl RawLock {
         })
     }
 
-    /// Gives up the ownership of what `hold` has taken from the count, and leaves it taken.
+    /// Gives up the ownership of acquired permits. They stay acquired.
     pub(crate) fn forget(&self, hold: &Hold) -> Result<()> {
         let deadline = self.inner.deadline();
         match hold.leave(0, deadline) {
@@ -61,7 +61,7 @@ impl RawLock {
         }
         self.inner.watchdog.unwatch(hold);
         if self.key.lock.kind.rules().has_ids {
-            // The store does not know handles, and the ids go on without one.
+            // The store knows only the permit ids, which stay valid without a handle.
             hold.close_listeners();
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl RawLock {
         outcome
     }
 
-    /// Waits until the count is 0, or gone. Returns whether it was by the limit.
+    /// Waits until the counter is 0 or missing. Returns false at the limit.
     pub(crate) fn wait_for_zero(&self, limit: WaitLimit<'_>) -> Result<bool> {
         self.ready()?;
         let RawLock { inner, key, .. } = self;
@@ -98,10 +98,10 @@ impl RawLock {
     }
 }
 
-/// One wait of one thread for a count of 0.
+/// One wait of a thread for a counter of 0.
 struct CountVisit<'a> {
     raw_lock: &'a RawLock,
-    /// Its first refusal was told.
+    /// Its first refusal was reported.
     was_refused: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a hold goes to a waiter of the same client.
+//! Handing a hold off to a waiter of the same client.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::ground::events;
 use crate::store::{Left, Outcome, Released};
 
 impl RawLock {
-    /// Hands the hold off to the head of the queue; `None` if nobody takes it, or nothing was changed.
+    /// Hands the hold off to the head of the queue; `None` if no waiter takes it, or if nothing was changed.
     pub(super) fn hand_off(
         &self,
         hold: &Hold,
@@ -61,13 +61,13 @@ impl RawLock {
                 Err(hold.lost_error(cause))
             }
             Ok(Outcome::Unknown { in_doubt, error }) => {
-                // Either of the two may stand.
+                // Either of the two holds may be in the store.
                 let not_after = in_doubt.not_after(0).unwrap_or_default();
                 self.inner.watchdog.settle(in_doubt);
                 self.inner.watchdog.settle(next.in_doubt(not_after));
                 Err(error)
             }
-            // Nothing was changed; the plain release may do, or says what is wrong.
+            // Nothing was changed. A plain release follows, and returns the error if there is one.
             Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);
@@ -75,7 +75,7 @@ impl RawLock {
         Some(outcome)
     }
 
-    /// Frees a hold whose successor left the queue before it was granted.
+    /// Frees the hold of a waiter that left the queue before it was granted.
     fn take_back(&self, successor_hold: &Hold, granted: Claim, deadline: Instant) {
         successor_hold.leave(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
@@ -83,7 +83,7 @@ impl RawLock {
             count: 1,
             ..granted
         };
-        // The releaser's own hold is given back in any case, and this one in the background if it was not now.
+        // The releaser's own hold is released in any case. If this release fails, it is repeated in the background.
         if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);
         }

@@ -1,4 +1,4 @@
-//! How a thread enters a lock, enters it again, and leaves it.
+//! Acquiring, re-entering and releasing a lock.
 
 mod condition;
 mod count;
@@ -27,47 +27,47 @@ use crate::ground::observer::Event;
 use crate::ground::time;
 use crate::store::Granted;
 
-/// The way into one lock, with one lease.
+/// Access to one lock with one lease.
 #[derive(Clone, Debug)]
 pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: LockKey,
     pub(crate) lease: Lease,
-    /// The pauses between its attempts, if it listens to no messages.
+    /// The pauses between attempts of a spin lock, which receives no messages.
     pub(crate) polling: Option<Box<Polling>>,
-    /// The class that its waits and holds are counted in.
+    /// The class under which its waits and holds are counted.
     pub(crate) class: ClassId,
-    /// The flaw of the name, if it has one, kept for the first operation.
+    /// What is wrong with the name; the first operation returns it.
     pub(crate) flaw: Option<Box<Error>>,
-    /// The locks that this one is made of, if it is.
+    /// The parts of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
-    /// How many permits it takes, if it is a semaphore.
+    /// How many permits an acquisition of a semaphore takes.
     pub(crate) permits: Option<u32>,
-    /// Whether readers of a read-write lock go before writers that wait.
+    /// Whether readers of a read-write lock overtake waiting writers.
     pub(crate) prefers_readers: bool,
 }
 
-// An error in it may have a source of any type, which nobody changes.
+// The flaw may have a source of any type, but is never changed.
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
 
-/// A level of a hold that was entered.
+/// A level of a hold, just acquired.
 pub(crate) struct Entry {
     pub(crate) hold: Arc<Hold>,
     pub(crate) level: LevelId,
-    /// The owner of the hold, which is renewed as long as that lives.
+    /// The owner of the hold, which is renewed until the owner is dropped.
     pub(crate) owner: Arc<Owner>,
 }
 
 impl Entry {
-    /// Whether the hold began with it.
+    /// Returns whether the hold began with this level.
     fn is_first(&self) -> bool {
         self.level == 0
     }
 }
 
 impl RawLock {
-    /// Says what is wrong with this lock or its client before anything is sent.
+    /// Returns the flaw of this lock, or an error in a forked child, before any request is sent.
     pub(crate) fn ready(&self) -> Result<()> {
         if let Some(flaw) = &self.flaw {
             return Err((**flaw).clone());
@@ -75,24 +75,24 @@ impl RawLock {
         self.inner.not_forked(&self.key.lock.name)
     }
 
-    /// Takes the lock or enters it once more; `None` if it was refused until the limit.
+    /// Acquires or re-enters the lock; `None` if it was refused until the limit.
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.check()?;
         let RawLock { inner, key, .. } = self;
         let me = match key.lock.kind.rules().has_thread_owner {
             true => inner.thread(&key.lock.name)?,
-            false => Owner::of_handle(inner.pid()),
+            false => Owner::of_handle(inner.pid),
         };
         self.acquire_as(me, limit)
     }
 
-    /// Takes the lock for an owner that is no thread, which holds nothing else.
+    /// Acquires the lock for a new owner that is not a thread.
     pub(crate) fn acquire_owned(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.check()?;
-        self.acquire_as(Owner::without_thread(self.inner.pid()), limit)
+        self.acquire_as(Owner::without_thread(self.inner.pid), limit)
     }
 
-    /// Says what is wrong with this lock, its lease or its client before anything is sent.
+    /// Returns what is wrong with this lock, its lease or its client, before any request is sent.
     fn check(&self) -> Result<()> {
         self.ready()?;
         if let Lease::Fixed(lease) = self.lease
@@ -111,7 +111,7 @@ impl RawLock {
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.current(key).is_some_and(|hold| hold.stands()) {
-            // Before it queues behind others, who may wait for the other side.
+            // Fails now instead of in the queue, behind waiters that wait for the thread's own hold of the other side.
             self.inside(&me)?;
         }
         let class = inner.counters.class(self.class);
@@ -151,7 +151,8 @@ impl RawLock {
         outcome
     }
 
-    /// The hold of this thread inside which a new one begins. A thread that would wait for its own hold is told so.
+    /// Returns the thread's hold of the other side, inside which this hold may begin. Fails if the thread would wait for its
+    /// own hold.
     fn inside(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));
@@ -180,7 +181,7 @@ impl RawLock {
         })
     }
 
-    /// The visitor of a hold that is about to begin.
+    /// Returns the visitor id of a new hold.
     fn visitor(&self, thread: u64) -> VisitorId {
         let RawLock { inner, key, .. } = self;
         let visitor = key.lock.kind.visitor(&inner.id, thread, inner.next_hold());
@@ -190,7 +191,7 @@ impl RawLock {
         }
     }
 
-    /// The limit of a wait of this length.
+    /// Returns the limit of a wait with this timeout.
     pub(crate) fn limit<'a>(
         &'a self,
         wait: Duration,
@@ -203,14 +204,14 @@ impl RawLock {
         })
     }
 
-    /// The error of the calling thread, which does not hold it.
+    /// Returns the error for a calling thread without a hold.
     pub(crate) fn not_held(&self) -> Error {
         self.not_held_by(current_thread_id())
     }
 
-    /// The error of the owner of `hold`, which has given it back.
+    /// Returns the error for a hold that was already released.
     pub(crate) fn given_back(&self, hold: &Hold) -> Error {
-        self.not_held_by(hold.thread())
+        self.not_held_by(hold.thread)
     }
 
     fn not_held_by(&self, thread: u64) -> Error {
@@ -221,7 +222,7 @@ impl RawLock {
         }
     }
 
-    /// Makes the hold of a claim that was granted.
+    /// Creates the hold of a granted claim.
     fn hold_of(
         &self,
         claim: &Claim,

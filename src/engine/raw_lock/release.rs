@@ -1,4 +1,4 @@
-//! How the owner of a hold gives it back.
+//! Releasing a hold.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Left, Outcome, Released};
 
-/// The time that the question of a poller may be under way.
+/// The time that a poller's request may take.
 const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 
 impl RawLock {
-    /// Gives level `level` of `hold` back, by the thread that holds it and after [`RawLock::ready`].
+    /// Releases level `level` of `hold`, for the thread that holds it. [`RawLock::ready`] comes first.
     pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
-        // A guard may outlive the rest of its thread.
+        // A guard may be dropped while its thread ends.
         let me = self.inner.thread(&self.key.lock.name).ok();
         self.release_of(me.as_deref(), hold, level)
     }
 
-    /// Gives level `level` of `hold` back, which `owner` has, after [`RawLock::ready`].
+    /// Releases level `level` of `hold`, for `owner`. [`RawLock::ready`] comes first.
     pub(crate) fn release_of(
         &self,
         owner: Option<&Owner>,
@@ -44,12 +44,12 @@ impl RawLock {
             ReleasePlan::AlreadyGivenBack => Err(self.given_back(hold)),
             ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
-                // Its validity may end while the answer is waited for.
+                // The validity may end before the reply.
                 self.inner.watchdog.rewatch(hold);
                 self.give_level_back(hold, &claim, in_flight_id, deadline)
             }
             ReleasePlan::Expired(claim) => {
-                // The remaining levels had leases that are over: they learn it now, and others need not wait.
+                // The leases of the remaining levels have ended, so their loss is reported now, and the lock is freed.
                 self.inner.watchdog.expire(hold);
                 self.release_whole(hold, &claim, deadline)
             }
@@ -60,12 +60,12 @@ impl RawLock {
         outcome
     }
 
-    /// Gives `hold` back in the background, whose only level `owner` has, after [`RawLock::ready`].
+    /// Releases `hold`, which has one level, in the background. [`RawLock::ready`] comes first.
     pub(crate) fn release_in_background(&self, owner: &Owner, hold: &Arc<Hold>, level: LevelId) {
         self.inner.watchdog.end_lapsed(hold);
         let in_doubt = hold.in_doubt();
         let deadline = self.inner.deadline();
-        // All else is a loss, which was told.
+        // Otherwise the hold was lost, which is already reported.
         if let ReleasePlan::Whole(claim) = hold.leave(level, deadline) {
             if self.inner.watchdog.release_later(in_doubt) {
                 self.inner.watchdog.unwatch(hold);
@@ -73,7 +73,7 @@ impl RawLock {
                 hold.close_listeners();
                 events::unlocked(&claim.name, &claim.visitor);
             } else if let Err(error) = self.release_whole(hold, &claim, deadline) {
-                // A client that was shut down has no thread for it.
+                // The client was shut down, and has no thread for it.
                 events::unlock_failed(&claim.name, &error);
             }
         }
@@ -103,7 +103,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // The parts that still have it must not stand taken by nobody.
+                // Some parts may still have the hold, which no thread would release.
                 self.inner.watchdog.end(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
@@ -138,7 +138,7 @@ impl RawLock {
         outcome
     }
 
-    /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
+    /// Frees the lock and wakes the next waiter. Returns the cause if the hold was gone.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut head_start, mut pause) = (None, None);
         let left = match &self.polling {
@@ -155,7 +155,7 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.settle(leftover);
                 }
-                // Two round trips: that long another process takes to hear of it and to ask.
+                // Another process needs two round trips to receive the message and to ask.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
@@ -184,7 +184,7 @@ impl RawLock {
         outcome
     }
 
-    /// How long the lock has to be free for those who poll, if waiters do: longer than one of them pauses, and asks.
+    /// How long pollers need to find the lock free: the longest pause between their attempts, and a request.
     pub(super) fn poll_pause(&self) -> Option<Duration> {
         let is_polled = (self.inner.store.facts().is_polled)(self.key.lock.kind);
         let longest = match &self.polling {

@@ -1,4 +1,4 @@
-//! One wait of one thread for a lock: how it asks, enters again, and takes what it is handed.
+//! One wait of a thread for a lock: its attempts, re-entries and hand-offs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use crate::ground::loss::LossCause;
 use crate::ground::observer::Event;
 use crate::store::{Granted, InDoubt, Outcome, Refusal, StoreEntry};
 
-/// One wait of one thread for one lock.
+/// One wait of a thread for a lock.
 pub(super) struct LockVisit<'a> {
     raw_lock: &'a RawLock,
     me: Arc<Owner>,
-    /// The visitor that all its attempts have, where a refused one leaves something in the store; else each has one of its
-    /// own, so that it can be withdrawn while the next one runs.
+    /// The visitor id of all attempts, for locks where a refused attempt leaves a queue entry in the store. Elsewhere each
+    /// attempt has its own id, so that one can be resolved while the next runs.
     visitor: Option<VisitorId>,
-    /// Its first refusal was told.
+    /// An attempt was refused.
     was_refused: bool,
-    /// It asks more than once.
+    /// It makes more than one attempt.
     waits: bool,
-    /// It was refused, and has taken a place.
+    /// It was refused, and has a queue entry in the store.
     has_place: bool,
-    /// It was counted as one that found somebody else there.
+    /// Its contention was reported.
     was_contended: bool,
-    /// The hold that it was refused by last, where the store names it.
+    /// The holder named by the last refusal.
     holder: Option<Box<str>>,
-    /// The one that it was refused by first, for the span alone.
+    /// The holder named by the first refusal, for the span.
     pub(super) first_holder: Option<Box<str>>,
-    /// How often it has asked.
+    /// How many attempts it has made.
     pub(super) attempts: u32,
-    /// It is listed among those who wait.
+    /// Its entry in the list of waits, see `Client::activity`.
     open_wait: Option<OpenWait>,
-    /// How it came to the lock, once it has.
+    /// How it acquired the lock, for `Event::Acquired`.
     via: Option<&'static str>,
 }
 
@@ -49,7 +49,7 @@ impl Visit for LockVisit<'_> {
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
         self.attempts += 1;
         let RawLock { inner, key, .. } = self.raw_lock;
-        // At each attempt: the thread that renews may die while we wait.
+        // Before each attempt, because the renewal thread may die during the wait.
         inner.watchdog.ensure_running(&key.lock.name)?;
         if let Some(hold) = self.current()
             && let Some(entry) = self.reenter(&hold, deadline)?
@@ -90,7 +90,7 @@ impl Visit for LockVisit<'_> {
 
     fn offer(&self) -> Option<HandOffOffer> {
         let rules = self.raw_lock.key.lock.kind.rules();
-        // A re-entry barges past the queue.
+        // A re-entry overtakes the queue.
         let is_inside = || self.current().is_some_and(|hold| hold.stands());
         (rules.queues_locally && !is_inside()).then(|| HandOffOffer {
             thread: self.me.id,
@@ -102,7 +102,7 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
-            // Nobody of this client has the lock any more, and the watchdog finds nothing to tell of.
+            // No thread of this client holds the lock now, and the watchdog has no loss to report.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -137,7 +137,7 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// How it came to the lock with this entry.
+    /// Returns how this level was acquired.
     pub(super) fn via(&self, entry: &Entry) -> &'static str {
         match entry.is_first() {
             true => self.via.unwrap_or("free"),
@@ -162,11 +162,11 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // Of several parts the first attempt asks each, as a try does: its refusal tells who has the lock.
+        // The first attempt for a `MultiLock` asks every part, like `try_lock`. The refusal names the holder.
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // It is the first of the line of this client, if that has one, unless it asks before it joins that.
+                // An attempt while listed is made at the head of the client's queue, if there is one.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },
@@ -174,14 +174,14 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// The hold that the calling thread enters again, or has to give back first.
+    /// Returns the hold of the calling thread, to re-enter or to release first.
     fn current(&self) -> Option<Arc<Hold>> {
         let key = &self.raw_lock.key;
         let current = self.me.held.current(key);
         current.filter(|_| key.lock.kind.rules().has_thread_owner)
     }
 
-    /// Asks the store for a hold that is about to begin.
+    /// Sends the request for a new hold.
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
         let RawLock {
             inner, key, lease, ..
@@ -192,7 +192,7 @@ impl<'a> LockVisit<'a> {
         self.visitor = kind.rules().places_in_store.then(|| visitor.clone());
         let inside = self.raw_lock.inside(&self.me)?;
         if let Some(inside) = &inside {
-            inside.note_other_side();
+            inside.set_may_outlast();
         }
         let claim = Claim {
             kind,
@@ -206,17 +206,17 @@ impl<'a> LockVisit<'a> {
         };
         match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {
-                // It has the lock, and is not to be withdrawn.
+                // The hold now owns the visitor id, so `drop` must not resolve it.
                 self.visitor = None;
                 let me = (self.me.id, self.me.liveness());
                 let hold = self
                     .raw_lock
                     .hold_of(&claim, me, *lease, &granted, deadline);
                 if inside.is_some() {
-                    hold.note_other_side();
+                    hold.set_may_outlast();
                 }
                 if !hold.is_valid() {
-                    // The answer came after all that it could have been good for.
+                    // The reply came after the end of the granted lease.
                     self.settle(claim.in_doubt(0));
                     let reason = "the reply arrived after the granted lease had ended";
                     let (name, visitor) = (&claim.name, Some(&claim.visitor));
@@ -251,7 +251,7 @@ impl<'a> LockVisit<'a> {
                 }
                 Ok(ControlFlow::Continue(refusal))
             }
-            // Nobody else knows this visitor yet.
+            // The store knows no hold of a new visitor id; ask again at once.
             Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal {
                 retry_after: Some(Duration::ZERO),
                 ..Refusal::default()
@@ -276,14 +276,14 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// Clears up after an attempt.
+    /// Resolves an in-doubt attempt in the background.
     fn settle(&mut self, in_doubt: InDoubt) {
         self.visitor = None;
         self.has_place = false;
         self.raw_lock.inner.watchdog.settle(in_doubt);
     }
 
-    /// Enters `hold` once more; `None` if it turns out to be over, and a new one has to begin.
+    /// Re-enters `hold`; `None` if it has ended, so that a new hold has to begin.
     fn reenter(&self, hold: &Arc<Hold>, deadline: Instant) -> Result<Option<Entry>> {
         if !hold.is_held() {
             return Ok(None);
@@ -314,7 +314,7 @@ impl<'a> LockVisit<'a> {
                     may_run_again,
                 );
                 let Some(level) = entered else {
-                    // It has ended here while the request was under way, and must not last on in the store.
+                    // The hold has ended here during the request, and must not stay in the store.
                     self.raw_lock.inner.watchdog.settle(claim.in_doubt(0));
                     return Ok(None);
                 };
@@ -333,9 +333,10 @@ impl<'a> LockVisit<'a> {
                 self.raw_lock.inner.watchdog.end(hold, LossCause::Gone);
                 Ok(None)
             }
-            // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.
+            // The outer hold keeps its count. If the request ran, only the count in the store is one too high.
             Outcome::Unknown { error, .. } => {
-                hold.reentry_unknown(in_flight_id);
+                hold.set_may_outlast();
+                hold.unanswered(in_flight_id);
                 Err(error)
             }
         }
@@ -343,7 +344,7 @@ impl<'a> LockVisit<'a> {
 }
 
 impl Drop for LockVisit<'_> {
-    /// The place that a wait without the lock has left is given up.
+    /// Gives up the queue entry of a wait that ended without the lock.
     fn drop(&mut self) {
         if let Some(visitor) = self.visitor.take().filter(|_| self.has_place) {
             let RawLock { inner, key, .. } = self.raw_lock;

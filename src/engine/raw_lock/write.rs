@@ -1,4 +1,4 @@
-//! How the owner of a hold writes under it.
+//! Guarded writes.
 
 use crate::engine::hold::Hold;
 use crate::engine::raw_lock::RawLock;
@@ -9,7 +9,7 @@ use crate::ground::sync;
 use crate::store::{Guarded, Outcome};
 
 impl RawLock {
-    /// Does work where `hold` stands, by its owner and after [`RawLock::ready`].
+    /// Runs `work` if `hold` is valid, for its owner. [`RawLock::ready`] comes first.
     pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
         let inner = &self.inner;
         work.check(&hold.name)?;
@@ -33,8 +33,8 @@ impl RawLock {
                     return Err(hold.lost_error(cause));
                 }
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    // What the server has done, or may do, is told in any case. Else it has refused what would have come
-                    // too late, and the clock has gone on since.
+                    // What the server did, or may have done, is reported in any case. Otherwise the server refused a late
+                    // request, and the validity may have ended since.
                     let is_done =
                         error.is_ambiguous() || matches!(error, Error::CommandFailed { .. });
                     let has_ended = || hold.lapse().is_some() || hold.loss_cause().is_some();
@@ -45,7 +45,7 @@ impl RawLock {
         }
     }
 
-    /// The error of an owner whose hold has ended.
+    /// Returns the error for a hold that has ended.
     fn ended(&self, hold: &Hold) -> Error {
         self.inner.watchdog.end_lapsed(hold);
         let watchdog = &self.inner.watchdog;

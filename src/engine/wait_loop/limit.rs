@@ -13,7 +13,7 @@ use crate::ground::time;
 pub(crate) struct WaitLimit<'a> {
     bound: Bound,
     timeline: &'a Timeline,
-    interrupt: Option<&'a Interrupt>,
+    pub(super) interrupt: Option<&'a Interrupt>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +94,6 @@ impl<'a> WaitLimit<'a> {
         matches!(self.bound, Bound::Forever)
     }
 
-    pub(super) fn interrupt(&self) -> Option<&'a Interrupt> {
-        self.interrupt
-    }
-
     pub(crate) fn is_raised(&self) -> bool {
         self.interrupt.is_some_and(Interrupt::is_raised)
     }
@@ -122,10 +118,10 @@ mod tests {
         let limit = WaitLimit::forever(Some(&interrupt));
         assert!(
             limit
-                .interrupt()
+                .interrupt
                 .is_some_and(|it| std::ptr::eq(it, &interrupt))
         );
-        assert!(WaitLimit::once().interrupt().is_none() && !limit.is_raised());
+        assert!(WaitLimit::once().interrupt.is_none() && !limit.is_raised());
         interrupt.raise();
         assert!(limit.is_raised() && !WaitLimit::once().is_raised());
     }

@@ -84,7 +84,7 @@ pub(crate) fn wait<V: Visit>(
     limit: WaitLimit<'_>,
     visit: &mut V,
 ) -> Result<Option<V::Entry>> {
-    let _scope = WaitScope::begin(limit.interrupt());
+    let _scope = WaitScope::begin(limit.interrupt);
     let mut wait = Wait {
         inner,
         lock,

@@ -43,7 +43,7 @@ impl<'a> Sleeper<'a> {
     pub(super) fn parker(&mut self) -> &Arc<Parker> {
         self.parker.get_or_insert_with(|| {
             let parker = self.store.facts().notifier.parker();
-            if let Some(interrupt) = self.limit.interrupt() {
+            if let Some(interrupt) = self.limit.interrupt {
                 interrupt.attach(&parker);
             }
             parker

@@ -52,7 +52,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "owner: entry.owner,",
         replace: r"
             owner: match PLANTED && lock.raw_lock().permits.is_some() {
-                true => Owner::of_handle(lock.raw_lock().inner.pid()),
+                true => Owner::of_handle(lock.raw_lock().inner.pid),
                 false => entry.owner,
             },",
     },

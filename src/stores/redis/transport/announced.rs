@@ -7,7 +7,6 @@ use std::time::Instant;
 use redis::ConnectionAddr;
 
 use crate::ground::background::Background;
-use crate::ground::callback;
 use crate::stores::redis::transport::address::{Address, name_of};
 use crate::stores::redis::transport::call_error::CallError;
 
@@ -55,7 +54,7 @@ impl Mapper {
     fn mapped(&self, announced: &Place, deadline: Instant) -> Result<Place, CallError> {
         let (map, (host, port)) = (Arc::clone(&self.map), announced.clone());
         let call = move || {
-            let to = callback::within(|| map(&host, port));
+            let to = map(&host, port);
             match to.0.is_empty() || to.1 == 0 {
                 true => Err(io::Error::other("it returned no host, or port 0")),
                 false => Ok(to),

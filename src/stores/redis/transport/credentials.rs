@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ground::background::Background;
-use crate::ground::callback;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::reply_text::cut;
 
@@ -58,7 +57,7 @@ impl<T: Clone + Default + Send + 'static> Provider<T> {
     pub(crate) fn get(&self, deadline: Instant) -> Result<T, CallError> {
         let what = self.what;
         let ask = Arc::clone(&self.ask);
-        let call = move || callback::within(|| ask()).map_err(io::Error::other);
+        let call = move || ask().map_err(io::Error::other);
         let (number, _) = self.calls.start(&(), deadline, call);
         let reason = match self.calls.wait(&(), number, deadline) {
             Some(Ok(given)) => return Ok(given),
