@@ -1,8 +1,8 @@
-//! Releases in the background: what requests without an answer may have left, and what was given to it to be released, is
-//! freed as soon as the store can be told.
+//! Releases in the background: in-doubt requests are resolved, and queued releases are sent, as soon as the store can be
+//! reached.
 //!
-//! Each server that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
-//! delays neither a renewal nor what is to be released elsewhere. All that is due at one server goes in one call.
+//! Each server has a thread for this while there is work, so that a silent server delays neither renewals nor releases at other
+//! servers. All releases due at one server go in one call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
 use crate::ground::time;
 use crate::store::{InDoubt, Store};
 
-/// How many are released in one call.
+/// The most releases of one call.
 const RELEASED_AT_ONCE: usize = 500;
 
 pub(crate) struct Clearing {
@@ -24,24 +24,24 @@ pub(crate) struct Clearing {
     command_timeout: Duration,
     client: Arc<Counters>,
     state: Mutex<State>,
-    /// Something is due earlier, or it is all over.
+    /// A release is due earlier, or the client is shut down.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// By the server that keeps the locks, each with a thread.
+    /// By server; each has a thread.
     open: BTreeMap<Arc<str>, Vec<OpenDoubt>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
 }
 
-/// A doubt, and when it is worth asking about.
+/// A release, and when it is attempted next.
 struct OpenDoubt {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
-    /// Somebody has left it to be done here, and it was not tried yet: that is done even when the client ends.
+    /// Queued for release and not yet attempted; still executed during shutdown.
     is_owed: bool,
 }
 
@@ -60,8 +60,8 @@ impl Clearing {
         }
     }
 
-    /// Releases in the background what `in_doubt` is about, now and as long as it may stand; if it `is_owed`, also when the
-    /// client ends before. Returns whether it does: not after the end, nor where there is no room for a thread.
+    /// Releases `in_doubt` in the background, repeatedly until it succeeds or the lease has ended. If `is_owed`, the first
+    /// attempt is made even during shutdown. Returns false after the shutdown, or if no thread can be started.
     pub(crate) fn settle(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
         let node = self.store.node(Some(&in_doubt.name));
         let open = OpenDoubt {
@@ -88,7 +88,7 @@ impl Clearing {
         true
     }
 
-    /// How many doubts are to be cleared up.
+    /// Returns the number of in-doubt requests.
     pub(crate) fn open(&self) -> u64 {
         let state = self.state.lock();
         let open = state.open.values().flatten();
@@ -96,7 +96,7 @@ impl Clearing {
         u64::try_from(open).unwrap_or(u64::MAX)
     }
 
-    /// Has the threads end after the call they are in and what is owed, and returns them.
+    /// Stops the threads after their current call and the owed releases, and returns them.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         for open in state.open.values_mut() {
@@ -130,7 +130,7 @@ impl Clearing {
                     }
                     Some(Ok(false)) | None => {}
                 }
-                // One that was not asked for is due at once, unless one before it had no answer.
+                // A release that was not attempted is due at once, unless an earlier one got no reply.
                 if was_asked || is_silent {
                     open.due = time::now() + open.backoff.next();
                 }
@@ -144,7 +144,7 @@ impl Clearing {
         }
     }
 
-    /// Waits for what is due at this server next; `None` if there is nothing left to do.
+    /// Waits for the next releases due at this server; `None` if there are none left.
     fn next(&self, node: &Arc<str>) -> Option<Vec<OpenDoubt>> {
         let mut state = self.state.lock();
         loop {

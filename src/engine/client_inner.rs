@@ -1,4 +1,4 @@
-//! The parts that a client, its locks and its guards share.
+//! The parts shared by a client, its locks and its guards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::ground::sync;
 use crate::ground::time;
 use crate::store::{HealthWarning, Severity, Store};
 
-/// The end of a client may take this much longer than one command.
+/// How much longer than one command a shutdown may take.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
-/// One client. It ends with the last of its handles.
+/// One client. It is shut down when its last handle is dropped.
 pub(crate) struct ClientInner {
-    /// The client's uuid, as it stands in visitor ids.
+    /// The client's uuid, a part of visitor ids.
     pub(crate) id: Arc<str>,
     /// The client's number in this process.
     pub(crate) number: u64,
@@ -30,20 +30,20 @@ pub(crate) struct ClientInner {
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) timeouts: Timeouts,
-    /// The threads that wait, by lock.
+    /// The waiting threads, by lock.
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     pub(crate) key_prefix: KeyPrefix,
-    /// The process that this client belongs to.
+    /// The process that created this client.
     pub(crate) pid: u32,
     holds: AtomicU64,
     is_shut_down: AtomicBool,
 }
 
-/// The prefix of every name of a client.
+/// The prefix of all lock names of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyPrefix {
     pub(crate) text: String,
-    /// A name that begins with it stays as it is.
+    /// A name that begins with the prefix gets no second one.
     pub(crate) is_once: bool,
 }
 
@@ -57,7 +57,7 @@ impl KeyPrefix {
     }
 }
 
-/// The times that a client is set to.
+/// The timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) watchdog_timeout: Duration,
@@ -66,14 +66,14 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// How long one request may take, so that the call is back within `command_timeout`.
+    /// The time limit of one request, so that the call returns within `command_timeout`.
     pub(crate) fn request(&self) -> Duration {
         let margin = (self.command_timeout / 16).max(LEAST_MARGIN);
         self.command_timeout - margin.min(self.command_timeout / 4)
     }
 }
 
-/// The time that a socket time-out, a thread that wakes and the clearing up after a request take on a busy machine.
+/// The time for a socket timeout, the wake-up of a thread and the clean-up after a request on a busy machine.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -112,7 +112,7 @@ impl ClientInner {
         }
     }
 
-    /// The name of a lock as its user gave it.
+    /// Returns the name of a lock as the user gave it.
     pub(crate) fn without_prefix<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&*self.key_prefix.text).unwrap_or(name)
     }
@@ -121,12 +121,12 @@ impl ClientInner {
         self.holds.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// When a request that starts now has to be over.
+    /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         time::now() + self.timeouts.request()
     }
 
-    /// Asks the store, until a deadline that begins now, and tells how that ended.
+    /// Sends a request with a deadline that begins now, and counts the outcome.
     pub(crate) fn ask<T: Answer>(
         &self,
         operation: &'static str,
@@ -136,7 +136,7 @@ impl ClientInner {
         self.ask_by(operation, |store| ask(store, deadline))
     }
 
-    /// Asks the store, and tells how that ended.
+    /// Sends a request, and counts the outcome.
     pub(crate) fn ask_by<T: Answer>(
         &self,
         operation: &'static str,
@@ -145,7 +145,7 @@ impl ClientInner {
         self.counters.request(operation, || ask(&*self.store))
     }
 
-    /// The calling thread.
+    /// Returns the owner of the calling thread.
     pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<Owner>> {
         let reason = "the thread is ending and has already dropped its thread-local values, so its holds cannot be \
             identified; lock and unlock earlier, or use a guard";
@@ -156,7 +156,7 @@ impl ClientInner {
         process::id() != self.pid
     }
 
-    /// Refuses a forked child: it has a copy of everything but owns nothing, and other threads' mutexes may be locked for good.
+    /// Fails in a forked child. It owns nothing, and mutexes that other threads had locked stay locked there.
     pub(crate) fn not_forked(&self, lock: &Arc<str>) -> Result<()> {
         match self.is_forked() {
             true => Err(Error::Forked {
@@ -166,24 +166,24 @@ impl ClientInner {
         }
     }
 
-    /// Looks at the server for what endangers locks.
+    /// Queries the server for problems that endanger locks.
     pub(crate) fn check(&self) -> Result<Vec<HealthWarning>> {
         let mut found = self.examine()?;
         found.retain(|it| it.severity > Severity::Ok);
         Ok(found)
     }
 
-    /// Looks at the server, on connections that are this process's own.
+    /// Queries the server for problems, and for what is in order.
     pub(crate) fn examine(&self) -> Result<Vec<HealthWarning>> {
         self.not_forked(&"(client)".into())?;
         self.ask("check", |store, deadline| store.check(deadline))
     }
 
-    /// Lets a handle go without waiting: if it was the last one, the client ends on a thread of its own. Only where there is
-    /// no room for that is the end waited for here.
+    /// Drops a handle without waiting. The last handle shuts the client down on another thread, or here if that thread cannot
+    /// be started.
     pub(crate) fn let_go(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
-            // Without a thread the closure is dropped, and the client with it.
+            // If the thread cannot be started, dropping the closure drops the client.
             let _ = sync::spawn("redlatch-close", move || drop(last));
         }
     }
@@ -201,11 +201,11 @@ impl ClientInner {
 
     fn end(&self, deadline: Instant, at_last: Instant) {
         self.store.facts().notifier.close();
-        // Those who waited leave their places to the watchdog, which it gives up in few requests.
+        // Ending waiters leave their queue entries to the watchdog, which removes them in few requests.
         eventually(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);
-        // It waits for threads that may look a name up, which nothing can end.
+        // On a thread, because closing waits for threads in `getaddrinfo`, which cannot be cancelled.
         match sync::spawn("redlatch-close", move || store.close()) {
             Ok(closing) => join(closing, at_last),
             Err(_) => self.store.close(),
@@ -219,7 +219,7 @@ impl Drop for ClientInner {
     }
 }
 
-// A panic of the caller leaves nothing half done: no code of the caller runs under a mutex of this library.
+// A panic of the caller leaves nothing inconsistent: no code of the caller runs while a mutex of this library is locked.
 impl std::panic::RefUnwindSafe for ClientInner {}
 
 impl fmt::Debug for ClientInner {

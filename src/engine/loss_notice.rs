@@ -1,4 +1,4 @@
-//! How the loss of a hold is told: to those who listen to that hold, and to the hook of its client.
+//! Reports the loss of a hold, to its listeners and to the hook of its client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Channel {
     pub(crate) receiver: Receiver<Loss>,
 }
 
-/// The end of one hold, for everybody who listens to it.
+/// Whether a hold was lost or released, for its listeners.
 #[derive(Debug, Default)]
 pub(crate) struct LossNotice {
     heard: Mutex<Heard>,
@@ -33,8 +33,7 @@ pub(crate) struct LossNotice {
 struct Heard {
     loss: Option<Loss>,
     has_ended: bool,
-    /// By number, those that somebody selects on: with room for the loss, and open as long as the hold has not ended
-    /// well.
+    /// The channels of listeners that select, by number. Each has capacity for the loss, and is closed by a release.
     channels: BTreeMap<u64, Sender<Loss>>,
     next_channel: u64,
 }
@@ -42,21 +41,21 @@ struct Heard {
 impl std::panic::RefUnwindSafe for LossNotice {}
 
 impl LossNotice {
-    /// Tells of a loss, unless something was told before.
+    /// Reports a loss, unless the hold has ended.
     pub(crate) fn tell(&self, loss: Loss) {
         let mut heard = self.heard.lock();
         if heard.loss.is_some() || heard.has_ended {
             return;
         }
         for channel in heard.channels.values() {
-            // One that is full has it already.
+            // A full channel already has it.
             let _ = channel.try_send(loss.clone());
         }
         heard.loss = Some(loss);
         self.changed.notify_all();
     }
 
-    /// Tells that the hold ended well, unless a loss was told before.
+    /// Reports the release, unless a loss was reported before.
     pub(crate) fn end(&self) {
         let mut heard = self.heard.lock();
         if heard.loss.is_none() {
@@ -93,19 +92,19 @@ impl LossNotice {
         Channel { number, receiver }
     }
 
-    /// Puts a loss back into a channel that it was taken from.
+    /// Puts a received loss back into its channel.
     pub(crate) fn refill(&self, number: u64) {
         let heard = self.heard.lock();
         if let (Some(loss), Some(channel)) = (&heard.loss, heard.channels.get(&number)) {
-            // One that is full still has it.
+            // A full channel still has it.
             let _ = channel.try_send(loss.clone());
         }
     }
 
-    /// Tells nothing more on a channel. A clone of it is not to take that for a good end.
+    /// Closes a channel. `unheard` tells clones of its receiver that this is no release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.heard.lock().channels.remove(&number) {
-            // One that is full has a loss to tell, and nobody else may want to hear.
+            // A full channel has a loss, and a channel without receivers needs none.
             let _ = channel.try_send(unheard);
         }
     }
@@ -114,7 +113,7 @@ impl LossNotice {
 /// The hook that is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 
-/// The way from the holds of a client to the user's hook.
+/// Calls the user's hook for lost holds of a client.
 #[derive(Default)]
 pub(crate) struct LossHook {
     state: Mutex<HookState>,
@@ -123,35 +122,35 @@ pub(crate) struct LossHook {
 #[derive(Default)]
 struct HookState {
     sender: Option<Sender<Loss>>,
-    /// After the client's end the hook is called until then.
+    /// Set by the shutdown: no call of the hook begins later.
     deadline: Option<Instant>,
 }
 
 impl LossHook {
-    /// Opens the way, for the thread that calls the hook.
+    /// Opens the channel to the thread of the hook.
     pub(crate) fn open(&self) -> Receiver<Loss> {
         let (sender, receiver) = unbounded();
         self.state.lock().sender = Some(sender);
         receiver
     }
 
-    /// Tells of a loss, in the log, too.
+    /// Reports a loss to the log and to the hook.
     pub(crate) fn tell(&self, loss: Loss) {
         events::lost(&loss.lock, &loss.visitor, &loss.cause);
         if let Some(sender) = &self.state.lock().sender {
-            // Fails only if the hook's thread is gone, which ends with the client.
+            // Fails only if the thread of the hook has ended, during the shutdown.
             let _ = sender.send(loss);
         }
     }
 
-    /// Calls the hook for each loss, after the client's end for as long as that waits for it.
+    /// Calls the hook for each loss, after the shutdown until its deadline.
     pub(crate) fn call(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
         for loss in losses {
             let deadline = self.state.lock().deadline;
             if deadline.is_some_and(|deadline| time::now() >= deadline) {
                 return;
             }
-            // What the user's hook does wrong stays its own affair.
+            // A panic of the hook is contained.
             let tell = std::panic::AssertUnwindSafe(|| on_lost(&loss));
             let told = std::panic::catch_unwind(tell);
             if told.is_err() {
@@ -160,7 +159,7 @@ impl LossHook {
         }
     }
 
-    /// Closes the way. The hook still hears until `deadline` of what was told before.
+    /// Closes the channel. The hook still receives losses reported before, until `deadline`.
     pub(crate) fn close(&self, deadline: Instant) {
         *self.state.lock() = HookState {
             sender: None,

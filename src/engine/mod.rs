@@ -1,4 +1,4 @@
-//! The rules of holding and waiting, over any store.
+//! Holding and waiting, over any store.
 
 mod clearing;
 pub(crate) mod client_inner;

@@ -1,7 +1,7 @@
-//! The timer heap: things that fall due, and the one thread that sleeps until the first of them does.
+//! A timer: entries that fall due, and the one thread that sleeps until the first is due.
 //!
-//! Thousands of holds fall due at one instant, because they are renewed in batches. So the heap is an ordered map of
-//! instants, each with all that is due then, and a batch is taken out at one blow.
+//! Holds are renewed in batches, so thousands fall due at one instant. So the timer is an ordered map of instants to entries,
+//! and a batch is removed at once.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::ground::sync::{Clock, Condvar, Mutex};
 
-/// Entries are cancelled by their owner, and swept when they outnumber the living.
+/// Owners cancel their entries. Cancelled entries are swept when they outnumber the valid ones.
 #[derive(Debug)]
 pub(crate) struct Timer<T> {
     inner: Mutex<Inner<T>>,
@@ -23,9 +23,9 @@ type Entries<T> = BTreeMap<Instant, SmallVec<[T; 1]>>;
 struct Inner<T> {
     entries: Entries<T>,
     len: usize,
-    /// How many entries were cancelled and still lie there.
+    /// The number of cancelled entries in the map.
     stale: usize,
-    /// When the thread will look again by itself; `None` while it is awake or sleeps without an end.
+    /// When the thread wakes by itself; `None` if it is awake, or sleeps without a deadline.
     alarm: Option<Instant>,
     asleep: bool,
     closed: bool,
@@ -33,7 +33,7 @@ struct Inner<T> {
 
 /// An entry of a timer.
 pub(crate) trait Timed {
-    /// Whether an entry that was made for `due` still counts.
+    /// Whether an entry for `due` is still valid.
     fn is_due_at(&self, due: Instant) -> bool;
 }
 
@@ -54,11 +54,11 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// Below this many cancelled entries a sweep is not worth its while.
+    /// Fewer cancelled entries are not swept.
     const SWEEP_FROM: usize = 64;
 
-    /// Adds an entry. The thread is woken only if it would sleep past it, so that a lock which is taken and freed
-    /// within its renewal period costs no wake-up. Returns false, and adds nothing, after [`Timer::close`].
+    /// Adds an entry. Wakes the thread only if it would sleep too long, so that a short hold causes no wake-up. Returns false
+    /// after [`Timer::close`], without adding.
     pub(crate) fn schedule(&self, due: Instant, item: T) -> bool {
         let mut inner = self.inner.lock();
         if inner.closed {
@@ -73,7 +73,7 @@ impl<T: Timed> Timer<T> {
         true
     }
 
-    /// Notes that one entry no longer counts (its `is_due_at` is false from now on).
+    /// Notes that one entry was cancelled: its `is_due_at` returns false from now on.
     pub(crate) fn cancelled(&self) {
         let mut inner = self.inner.lock();
         inner.stale += 1;
@@ -90,9 +90,9 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Sleeps until something is due, then returns all that is; `None` after [`Timer::close`].
+    /// Sleeps until entries are due, and returns them; `None` after [`Timer::close`].
     ///
-    /// For the one thread that owns the timer.
+    /// Called by one thread only.
     pub(crate) fn next_due(&self) -> Option<Vec<T>> {
         let mut inner = self.inner.lock();
         loop {
@@ -122,7 +122,7 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Visits every entry that still counts.
+    /// Visits every valid entry.
     pub(crate) fn each(&self, mut visit: impl FnMut(&T)) {
         let inner = self.inner.lock();
         for (due, items) in &inner.entries {
@@ -132,7 +132,7 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Ends the owner's thread at its next look.
+    /// Ends the thread of the timer.
     pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
         self.changed.notify_one();
@@ -143,6 +143,6 @@ impl<T: Timed> Timer<T> {
     }
 }
 
-// Its threads are not those of shuttle.
+// These tests use threads that shuttle does not control.
 #[cfg(all(test, not(redlatch_shuttle)))]
 mod tests;

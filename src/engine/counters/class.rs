@@ -1,4 +1,4 @@
-//! The classes that locks are counted in: few, whatever names there are.
+//! The classes of locks, a bounded set of labels.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -6,23 +6,23 @@ use std::sync::OnceLock;
 use crate::engine::counters::ClassOf;
 use crate::ground::error::{Error, Result};
 
-/// A label has at most so many values, for each client.
+/// The most classes of a client.
 const MOST_CLASSES: usize = 64;
 
-/// The class of all locks that came when the others were given away.
+/// The class of all other locks.
 const REST: &str = "other";
 
-/// A longer name is no class, but part of the rest: names of locks may have 512 bytes, and labels are kept for good.
+/// Longer class names are counted as [`REST`]: names of locks may have 512 bytes, and labels are never freed.
 const LONGEST: usize = 64;
 
-/// The place of a class.
+/// The index of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassId(u8);
 
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     class_of: Option<ClassOf>,
-    /// Filled from the first place on, and never changed. The rest has the place 0.
+    /// Filled in order and never changed. Index 0 is [`REST`].
     named: Box<[OnceLock<Box<str>>]>,
 }
 
@@ -36,7 +36,7 @@ impl Classes {
 
     pub(super) fn of(&self, lock: &str) -> ClassId {
         let class = match &self.class_of {
-            // What the user's function does wrong stays its own affair.
+            // A panic of the user's function is contained.
             Some(ClassOf(of)) => catch_unwind(AssertUnwindSafe(|| of(lock))).unwrap_or(REST),
             None => without_last_part(lock),
         };
@@ -45,7 +45,7 @@ impl Classes {
         }
         let places = self.named.iter().zip(1..);
         let found = places.into_iter().find(|(place, _)| {
-            // The first to come fills a place; all others find its class there.
+            // The first caller fills a place. Later callers find their class there.
             let there = place.get_or_init(|| class.into());
             **there == *class
         });
@@ -59,7 +59,7 @@ impl Classes {
     }
 }
 
-/// A name up to the last of `:`, `/`, `{` and `}`, but for a brace that it begins or ends with.
+/// Returns the name up to the last of `:`, `/`, `{` and `}`, ignoring a brace at either end.
 fn without_last_part(lock: &str) -> &str {
     const SEPARATORS: [char; 4] = [':', '/', '{', '}'];
     let name = lock.strip_prefix('{').unwrap_or(lock).trim_end_matches('}');
@@ -69,7 +69,7 @@ fn without_last_part(lock: &str) -> &str {
     class.trim_end_matches(SEPARATORS)
 }
 
-/// The word for the end of a wait.
+/// The label of the outcome of a wait.
 pub(crate) fn end_of_wait<T>(outcome: &Result<Option<T>>) -> &'static str {
     match outcome {
         Ok(Some(_)) => "acquired",

@@ -1,8 +1,6 @@
-//! The numbers that a client counts, and whom it tells what happens: waits and holds by the class of their lock, requests by
-//! their operation.
+//! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! On the way of every lock and unlock there are atomics alone, which nobody waits for. A thread that waits behind others is
-//! listed, too, which takes a mutex: it sleeps anyway.
+//! An uncontended lock and unlock use only atomics. A thread that waits behind others also locks a mutex, to be listed.
 
 pub(crate) mod class;
 mod requests;
@@ -27,7 +25,7 @@ pub(crate) struct CountSettings {
     /// Names the classes; `None` for names up to their last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
-    /// A wait that lasts as long as this is told, and a hold.
+    /// The ages from which waits and holds are reported as long.
     pub(crate) long_wait: Duration,
     pub(crate) long_hold: Duration,
 }
@@ -43,7 +41,7 @@ impl Default for CountSettings {
     }
 }
 
-/// Names the class of a lock by its name.
+/// Returns the class of a lock name.
 #[derive(Clone)]
 pub(crate) struct ClassOf(pub(crate) Arc<dyn for<'a> Fn(&'a str) -> &'a str + Send + Sync>);
 
@@ -53,7 +51,7 @@ impl fmt::Debug for ClassOf {
     }
 }
 
-/// The counters of one client, and what its holds learn of its end.
+/// The counters of one client, and whether its watchdog has died.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     settings: CountSettings,
@@ -62,7 +60,7 @@ pub(crate) struct Counters {
     has_no_watchdog: AtomicBool,
 }
 
-/// The word for the end of a hold here.
+/// The label of the end of a hold.
 pub(crate) fn end_name(is_lost: bool) -> &'static str {
     match is_lost {
         true => "lost",
@@ -83,28 +81,28 @@ impl Counters {
         &self.settings
     }
 
-    /// The class of the lock of this name.
+    /// Returns the class of a lock name.
     pub(crate) fn class_of(&self, name: &str) -> ClassId {
         self.classes.of(name)
     }
 
-    /// The name of a class.
+    /// Returns the name of a class.
     pub(crate) fn class(&self, id: ClassId) -> &str {
         self.classes.get(id)
     }
 
-    /// Tells the observer of something, with the name of its class and no mutex locked.
+    /// Reports an event to the observer. No mutex of the library may be locked.
     pub(crate) fn tell<'a>(&'a self, class: ClassId, event: impl FnOnce(&'a str) -> Event<'a>) {
         let class = self.class(class);
         self.settings.observer.tell(|| event(class));
     }
 
-    /// Tells that a hold has begun, with no mutex locked.
+    /// Counts the beginning of a hold. No mutex of the library may be locked.
     pub(crate) fn began(&self, class: ClassId) {
         numbers::holds(self.class(class), 1.0);
     }
 
-    /// Tells that it has ended, with no mutex locked.
+    /// Counts and reports the end of a hold. No mutex of the library may be locked.
     pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
         numbers::holds(self.class(class), -1.0);
         self.tell(class, |class| Event::Ended {
@@ -115,17 +113,17 @@ impl Counters {
         });
     }
 
-    /// The waits that are listed, the oldest first.
+    /// Returns the listed waits, oldest first.
     pub(crate) fn listed(&self) -> Vec<Arc<ListedWait>> {
         self.waits.lock().listed.values().cloned().collect()
     }
 
-    /// Whether anybody waits at present.
+    /// Returns whether any thread waits.
     pub(crate) fn has_waits(&self) -> bool {
         !self.listed().is_empty()
     }
 
-    /// Tells of a wait that has lasted for long.
+    /// Reports a long wait.
     pub(crate) fn long_wait(&self, wait: &ListedWait, waited: Duration, holder: Option<&str>) {
         let same = |it: &&Arc<ListedWait>| it.lock.name == wait.lock.name;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
@@ -147,7 +145,7 @@ impl Counters {
         });
     }
 
-    /// Tells of a hold that has lasted for long.
+    /// Reports a long hold.
     pub(crate) fn long_hold(&self, class: ClassId, lock: &str, thread: u64, held: Duration) {
         events::long_hold(&lock, &thread, &held.as_secs());
         self.tell(class, |class| Event::LongHold {
@@ -158,7 +156,7 @@ impl Counters {
         });
     }
 
-    /// Notes that a thread of the watchdog has died: nothing is renewed any more, so nothing is valid.
+    /// Notes that a watchdog thread has died. Holds are not renewed any more, so none is valid.
     pub(crate) fn watchdog_died(&self) {
         self.has_no_watchdog.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! How many operations a store was asked for, how each ended, and how long they took.
+//! Counts requests by operation and outcome, and reports their duration.
 
 use crate::engine::counters::Counters;
 use crate::ground::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::ground::observer::Event;
 use crate::ground::{numbers, time};
 use crate::store::{HealthWarning, Holding, LockInfo, Outcome, Renewal};
 
-/// The word for the way an operation ended that was an error.
+/// The label of an error.
 fn end_of(error: &Error) -> &'static str {
     match error {
         Error::Unknown { .. } => "unknown",
@@ -19,9 +19,9 @@ fn end_of(error: &Error) -> &'static str {
     }
 }
 
-/// An answer of a store, as far as it is counted.
+/// A reply whose outcome is counted.
 pub(crate) trait Answer {
-    /// Says for each hold that it concerns how the operation ended.
+    /// Calls `note` with the outcome for each hold that the request concerns.
     fn ends(&self, note: &mut dyn FnMut(&'static str)) {
         note("ok");
     }
@@ -72,7 +72,7 @@ impl Answer for Vec<Renewal> {
 }
 
 impl Counters {
-    /// Carries out an operation, and tells how it ended.
+    /// Runs a request, and counts and reports its outcome.
     pub(crate) fn request<T: Answer>(&self, operation: &'static str, ask: impl FnOnce() -> T) -> T {
         let observer = &self.settings().observer;
         if !observer.is_heard() {

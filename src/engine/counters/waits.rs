@@ -15,7 +15,7 @@ pub(super) struct Waits {
     pub(super) listed: BTreeMap<u64, Arc<ListedWait>>,
 }
 
-/// A thread that waits.
+/// A waiting thread.
 #[derive(Debug)]
 pub(crate) struct ListedWait {
     pub(crate) class: ClassId,
@@ -24,13 +24,13 @@ pub(crate) struct ListedWait {
     since: Instant,
 }
 
-/// A wait, which is listed as long as this lives.
+/// A wait, listed until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenWait {
     counters: Arc<Counters>,
     number: u64,
     wait: Arc<ListedWait>,
-    /// It is told when it has lasted as long as this.
+    /// The age from which it is reported next.
     long_from: Duration,
 }
 
@@ -67,7 +67,7 @@ impl OpenWait {
         }
     }
 
-    /// Tells if it has lasted for long, when that has doubled since it was told last.
+    /// Reports a long wait, each time that its age has doubled since the last report.
     pub(crate) fn look(&mut self, now: Instant, holder: Option<&str>) {
         let lasts = self.wait.lasts(now);
         if lasts >= self.long_from {
@@ -95,7 +95,7 @@ mod tests {
     use crate::ground::claim::Kind;
     use crate::ground::observer::{Event, Observed, Observer};
 
-    /// How many others waited for the same lock when a long wait was told, 100 for none told.
+    /// The number of other waiters in the last `Event::LongWait`; 100 before the first.
     #[derive(Debug)]
     struct Others(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! The holds of one thread, and the losses that it has not unlocked.
+//! The holds of one thread, and its losses that were not unlocked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use crate::engine::hold::Hold;
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::sync::Mutex;
 
-/// The holds of one thread and those that it lost, by client and name.
+/// The holds and losses of one thread, by client and name.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerHolds {
     pub(super) stacks: Mutex<ByName>,
-    /// The locks made of others that this thread has held, by each of their parts.
+    /// For each part of a `MultiLock` of this thread, the `MultiLock` that last held it.
     pub(super) parts: Mutex<HashMap<LockKey, LockKey>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ByName {
     pub(super) stacks: HashMap<LockKey, Stack>,
-    /// How many holds began on this thread.
+    /// The number of holds that began on this thread.
     begun: u64,
-    /// With so many names it is time to forget some.
+    /// The number of names at which old entries are removed.
     pub(super) sweep_at: usize,
 }
 
-/// A loss that was never unlocked is remembered for so many more holds of its thread.
+/// A loss without an unlock is remembered for this many later holds of its thread.
 pub(super) const LOSSES_KEPT: u64 = 256;
 
-/// With fewer names nothing is forgotten.
+/// Below this number of names nothing is removed.
 pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub(crate) struct LockKey {
 }
 
 impl LockKey {
-    /// The other side of a read-write lock.
+    /// Returns the other side of a read-write lock.
     pub(crate) fn other_side(&self) -> Option<LockKey> {
         let side = self.lock.kind.rules().side?;
         let lock = LockId {
@@ -48,7 +48,7 @@ impl LockKey {
         Some(LockKey { lock, ..*self })
     }
 
-    /// The locks beside which its thread can never have it: the other side, and other kinds that stand under the same key.
+    /// Returns the locks that exclude this one: the other side, and other kinds under the same key.
     pub(super) fn kin(&self) -> impl Iterator<Item = LockKey> {
         const SAME_KEY: [Kind; 3] = [Kind::Reentrant, Kind::Fenced, Kind::Fair];
         let LockId { kind, name } = &self.lock;
@@ -67,12 +67,12 @@ impl LockKey {
 
 #[derive(Debug, Default)]
 pub(super) struct Stack {
-    /// Which of the holds that began on this thread the last one was.
+    /// The number of the last hold of this stack, in the order of the thread's holds.
     began: u64,
-    /// The hold that counts: what `lock()` re-enters and `unlock()` leaves.
+    /// The current hold: `lock()` re-enters it, and `unlock()` releases it.
     current: Option<Arc<Hold>>,
-    /// Levels of holds that were lost and never unlocked, and the last of them; an `unlock()` without a current hold
-    /// uses one up. Only a count, so that a program which lets every lease run out does not pile up memory.
+    /// Levels of lost holds without an unlock, and the last of these holds. An `unlock()` without a current hold uses up one
+    /// level. Only a count, so that a program that never unlocks uses no more memory.
     lapsed: u32,
     last_lost: Option<Arc<Hold>>,
 }
@@ -82,7 +82,7 @@ impl OwnerHolds {
         self.stacks.lock().stacks.get(key)?.current.clone()
     }
 
-    /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
+    /// Returns the name of a held lock that shares a part with `key`, whose parts are `parts`.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
         let whole_of = self.parts.lock();
         if parts.is_none() && whole_of.is_empty() {
@@ -98,19 +98,19 @@ impl OwnerHolds {
         held.next()
     }
 
-    /// Whether there is a hold of this name that counts.
+    /// Returns whether the current hold of this name keeps overlapping locks out.
     fn stands(&self, key: &LockKey) -> bool {
         self.current(key).is_some_and(|hold| hold.stands())
     }
 
-    /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
+    /// Adds a new hold. A current hold was lost, and becomes the last lost one.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
             let mut whole_of = self.parts.lock();
             whole_of.retain(|_, whole| self.stands(whole));
             whole_of.extend(parts.iter().map(|part| (part.clone(), key.clone())));
         }
-        // The span of a hold ends with it: a subscriber's code runs then, which is not to find the mutex locked.
+        // Dropped after the mutex is unlocked: the end of a span calls the subscriber.
         let _forgotten;
         let mut by_name = self.stacks.lock();
         by_name.begun += 1;
@@ -126,7 +126,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Takes `hold` out if it has no level left.
+    /// Removes `hold` if it has no level left.
     pub(crate) fn settle(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key) {
@@ -139,7 +139,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Takes a level out of those that lapsed, because the guard of a hold that was lost has given it back.
+    /// Removes a lapsed level, because the guard of a lost hold was dropped.
     pub(crate) fn leave_lapsed(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
@@ -150,7 +150,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Uses up one lapsed level. Returns the hold that was lost.
+    /// Uses up one lapsed level, and returns the lost hold.
     pub(crate) fn take_lapsed(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;
@@ -167,8 +167,8 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Forgets the holds whose clients are gone, which nobody can unlock any more, and old losses that nobody has unlocked. Amortised: until the
-    /// next time the names have to double. Returns what it has forgotten.
+    /// Removes and returns losses without an unlock that are older than [`LOSSES_KEPT`]. Amortised: runs when the number of
+    /// names has doubled.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
         let begun = self.begun;
@@ -187,7 +187,7 @@ impl ByName {
 }
 
 impl Stack {
-    /// Whether `hold` is the one that counts.
+    /// Returns whether `hold` is the current one.
     fn is_of(&self, hold: &Arc<Hold>) -> bool {
         let current = self.current.as_ref();
         current.is_some_and(|current| Arc::ptr_eq(current, hold))

@@ -1,4 +1,4 @@
-//! The owners of holds: the threads of this process and those that are none, their numbers, and what each of them holds.
+//! The owners of holds: threads, and handles that threads pass on.
 
 mod holds;
 #[cfg(test)]
@@ -13,10 +13,10 @@ pub(crate) use crate::engine::owner::holds::LockKey;
 use crate::engine::owner::holds::OwnerHolds;
 use crate::ground::process;
 
-/// The owner of holds: one thread of this process, its number and what it holds; or a guard or handle that threads pass on.
+/// The owner of holds: a thread of this process, or a guard or handle that threads pass on.
 ///
-/// Its holds keep a `Weak` to its life, so that those of a thread that ended stop being renewed. Numbers come from a counter
-/// and are never used twice, unlike the operating system's thread ids.
+/// Its holds keep a `Weak` of `alive`, so that they are not renewed after its end. Numbers come from a counter and are never
+/// reused, unlike the operating system's thread ids.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
@@ -37,15 +37,14 @@ fn owners() -> MutexGuard<'static, Owners> {
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
-    /// Outlives the thread's other values: a thread that ends keeps its number.
+    /// Needs no destructor, so it outlives the thread's other values: an ending thread keeps its number.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 impl std::panic::RefUnwindSafe for Owner {}
 
 impl Owner {
-    /// Returns the token of the calling thread, which belongs to process `pid`; `None` once the thread is past its
-    /// thread-local destructors, where nothing can be known to be its own any more.
+    /// Returns the owner of the calling thread in process `pid`; `None` once the thread has dropped its thread-local values.
     pub(crate) fn current(pid: u32) -> Option<Arc<Owner>> {
         let current = |current: &RefCell<Option<Arc<Owner>>>| {
             let mut current = current.borrow_mut();
@@ -53,7 +52,8 @@ impl Owner {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
                     let token = Owner::register(pid, current_thread_id());
-                    // What a forked thread brings along stays untouched: others may have been busy with it.
+                    // The owner of a forked thread is not dropped, because another thread may have locked its mutex during the
+                    // fork.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
                 }
@@ -77,18 +77,17 @@ impl Owner {
         })
     }
 
-    /// Returns an owner that is no thread, with a number of its own, as if it were one more thread: it lives as long as
-    /// somebody keeps it.
+    /// Returns a new owner with a number of its own, which is not a thread.
     pub(crate) fn without_thread(pid: u32) -> Arc<Owner> {
         Owner::register(pid, new_number())
     }
 
-    /// Returns an owner that is no thread, with the number of the calling one: it lives as long as somebody keeps it.
+    /// Returns a new owner with the number of the calling thread, for handles that threads pass on.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Owner::of(pid, current_thread_id())
     }
 
-    /// Returns a token that lives as long as this owner.
+    /// Returns a token that is dropped with this owner.
     pub(crate) fn liveness(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
@@ -108,7 +107,7 @@ impl Drop for Owner {
                 owners.remove(&(self.pid, self.id));
             }
         } else {
-            // In a forked child: other threads may have been busy with it at the fork.
+            // In a forked child, another thread may have locked the mutex during the fork.
             std::mem::forget(std::mem::take(&mut self.held));
         }
     }

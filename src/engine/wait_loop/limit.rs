@@ -1,4 +1,4 @@
-//! How long a caller waits, and what ends its wait early.
+//! How long a caller waits, and what ends the wait early.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;
 use crate::ground::time;
 
-/// How long a caller is willing to wait, and what ends its wait early.
+/// How long a caller waits, and what ends the wait early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimit<'a> {
     bound: Bound,
@@ -20,7 +20,7 @@ pub(crate) struct WaitLimit<'a> {
 enum Bound {
     /// One attempt.
     Once,
-    /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
+    /// Until `end`. A test that advances the clock, which was `ahead` at the beginning, brings it nearer.
     Until {
         end: Instant,
         ahead: Duration,
@@ -45,7 +45,7 @@ impl<'a> WaitLimit<'a> {
         }
     }
 
-    /// Waits for what `attempt` gets within a limit that has no end.
+    /// Repeats `attempt` without a deadline until it returns a value.
     pub(crate) fn without_end<T>(
         interrupt: Option<&'a Interrupt>,
         mut attempt: impl FnMut(WaitLimit<'a>) -> Result<Option<T>>,
@@ -57,7 +57,7 @@ impl<'a> WaitLimit<'a> {
         }
     }
 
-    /// `None` if the end of the wait cannot be expressed.
+    /// Returns `None` if `wait` is too long for an [`Instant`].
     pub(crate) fn lasting(
         wait: Duration,
         timeline: &'a Timeline,
@@ -73,7 +73,7 @@ impl<'a> WaitLimit<'a> {
         })
     }
 
-    /// The present, and the end of the wait.
+    /// The current time, and the deadline of the wait.
     pub(super) fn time(&self) -> Time {
         let end = match self.bound {
             Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
@@ -89,7 +89,7 @@ impl<'a> WaitLimit<'a> {
         matches!(self.bound, Bound::Once)
     }
 
-    /// Whether nothing but an interrupt and an outage ends it.
+    /// Whether the wait has no deadline.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(self.bound, Bound::Forever)
     }

@@ -1,7 +1,7 @@
-//! The wait loop, once: how a visitor that was refused comes to another try, and when it gives up.
+//! The wait loop, shared by locks, counters and conditions.
 //!
-//! Attempt, subscribe, attempt again, sleep: so no release can slip through between a refusal and the sleep. After
-//! waking it tries first and looks at the clock second. An error that may pass is ridden out; without a deadline for
+//! Attempt, subscribe, attempt again, sleep: in this order a waiter misses no release between its refusal and its sleep. After
+//! a wake-up it attempts first and checks its deadline second. It retries passing errors until its deadline, or without one for
 //! `outage_timeout`. `waiting.rs` decides each step.
 
 mod limit;
@@ -29,54 +29,54 @@ use crate::store::{Refusal, StoreEntry};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
-/// One wait of one thread for one lock.
+/// One wait of a thread: what the wait loop asks for, and what it reports.
 pub(crate) trait Visit {
-    /// The level that it enters.
+    /// The result of a successful wait.
     type Entry;
 
-    /// Asks the store once, until `deadline`.
+    /// Sends one request, until `deadline`.
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
 
-    /// Its entry in a queue of the store, where it waits there.
+    /// Its queue entry in the store, if it has one.
     fn entry(&self) -> Option<StoreEntry<'_>> {
         None
     }
 
-    /// The data a releaser needs to hand its hold off to this visit; `None` if it does not queue.
+    /// The data a releaser needs to hand its hold off to this waiter; `None` if it does not queue.
     fn offer(&self) -> Option<HandOffOffer> {
         None
     }
 
-    /// Takes a hold that was handed off; `None` if it is valid no more.
+    /// Accepts a hold that was handed off; `None` if the hold is no longer valid.
     fn accept(&self, _hold: Arc<Hold>) -> Option<Self::Entry> {
         None
     }
 
-    /// Frees a hold that was handed off to a visit that has the lock already.
+    /// Frees a hold that was handed off to a waiter that has acquired the lock itself.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Hears that it has joined those who wait.
+    /// Called when it joins the queue.
     fn waits(&mut self) {}
 
-    /// Hears that it has slept, and waits on.
+    /// Called after each sleep.
     fn still_waits(&mut self, _now: Instant) {}
 
-    /// Hears how it came to its entry.
+    /// Called with how it acquired the lock, for `Event::Acquired`.
     fn came(&mut self, _via: &'static str) {}
 }
 
-/// The pauses between the attempts of a visitor that listens to no messages.
+/// The pauses between attempts of a spin lock, which receives no messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polling {
     pub(crate) first: Duration,
     pub(crate) longest: Duration,
 }
 
-/// Tries until it is done, the limit is reached, or an error says that trying is of no use.
+/// Waits until an attempt succeeds, the limit is reached, or an error cannot pass.
 ///
-/// `Ok(None)` means that it was refused until the limit. A visitor that is refused, or finds others queued, joins them,
-/// if it makes an offer, and sleeps until it is the head or is handed the lock. A waiter that leaves the queue without
-/// the lock has asked the store once more, or stands behind others that were refused just now.
+/// `Ok(None)` means that it was refused until the limit. A waiter that is refused, or finds others queued, joins the queue if
+/// it makes an offer. There it sleeps until it is the head or is handed the lock. A waiter leaves the queue without the lock
+/// only after a last attempt, or behind waiters that were refused just now.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -96,7 +96,7 @@ pub(crate) fn wait<V: Visit>(
     let polls = polling.map(|it| Backoff::between(it.first, it.longest));
     let began = time::now();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
-        // The connections of its client were in use to the end of its time.
+        // All connections of the client were in use until the end of the wait.
         Err(error) if is_exhausted(&error) && limit.time().has_waited(began) => Ok(None),
         outcome => outcome,
     };
@@ -109,7 +109,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// How it would come to the lock if its next question were granted.
+    /// How it would have acquired the lock if the next attempt succeeds.
     woken_by: &'static str,
 }
 
@@ -125,7 +125,7 @@ impl<V: Visit> Wait<'_, V> {
             if let Some(entry) = self.take() {
                 return Ok(Some(entry));
             }
-            // Before each attempt: several of them may take long.
+            // Before each attempt, because an attempt may take long.
             if limit.is_raised() {
                 return Err(Error::Interrupted {
                     lock: Arc::clone(&self.lock.name),
@@ -170,20 +170,20 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
-    /// Takes what was handed to this waiter, if it was; at the end of the queue again if that is valid no more.
+    /// Accepts a hold that was handed off. If the hold is no longer valid, the waiter goes to the end of the queue.
     fn take(&mut self) -> Option<V::Entry> {
         let node = self.node.as_ref()?;
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // Messages go to those who listen, in their order, and only the first in the queue can make use of one.
+            // Messages go to listeners in their order, and only the head of the queue can use one.
             self.sleeper.stop_listening();
             self.join(false);
         }
         entry
     }
 
-    /// Rests until then, whatever messages come, unless it is handed the lock.
+    /// Sleeps until `until` without consuming messages, unless it is handed the lock.
     fn rest(&mut self, until: Instant) -> Result<()> {
         while self.sleeper.rests_on(until)? != Wake::TimedOut
             && !self.node.as_ref().is_some_and(Node::is_granted)
@@ -207,11 +207,10 @@ impl<V: Visit> Wait<'_, V> {
         if let Some(node) = self.node.as_ref().filter(|_| is_refused) {
             node.note_refused_before_joining();
         }
-        // From here on it is listed as one that has its place.
+        // Listed from here on, since it has its place in the queue.
         self.visit.waits();
     }
 
-    /// Asks the store once.
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<V::Entry, Refusal>> {
         let answer = self.visit.attempt(deadline);
         if answer.is_ok() {
@@ -221,7 +220,7 @@ impl<V: Visit> Wait<'_, V> {
         answer
     }
 
-    /// Tells the others in the queue what an answer says of the lock.
+    /// Notes in the queue what a reply says about the lock.
     fn tell(&self, news: News) {
         match (news, &self.node) {
             (News::Refused { is_usable }, Some(node)) => node.note_refused(is_usable),
@@ -235,7 +234,7 @@ impl<V: Visit> Wait<'_, V> {
         self.visit.accept(hold)
     }
 
-    /// Leaves the queue, with what this waiter was handed at the last moment.
+    /// Leaves the queue, and accepts a hold that was handed off at the last moment.
     fn leave(mut self, outcome: Result<Option<V::Entry>>) -> Result<Option<V::Entry>> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;
@@ -245,12 +244,11 @@ impl<V: Visit> Wait<'_, V> {
             .and_then(|node| node.leave(has_the_lock, is_shared))
         {
             None => outcome,
-            // The store has granted it twice, which it may only if one of the two is over.
+            // The store granted the lock twice, so one of the two holds has ended.
             Some(hold) if has_the_lock => {
                 self.visit.discard(&hold);
                 outcome
             }
-            // It is to return at once.
             Some(hold) => match self.accept(hold) {
                 None => outcome,
                 entry => Ok(entry),

@@ -1,4 +1,4 @@
-//! The sleep of one waiting thread, and how it is woken.
+//! The sleep of one waiting thread, and its wake-up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
 use crate::store::{Delivery, Store, StoreEntry, Subscription};
 
-/// The place where one waiting thread sleeps, made when it is first needed.
+/// Where one thread sleeps: a parker and a subscription, created when first needed.
 pub(super) struct Sleeper<'a> {
     store: &'a dyn Store,
     lock: &'a LockId,
-    /// It listens to no messages.
+    /// It receives no messages.
     polls: bool,
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
-    /// The visitor that it listens for, where it has a place of its own.
+    /// The visitor id of its queue entry in the store, whose messages it receives.
     place: Option<VisitorId>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Sleeper<'a> {
         })
     }
 
-    /// Whether and how messages arrive, and up to how long to wait after one; `None` as long as it does not listen.
+    /// How messages arrive, and the longest random pause after one; `None` if it is not subscribed.
     pub(super) fn messages(&self) -> Option<(Delivery, Duration)> {
         if self.polls {
             return Some((Delivery::Polling, Duration::ZERO));
@@ -59,13 +59,13 @@ impl<'a> Sleeper<'a> {
         Some((subscription.delivery, subscription.jitter))
     }
 
-    /// Joins those who listen, for the visitor that has this place.
+    /// Sets the subscription, for this queue entry in the store.
     pub(super) fn listen(&mut self, subscription: Subscription, entry: Option<StoreEntry<'_>>) {
         self.subscription = Some(subscription);
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
-    /// Leaves those who listen if the place is that of another visitor by now, whose messages go elsewhere.
+    /// Unsubscribes if the queue entry is another one now, whose messages go to another channel.
     pub(super) fn stands_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.stop_listening();
@@ -73,23 +73,23 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Leaves those who listen: the next of them gets the message that led to no question yet.
+    /// Unsubscribes. A message that caused no attempt goes to the next listener.
     pub(super) fn stop_listening(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The place in the queue goes before the subscription that feeds it.
+            // The registration goes before the subscription that feeds it.
             drop(subscription.registration);
             drop(subscription.keep);
         }
     }
 
-    /// Notes that the store has answered, so the message that led to the question is used up.
+    /// Notes that the message was used for an attempt.
     pub(super) fn spend(&mut self) {
         if let Some(subscription) = &mut self.subscription {
             subscription.registration.spend();
         }
     }
 
-    /// Sleeps until it is woken, or until `deadline`. An interrupt and the client's end are errors.
+    /// Sleeps until a wake-up, or `deadline`. Fails after an interrupt or the shutdown of the client.
     pub(super) fn sleep(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = match &mut self.subscription {
             Some(subscription) => {
@@ -101,8 +101,7 @@ impl<'a> Sleeper<'a> {
         self.woken(wake)
     }
 
-    /// Sleeps until `deadline`, or until something wakes it, and leaves the messages that came. An interrupt and the client's
-    /// end are errors.
+    /// Like `sleep`, but without consuming messages.
     pub(super) fn rests_on(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = self.parker().park(Some(deadline));
         self.woken(wake)

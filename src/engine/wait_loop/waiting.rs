@@ -1,5 +1,5 @@
-//! The decisions of one wait: what it does next, from what it was answered and what it sees. No clock, no thread and no
-//! queue is touched here, so that each rule is a row of the table in `tests.rs`.
+//! The decisions of one wait: its next step, from the replies and the state it sees. This file uses no clock, no thread and no
+//! queue, so that each rule is a row of the table in `tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -16,21 +16,21 @@ use crate::store::{Delivery, Refusal};
 /// The next step of a wait.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The wait is over without the lock: it was refused until the limit, or failed.
+    /// End the wait without the lock: it was refused until the limit, or failed.
     Return(Result<()>),
-    /// Ask the store, until then.
+    /// Send a request with this deadline.
     Attempt(Instant),
-    /// Join the queue of this client, where that applies; it was refused just now, or was not.
+    /// Join the queue of this client, if the kind of lock has one. `is_refused`: an attempt was refused just now.
     Join { is_refused: bool },
     /// Subscribe to messages.
     Listen,
-    /// Sleep until woken, or until then.
+    /// Sleep until a wake-up, or this instant.
     Sleep(Instant),
-    /// Sleep until then, whatever messages come.
+    /// Sleep until this instant, without consuming messages.
     Rest(Instant),
 }
 
-/// The present, and the end of the wait as it is by now; a test may bring that nearer.
+/// The current time, and the deadline of the wait, which a test may move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     pub(super) now: Instant,
@@ -39,73 +39,72 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Whether a wait that began then has a deadline that is over, and had some time until then.
+    /// Whether a wait that began at `began` had some time, and its deadline has passed.
     pub(super) fn has_waited(self, began: Instant) -> bool {
         self.end.is_some_and(|end| began < end && end <= self.now)
     }
 }
 
-/// The view of a wait at one moment.
+/// What a wait sees before a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) time: Time,
-    /// The queue of this client, if it stands in it.
+    /// The queue of this client, if the waiter is queued.
     pub(super) queue: Option<View>,
-    /// Whether and how messages arrive, and up to how long to wait after one, if it listens.
+    /// How messages arrive, and the longest random pause after one; `None` if it is not subscribed.
     pub(super) messages: Option<(Delivery, Duration)>,
 }
 
-/// News of the lock that is for all who wait for it here.
+/// What a reply says about the lock, for all waiters of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
-    /// Somebody else has it; that this may be undone in a moment makes it of no use.
+    /// Another holder has it. The refusal is not usable if too few replicas may have that holder.
     Refused {
         is_usable: bool,
     },
-    /// No usable answer came; a hold may have been undone.
+    /// No usable reply. `is_undone`: too few replicas acknowledged a hold, which was released.
     Trouble {
         is_undone: bool,
     },
 }
 
-/// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
+/// How much longer than the wait an attempt may take, so that a wait of zero allows one round trip.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
-/// This much of it is left for the way back.
+/// The part of [`GRACE`] left for the way back.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// The age up to which a refusal of the head counts for the waiters behind it: the head asks about as often.
+/// Up to this age a refusal of the head counts for the waiters behind it. The head asks about as often.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
-/// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
+/// Messages cause at most this many attempts in [`BURST_SPAN`], even if they are forged.
 pub(super) const BURST: u32 = 100;
 pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
 
-/// A waiter looks again after this time at the latest, so a lost unlock message costs no more, unless the store says that it
-/// may cost this one more.
+/// The longest pause between attempts, and so the cost of a lost message, unless the store sets another one.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The next thing to do when it is the waiter's turn.
+/// What a waiter does when it is its turn.
 #[derive(Debug)]
 enum Then {
     Attempt,
-    /// Sleep for so long; listen first if an answer came.
+    /// Sleep for `length`; if `listens`, subscribe first.
     Pause {
         length: Duration,
         listens: bool,
     },
-    /// It has begun to listen, and sleeps for so long unless messages arrive from now on.
+    /// Sleep for this time after subscribing, unless messages arrive from now on.
     Listened(Duration),
-    /// Rest for so long.
+    /// Sleep for this time without consuming messages.
     Rest(Duration),
 }
 
-/// A sleep that was begun.
+/// The current sleep.
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// Of a waiter in the queue whose turn it was not: whether others were before it.
+    /// For a queued waiter out of turn: whether waiters are before it.
     in_line: Option<bool>,
 }
 
@@ -114,30 +113,30 @@ struct Sleep {
 pub(super) struct Waiting<'a> {
     lock: &'a Arc<str>,
     began: Instant,
-    /// It makes one attempt, whatever comes of it.
+    /// It makes one attempt only.
     is_single: bool,
-    /// The longest that one attempt may take.
+    /// The longest time of one attempt.
     request: Duration,
-    /// How long a wait without a deadline goes on without a usable answer.
+    /// How long a wait without a deadline goes on without a usable reply.
     outage_timeout: Duration,
     last_usable: Instant,
-    /// The last answer was of no use.
+    /// The last reply was not usable.
     is_in_trouble: bool,
     is_refused: bool,
-    /// When too few replicas acknowledged a hold of this client last. Another holder may lose its hold for the same reason,
-    /// so for `outage_timeout` from then on a refusal does not count as a usable reply.
+    /// When too few replicas acknowledged a hold of this client last. Other holders may lose their holds for the same reason.
+    /// So for `outage_timeout` from then on, a refusal does not count as a usable reply.
     unreplicated_at: Option<Instant>,
-    /// The error of an attempt that may have left something.
+    /// The error of an attempt that is in doubt.
     in_doubt: Option<Error>,
     then: Then,
-    /// The outcome of a wait that is over without the lock.
+    /// The outcome of a wait that has ended without the lock.
     over: Option<Result<()>>,
-    /// It is to join the queue if it does not stand there.
+    /// It joins the queue with its next step.
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// Its time is over, and it tries once more although it is not its turn: a waiter that has not asked itself neither
-    /// reports an outage nor, without a fresh refusal, gives up.
+    /// Its deadline has passed, and it attempts once more out of turn. A waiter reports an outage only after an attempt of its
+    /// own, and gives up without one only after a fresh refusal of the head.
     last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
@@ -147,7 +146,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// `joins` says that others are queued for the lock, so that it does not ask before them.
+    /// With `joins`, other waiters are queued, so it joins them before its first attempt.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,
@@ -181,7 +180,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Notes the answer to an attempt that did not get the lock. Returns what it says to others.
+    /// Notes the reply to an attempt that did not get the lock. Returns what it says for other waiters.
     pub(super) fn after(&mut self, answer: Result<Refusal>, time: Time) -> News {
         self.joins = true;
         let mut news = News::None;
@@ -201,13 +200,13 @@ impl<'a> Waiting<'a> {
                 if is_undone {
                     self.unreplicated_at = Some(time.now);
                 }
-                // What keeps this client from asking says nothing of the lock.
+                // A lack of connections says nothing about the lock.
                 if !is_exhausted(&error) {
                     news = News::Trouble { is_undone };
                 }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
-                    // Each attempt that is undone there is told, to others and to itself.
+                    // The release after such an attempt publishes a message, which would wake this waiter and others at once.
                     Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
@@ -226,7 +225,7 @@ impl<'a> Waiting<'a> {
         let silence = time.now.saturating_duration_since(self.last_usable);
         if is_over || is_outage && silence >= self.outage_timeout {
             let outcome = match trouble {
-                // What an attempt may have left is still in doubt, though the last one left nothing.
+                // An earlier attempt stays in doubt, even if the last one is not.
                 Some(error) if error.may_pass() => Err(self.in_doubt.take().unwrap_or(error)),
                 Some(error) => Err(error),
                 None => Ok(()),
@@ -254,7 +253,7 @@ impl<'a> Waiting<'a> {
                 listens: true,
             };
         };
-        // Longer than a round trip, and longer each time, so that soon one of them asks alone.
+        // Longer than a round trip, and longer each time, so that competing clients soon ask one at a time.
         let split_backoff = &mut self.split_backoff;
         let split_backoff = split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
         Then::Rest(round_trip + split_backoff.next())
@@ -265,12 +264,12 @@ impl<'a> Waiting<'a> {
         self.over = Some(outcome);
     }
 
-    /// Notes the end of a sleep, and whether something woke it.
+    /// Notes the end of a sleep. `was_woken`: a wake-up ended it, not its deadline.
     pub(super) fn slept(&mut self, was_woken: bool) {
         self.was_woken = was_woken;
     }
 
-    /// Says what to do now.
+    /// Returns the next step.
     pub(super) fn next(&mut self, seen: Seen) -> Next {
         let time = seen.time;
         let slept = self.sleep.take();
@@ -299,7 +298,7 @@ impl<'a> Waiting<'a> {
                 self.sleeps(length, seen)
             }
             Then::Pause { length, .. } => self.sleeps(length, seen),
-            // It is contended, so the first question is not the last: who listens before it need not ask twice.
+            // The lock is contended. Subscribing before the first attempt saves a second attempt.
             _ if seen.queue.is_some() && seen.messages.is_none() && !self.last_try_out_of_turn => {
                 Next::Listen
             }
@@ -307,10 +306,10 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// A message is only a hint: how long to wait before asking.
+    /// A message is only a hint. Returns until when to pause before the next attempt.
     fn rests_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
-        // The lock is left to others, whatever they tell.
+        // The lock is left to other processes, whatever messages say.
         if matches!(seen.queue.map(|queue| queue.turn), Some(Turn::Yield(_))) {
             return None;
         }
@@ -321,20 +320,20 @@ impl<'a> Waiting<'a> {
         }
         self.burst += 1;
         if self.burst > BURST {
-            // A sender of thousands causes no more attempts than this.
+            // Even thousands of forged messages cause no more attempts than this.
             return Some(self.burst_began.checked_add(BURST_SPAN)?.min(*until));
         }
         let (_, longest) = seen.messages.filter(|(_, longest)| !longest.is_zero())?;
         Some((now + jitter(longest)).min(*until))
     }
 
-    /// Decides for a waiter in the queue whose turn it is not; `None` if it asks.
+    /// Returns the step of a queued waiter out of turn; `None` if it may attempt.
     fn stands_in_line(&mut self, queue: View, slept: Option<Sleep>, seen: Seen) -> Option<Next> {
         let time = seen.time;
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
         self.unreplicated_at = self.unreplicated_at.max(queue.unreplicated_at);
-        // Of a wait without a deadline as the queue knows it by now: its head may have been answered during the sleep.
+        // The end of a wait without a deadline counts from the last usable reply to any waiter of the queue.
         let ends = time
             .end
             .or(self.last_usable.checked_add(self.outage_timeout));
@@ -347,13 +346,13 @@ impl<'a> Waiting<'a> {
                 return Some(Next::Return(Ok(())));
             }
         }
-        // A holder of this client may have died with the lock, and the lock may be gone unheard.
+        // The holder in this client may have lost the lock without notice.
         let is_held = queue.turn == Turn::HeldLocally;
         let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }
-        // It listens meanwhile.
+        // It subscribes in this time.
         if matches!(queue.turn, Turn::Yield(_)) && seen.messages.is_none() {
             return Some(Next::Listen);
         }
@@ -389,7 +388,7 @@ impl<'a> Waiting<'a> {
         Next::Attempt(time.now + budget)
     }
 
-    /// A wait without a deadline has one as soon as there is an outage.
+    /// During an outage, a wait without a deadline ends with `outage_timeout`.
     fn ends_at(&self, time: Time) -> Option<Instant> {
         let outage = self.last_usable.checked_add(self.outage_timeout);
         time.end.or(outage.filter(|_| self.is_in_trouble))
@@ -405,13 +404,13 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Whether what the queue has heard tells a waiter that it is refused.
+/// Whether a fresh refusal of the head counts for this waiter.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// Until the holder's lease ends, but never longer than a lost message may cost.
+/// The pause after a refusal: until the holder's lease ends, but never longer than a lost message may cost.
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;
@@ -422,7 +421,7 @@ fn longest_sleep() -> Duration {
     spread(LONGEST_SLEEP)
 }
 
-/// Keeps waiters whose messages were lost together from coming back together.
+/// Adds a random part, so that waiters that lost the same message do not attempt at once.
 fn spread(most: Duration) -> Duration {
     most + jitter(most / 10)
 }

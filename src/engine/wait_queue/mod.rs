@@ -1,7 +1,7 @@
-//! The threads of one client that wait for one lock, in a queue of which only the head asks the store.
+//! The waiting threads of one client, in one queue for each lock. Only the head of a queue asks the store.
 //!
 //! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
-//! goes to the end; a re-entry and a try without a wait barge.
+//! joins at the end. A re-entry and an attempt without a wait overtake the queue.
 
 mod run;
 
@@ -15,25 +15,25 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// So long a thread of this client is relied on to have the lock: a waiter asks as often at the latest.
+/// How long a waiter relies on a holder of this client without asking the store.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
-    /// A queue stays while nobody waits if the next waiter has to know of it.
+    /// A queue without waiters stays while the next waiter needs its state.
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
 }
 
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// Whether a thread of this client holds the lock, as far as known: then asking the store is of no use.
+    /// Whether a thread of this client holds the lock, as far as known. While it does, no waiter asks the store.
     is_held_locally: bool,
     run: Run,
-    /// When the store gave a usable answer last, if it did.
+    /// When the store last gave a usable reply.
     last_usable: Option<Instant>,
-    /// The last answer was of no use.
+    /// The last reply was not usable.
     is_in_doubt: bool,
     /// When too few replicas acknowledged a hold last.
     unreplicated_at: Option<Instant>,
@@ -82,20 +82,20 @@ impl<O, G> Default for WaitQueue<O, G> {
 }
 
 impl<O, G> WaitQueues<O, G> {
-    /// Whether a thread is queued for `lock`, or one who comes has to: this client leaves the lock to other processes, or has
-    /// it itself while others want it.
+    /// Whether a new waiter for `lock` has to queue: others are queued, or the lock is left to other processes, or a thread of
+    /// this client holds it.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         let wait_queues = self.wait_queues.lock();
         wait_queues.get(lock).is_some_and(WaitQueue::is_busy)
     }
 
-    /// The queue of `lock`, a new one if there is none that is of use.
+    /// Returns the queue of `lock`, or a new one.
     fn queue_of<'a>(
         &self,
         wait_queues: &'a mut HashMap<LockId, WaitQueue<O, G>>,
         lock: &LockId,
     ) -> &'a mut WaitQueue<O, G> {
-        // Amortised: it is swept when it has doubled.
+        // Amortised: swept each time that the map is full.
         if wait_queues.len() == wait_queues.capacity() {
             wait_queues.retain(|_, queue| queue.is_busy());
         }
@@ -105,7 +105,7 @@ impl<O, G> WaitQueues<O, G> {
             .or_insert(queue.unwrap_or_default())
     }
 
-    /// Puts a waiter at the end of the queue.
+    /// Adds a waiter at the end of the queue.
     pub(crate) fn join(
         self: &Arc<Self>,
         lock: &LockId,
@@ -129,8 +129,8 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// `None` if nobody waits, or if it is time to set the lock free for others, of whom those who poll make pauses of
-    /// `poll_pause`.
+    /// `None` if no thread waits, or if it is time to leave the lock to other processes. `poll_pause` is the pause of pollers
+    /// among these.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -155,9 +155,9 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
-    /// ask for it, after `head_start` if so many in other processes have heard that it is free. After a long run it leaves the time
-    /// `poll_pause` to those who poll.
+    /// Notes that no thread of this client holds the lock any more, and wakes the head of the queue. `head_start` is the time
+    /// and the number of waiters in other processes that were notified; the head asks after that time. After a long run it
+    /// leaves `poll_pause` to pollers.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -176,7 +176,7 @@ impl<O, G> WaitQueues<O, G> {
             wait_queues.remove(lock);
         }
         drop(wait_queues);
-        // It looks at the queue at once. Should it leave before it is woken, it wakes the next one.
+        // The head checks the queue when it wakes. If it leaves before, it wakes the next waiter.
         if let Some(first) = first {
             first.parker.give_permit();
         }
@@ -184,7 +184,7 @@ impl<O, G> WaitQueues<O, G> {
 }
 
 impl<O, G> WaitQueue<O, G> {
-    /// Whether somebody waits, or one who comes has to.
+    /// Whether threads wait, or a new waiter has to queue.
     fn is_busy(&self) -> bool {
         let now = time::now();
         let is_relied_on = || self.last_usable.is_some_and(|at| now < at + HELD_FOR);
@@ -200,8 +200,8 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// A waiter that is about to be handed a hold, unless it leaves before that. Its releaser tells the queue in the end:
-/// with [`Successor::grant`], or with [`WaitQueues::freed`].
+/// A waiter chosen for a hand-off, unless it leaves before. The releaser ends with [`Successor::grant`] or
+/// [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -214,8 +214,7 @@ impl<O, G> Successor<O, G> {
         &self.waiter.offer
     }
 
-    /// Hands it over, or gives it back if the waiter has left. `others_wait` tells whether somebody listens for the lock
-    /// in another process.
+    /// Grants the hold, or returns it if the waiter has left. `others_wait`: waiters in other processes are subscribed.
     pub(crate) fn grant(self, grant: G, others_wait: bool) -> Result<(), G> {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
         let mut state = self.waiter.state.lock();
@@ -237,7 +236,7 @@ impl<O, G> Successor<O, G> {
 
 impl<O, G> Drop for Successor<O, G> {
     fn drop(&mut self) {
-        // Nobody is woken: nothing is free yet.
+        // Wakes no waiter: the lock is not free yet.
         let mut state = self.waiter.state.lock();
         if matches!(*state, State::Successor) {
             *state = State::Waiting;
@@ -245,17 +244,17 @@ impl<O, G> Drop for Successor<O, G> {
     }
 }
 
-/// The turn of a queued waiter.
+/// What a queued waiter may do now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Ask the store.
     #[default]
     Attempt,
-    /// Sleep: a thread of this client holds the lock, as was heard when the queue heard last, and will hand it over.
+    /// Sleep: a thread of this client holds the lock, and will hand it off.
     HeldLocally,
-    /// Sleep: others are before.
+    /// Sleep: other waiters are before it.
     NotFirst,
-    /// Sleep until then: the lock is left to other processes.
+    /// Sleep until this instant: the lock is left to other processes.
     Yield(Instant),
 }
 
@@ -263,15 +262,15 @@ pub(crate) enum Turn {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct View {
     pub(crate) turn: Turn,
-    /// When the store gave a usable answer to anybody in this queue last: it refused the lock, or gave it to one of them.
+    /// When the store last gave a usable reply to a waiter of this queue: a refusal or a grant.
     pub(crate) last_usable: Option<Instant>,
-    /// The last answer was of no use.
+    /// The last reply was not usable.
     pub(crate) is_in_doubt: bool,
     /// When too few replicas acknowledged a hold last.
     pub(crate) unreplicated_at: Option<Instant>,
 }
 
-/// The node of one waiter in a queue.
+/// The place of one waiter in a queue.
 #[derive(Debug)]
 pub(crate) struct QueueNode<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -280,7 +279,7 @@ pub(crate) struct QueueNode<O, G> {
 }
 
 impl<O, G> QueueNode<O, G> {
-    /// Tells whose turn it is, and what the queue knows.
+    /// Returns what the waiter may do now, and what the queue knows.
     pub(crate) fn view(&self) -> View {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
         let Some(queue) = wait_queues.get_mut(&self.lock) else {
@@ -306,12 +305,12 @@ impl<O, G> QueueNode<O, G> {
         first.is_some_and(|first| Arc::ptr_eq(first, &self.waiter))
     }
 
-    /// Whether this waiter has what it waits for.
+    /// Whether this waiter was handed a hold.
     pub(crate) fn is_granted(&self) -> bool {
         matches!(*self.waiter.state.lock(), State::Granted(_))
     }
 
-    /// Takes what this waiter was handed, if it was.
+    /// Takes the hold that this waiter was handed.
     pub(crate) fn take(&self) -> Option<G> {
         let mut state = self.waiter.state.lock();
         match std::mem::replace(&mut *state, State::Left) {
@@ -330,12 +329,12 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
-    /// Notes a message that woke this waiter: somebody has set the lock free.
+    /// Notes a message that woke this waiter: another client has released the lock.
     pub(crate) fn heard_of_unlock(&self) {
         self.note(|queue| queue.run.heard_of_unlock());
     }
 
-    /// Notes that the store has refused the lock, by a holder that may be relied on or may not.
+    /// Notes a refusal. `is_usable`: the named holder will not lose its hold to a lack of replicas.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
@@ -347,12 +346,12 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Notes that the store had refused the lock before this waiter joined, which says nothing of later holders here.
+    /// Notes a refusal from before this waiter joined. It says nothing about later holders in this client.
     pub(crate) fn note_refused_before_joining(&self) {
         self.note(WaitQueue::heard);
     }
 
-    /// Notes that the store gave no usable answer, or a hold that was undone.
+    /// Notes that there was no usable reply, or that too few replicas acknowledged a hold.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.is_in_doubt = true;
@@ -362,8 +361,8 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Leaves the queue at once. Returns what this waiter was handed before; a chosen waiter does not wait for what
-    /// comes of it. With a lock that is shared it keeps nobody out: the next one asks.
+    /// Leaves the queue at once, and returns a hold that was handed off before. A waiter that acquired a shared lock lets the
+    /// next waiter attempt.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
         let grant = match std::mem::replace(&mut *state, State::Left) {
@@ -393,7 +392,7 @@ impl<O, G> Drop for QueueNode<O, G> {
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None if !queue.is_busy() => drop(wait_queues.remove(&self.lock)),
-                // The next one takes over what this one did: it asks, and listens for messages.
+                // The next waiter takes over: it subscribes and attempts.
                 Some(next) if was_first && !queue.is_held_locally => {
                     takes_over = Some(Arc::clone(next));
                 }
@@ -401,7 +400,7 @@ impl<O, G> Drop for QueueNode<O, G> {
             }
         }
         drop(wait_queues);
-        // It looks at the queue at once.
+        // The waiter checks the queue when it wakes.
         if let Some(next) = takes_over {
             next.parker.give_permit();
         }

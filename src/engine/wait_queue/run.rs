@@ -1,42 +1,41 @@
-//! How long the threads of one client keep a lock among themselves, and how long they leave it to others then.
+//! How long the threads of one client keep a lock among themselves, and how long they then leave it to others.
 
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-/// So many hand-overs in a row are allowed while others listen in other processes.
+/// So many hand-offs in a row are allowed while other processes wait.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// Not all who listen are known, those at the replicas are not, so after this time the lock is set free in any case.
+/// Waiters subscribed at replicas are not known, so after this time the lock is freed in any case.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
-/// The head start of other processes takes at most this long.
+/// The longest head start of other processes.
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// A slower process has this time to hear of an unlock and to ask.
+/// Within this time, slower processes receive an unlock message and ask.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
-/// A process that polls is not known and asks seldom, so a lock that is polled is kept for so many pauses of it, and then
-/// left free for one.
+/// Pollers are not known and ask rarely. So a polled lock is kept for this many of their pauses, and then left free for one.
 const POLL_PAUSES: u32 = 4;
 
-/// The time during which the threads of a client have had a lock, one after the other.
+/// A run: the threads of a client hold a lock one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    /// Hand-overs since the lock was free the last time.
+    /// Hand-offs since the lock was last free.
     handed: u32,
-    /// Whether somebody is known to listen in another process.
+    /// Whether waiters in other processes are known.
     others_wait: bool,
-    /// When it began.
+    /// When the run began.
     since: Option<Instant>,
-    /// The lock is left to others until then.
+    /// The lock is left to other processes until then.
     left_until: Option<Instant>,
-    /// It was set free while two or more others listened, and not left to the slower of them since.
+    /// It was freed while two or more other processes waited, and was not yet left to the slower of them.
     owes_a_turn: bool,
 }
 
 impl Run {
-    /// Whether it is time to set the lock free. Those who poll make pauses of `poll_pause`.
+    /// Returns whether the lock has to be freed. Pollers pause for `poll_pause`.
     pub(super) fn is_over(&mut self, poll_pause: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert_with(time::now);
         let longest = poll_pause.map_or(HAND_OFFS_FOR, |pause| pause * POLL_PAUSES);
@@ -50,8 +49,7 @@ impl Run {
         self.others_wait = others_wait;
     }
 
-    /// Notes that the lock was set free: it is left to those who heard of it for `head_start`, and after a long run to those
-    /// who poll.
+    /// Notes that the lock was freed. It is left to notified processes for `head_start`, and after a long run to pollers.
     pub(super) fn freed(
         &mut self,
         head_start: Option<(Duration, u32)>,
@@ -66,23 +64,23 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes that somebody else has set the lock free. Of two or more others the quick ones have had it by now, so that once
-    /// it is left to those who are slower.
+    /// Notes an unlock in another process. If two or more waited, a fast one has had the lock by now. Once, it is left to the
+    /// slower ones.
     pub(super) fn heard_of_unlock(&mut self) {
         let now = time::now();
-        // The message of its own unlock comes in the head start.
+        // During the head start, the message is that of this client's own unlock.
         if self.owes_a_turn && self.is_left_until(now).is_none() {
             self.owes_a_turn = false;
             self.left_until = Some(now + SLOWER_TURN);
         }
     }
 
-    /// Notes that somebody has the lock, here or elsewhere.
+    /// Notes that a thread of any process has the lock.
     pub(super) fn somebody_has_it(&mut self) {
         self.left_until = None;
     }
 
-    /// Until when the lock is left to others, if it is.
+    /// Returns until when the lock is left to other processes.
     pub(super) fn is_left_until(&self, now: Instant) -> Option<Instant> {
         self.left_until.filter(|until| now < *until)
     }

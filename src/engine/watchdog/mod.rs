@@ -1,14 +1,13 @@
-//! The watchdog of the holds of one client: one timer heap of them, and the threads around it.
+//! The watchdog of one client: a timer of its holds, and the threads around it.
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
-//! | `redlatch-watch` | notices when a validity ends and tells it, says what is to be renewed | the timer alone |
-//! | `redlatch-renew` | renews, at a third of the lease | the store |
-//! | `redlatch-release` | releases what requests without an answer may have left, see `clearing.rs` | the store |
+//! | `redlatch-watch` | reports the end of a validity, queues renewals that are due | the timer |
+//! | `redlatch-renew` | renews holds at a third of their lease | the store |
+//! | `redlatch-release` | resolves in-doubt requests, see `clearing.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
-//! None waits for another, so news of an end come when it comes, and nothing but renewals delays renewals. Nothing here
-//! knows what a store is made of.
+//! No thread waits for another. So a loss is reported at once, and only a renewal delays other renewals.
 
 mod threads;
 
@@ -37,11 +36,11 @@ use crate::store::{Announcement, InDoubt, Store};
 
 pub(crate) struct Watchdog {
     store: Arc<dyn Store>,
-    /// The waiters of this client, who have to hear that one of it has the lock no longer.
+    /// Notified when no thread of this client holds a lock any more.
     wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
-    /// Whether there are threads.
+    /// Whether the threads run.
     running: AtomicBool,
     threads: Mutex<Threads>,
     clearing: Arc<Clearing>,
@@ -86,8 +85,7 @@ impl Watchdog {
         facts.timeline.attach(&watchdog);
         let weak = Arc::downgrade(&watchdog);
         let announce = move |announcement| match (weak.upgrade(), announcement) {
-            // A server that took over may lack what the one before had granted: its holders hear of it now, not at their
-            // next renewal.
+            // A new master may lack the locks of the old one. Their holders are notified now, not at the next renewal.
             (Some(watchdog), Announcement::TakenOver) => {
                 watchdog.timer.schedule(time::now(), Job::RenewAll);
             }
@@ -98,8 +96,7 @@ impl Watchdog {
         watchdog
     }
 
-    /// Starts the threads if they do not run yet. Called before a lock is asked for, so that none is taken that could
-    /// not be kept.
+    /// Starts the threads unless they run. Called before each acquisition, so that every lock acquired can be renewed.
     pub(crate) fn ensure_running(self: &Arc<Self>, lock: &Arc<str>) -> Result<()> {
         let died = |reason: String| Error::WatchdogDied {
             lock: Arc::clone(lock),
@@ -128,7 +125,7 @@ impl Watchdog {
                 .push(started.map_err(|error| died(error.to_string()))?);
             Ok(())
         };
-        // If there is no room for one, those before it end at once, because what they wait at is closed.
+        // If a thread cannot be started, the threads before it end, because their channels are closed.
         if let Some(on_lost) = &self.on_lost {
             let (on_lost, losses) = (Arc::clone(on_lost), self.hook.open());
             // A thread of its own, so that a slow hook delays no renewal.
@@ -145,18 +142,18 @@ impl Watchdog {
         Ok(())
     }
 
-    /// Returns the hook that is called when a hold is lost.
+    /// Returns the hook for lost holds.
     #[cfg(feature = "in-memory")]
     pub(crate) fn on_lost(&self) -> Option<OnLost> {
         self.on_lost.clone()
     }
 
-    /// Looks after a hold from now on.
+    /// Adds a hold.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         self.watch_at(hold, self.now(), None);
     }
 
-    /// Looks after a hold that was watched before and may have to be looked at earlier now.
+    /// Reschedules a hold that may now be due earlier.
     pub(crate) fn rewatch(&self, hold: &Arc<Hold>) {
         let now = self.now();
         if hold.is_due_earlier(now) {
@@ -164,37 +161,37 @@ impl Watchdog {
         }
     }
 
-    /// Looks after a hold no longer.
+    /// Removes a hold.
     pub(crate) fn unwatch(&self, hold: &Hold) {
         if hold.set_due(None) {
             self.timer.cancelled();
         }
     }
 
-    /// Asks the store at once about the holds of this name.
+    /// Renews the holds of this name at once.
     pub(crate) fn check_now(&self, name: &str) {
         self.hasten(|hold| *hold.name == *name);
     }
 
-    /// The holds that it looks after.
+    /// Returns the holds of the client.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let mut holds = Vec::new();
         self.timer.each(|job| holds.extend(job.hold()));
         holds
     }
 
-    /// How many doubts are to be cleared up.
+    /// Returns the number of in-doubt requests.
     pub(crate) fn doubts(&self) -> u64 {
         self.clearing.open()
     }
 
-    /// Tells that the rest of a hold has no lease left, whose release clears up.
+    /// Reports a loss because every remaining lease has ended. The caller releases the hold.
     pub(crate) fn expire(&self, hold: &Hold) {
         self.unwatch(hold);
         self.tell_lost(hold, LossCause::LeaseEnded);
     }
 
-    /// Tells of the loss that a release has found.
+    /// Reports a loss that a release found.
     pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) {
         if let Some(loss) = hold.lose_in_release(cause) {
             hold.count_loss(&loss);
@@ -205,21 +202,20 @@ impl Watchdog {
         }
     }
 
-    /// Ends a hold whose validity is over by the clock.
+    /// Ends a hold whose validity has ended.
     pub(crate) fn end_lapsed(&self, hold: &Hold) {
         if let Some(cause) = hold.lapse() {
             self.end(hold, cause);
         }
     }
 
-    /// Releases a hold in the background that was given back here, also if the client ends meanwhile. Returns whether there
-    /// is somebody to do it.
+    /// Releases a hold in the background, also during shutdown. Returns false if no thread can do so.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
         self.clearing.settle(hold, true)
     }
 
-    /// Takes back what a visitor has left in the store that has waited, and has no hold: in the background, also if the
-    /// client ends meanwhile, or here until `deadline` if it has ended.
+    /// Gives up the queue entry of a waiter: in the background, also during shutdown, or until `deadline` here after the
+    /// shutdown.
     pub(crate) fn withdraw(&self, mut place: InDoubt, deadline: Instant) {
         if self.clearing.settle(place.clone(), true) {
             return;
@@ -230,8 +226,8 @@ impl Watchdog {
         }
     }
 
-    /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed;
-    /// their listeners hear that nobody renews them any more.
+    /// Ends the threads, and waits for them until `deadline`, and for calls of the hook until `hook_until`. The holds stay, but
+    /// their listeners are notified that renewals have ended.
     pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
         let mut handles = {
             let mut threads = self.threads.lock();
@@ -241,7 +237,7 @@ impl Watchdog {
         self.running.store(false, Ordering::Release);
         self.timer.close();
         handles.extend(self.clearing.close());
-        // Nothing is added from now on: whatever comes to be watched hears of the end by itself.
+        // No hold is added from now on: [`Watchdog::watch`] notifies its listeners instead.
         self.holds().iter().for_each(|hold| hold.abandon());
         self.hook.close(hook_until);
         for handle in handles {
@@ -258,7 +254,7 @@ impl Watchdog {
 
 #[cfg(feature = "in-memory")]
 impl Moved for Watchdog {
-    /// Ends what has lapsed by that, and renews the others here, so that a test that has set the clock ahead finds them so.
+    /// Ends the holds that have lapsed and renews the others, so that a test that advances the clock finds them in that state.
     fn clock_moved(&self) {
         let mut holds = self.holds();
         holds.retain(|hold| match hold.lapse() {
@@ -275,20 +271,20 @@ impl Moved for Watchdog {
 }
 
 impl Watchdog {
-    /// Clears up in the background after a request that got no answer.
+    /// Resolves an in-doubt request in the background.
     pub(crate) fn settle(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
         self.clearing.settle(in_doubt, false);
     }
 
-    /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
+    /// Marks a hold as lost. If the store may still have it, it is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
-        // A side of a read-write lock that is gone may have left its count, which others keep.
+        // The key of a read-write lock may have kept the count of the lost side, because the other side renews the key.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone
             || self.store.facts().is_composite;
-        // A hold that may outlast its end is cleared up after any loss.
+        // `lose` resolves a hold that may outlast its end.
         let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {
@@ -296,7 +292,7 @@ impl Watchdog {
         }
     }
 
-    /// Turns a hold lost, and tells who wants to know. Returns whether it was not lost before.
+    /// Marks a hold as lost and reports that. Returns false if it had ended before.
     pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
         self.unwatch(hold);
         let is_lost_now = self.tell_lost(hold, cause);

@@ -1,4 +1,4 @@
-//! The threads that look at the timer and renew, and what they plan.
+//! The threads that wait for the timer and renew holds.
 
 use std::sync::Arc;
 #[cfg(feature = "test-util")]
@@ -21,11 +21,8 @@ use crate::store::Renewal;
 /// An entry of the timer.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A hold is to be renewed.
     Renew(Arc<Hold>),
-    /// The validity of a hold ends.
     End(Arc<Hold>),
-    /// All holds are to be renewed now.
     RenewAll,
 }
 
@@ -48,7 +45,7 @@ impl Timed for Job {
 }
 
 impl Watchdog {
-    /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
+    /// Reports the ends of validities and queues renewals that are due. Waits only for the timer.
     pub(super) fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
         let mut sentinel = Sentinel {
             watchdog: self,
@@ -83,7 +80,7 @@ impl Watchdog {
                 }
             }
             if !due.is_empty() {
-                // Fails only if the other thread died, which has told everybody.
+                // Fails only if the renewal thread died, which has reported the loss of all holds.
                 let _ = renewals.send(due);
             }
         }
@@ -91,7 +88,7 @@ impl Watchdog {
 
     /// Makes the renewal of these holds due now.
     pub(super) fn hasten(&self, is_meant: impl Fn(&Hold) -> bool) {
-        // One instant, so that they go in one batch.
+        // One instant, so that they are renewed in one batch.
         let due = time::now();
         for hold in self.holds().into_iter().filter(|hold| is_meant(hold)) {
             if hold.set_due(Some(due)) {
@@ -101,14 +98,14 @@ impl Watchdog {
         }
     }
 
-    /// Renews what falls due, in batches.
+    /// Renews holds that are due, in batches.
     pub(super) fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
         let _sentinel = Sentinel {
             watchdog: self,
             in_hand: Vec::new(),
         };
         while let Ok(mut batch) = due.recv() {
-            // What fell due meanwhile goes along.
+            // Includes the holds that fell due during the last batch.
             batch.extend(due.try_iter().flatten());
             if self.timer.is_closed() {
                 return;
@@ -126,7 +123,7 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // A quarter: a renewal that falls due just now waits for this one, and has to end in time itself.
+                    // A quarter: a hold that falls due now waits for this batch, and has to be renewed in time after it.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);
@@ -138,7 +135,7 @@ impl Watchdog {
         if claims.is_empty() {
             return;
         }
-        // What is confirmed after the last end extends nothing.
+        // A reply after the last end extends nothing.
         let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
         let renew = || self.store.renew(&claims, deadline);
         let outcomes = self.client.request("renew", renew);
@@ -154,7 +151,7 @@ impl Watchdog {
                     hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
                     hold.look_at_age();
-                    // A part that has not answered may renew it behind later requests.
+                    // In a quorum, a part that has not replied may run this renewal after later requests.
                     hold.confirmed(
                         in_flight_id,
                         self.store.facts().is_composite,
@@ -206,17 +203,17 @@ impl Watchdog {
         if !self.timer.schedule(look.due, job) {
             hold.abandon();
         }
-        // It was planned by a look at the clock, which a test may have set ahead meanwhile.
+        // A test may have advanced the clock since `now`.
         if self.store.facts().timeline.was_moved_since(now) {
             self.rewatch(hold);
         }
     }
 }
 
-/// Tells every holder if the thread dies of a panic: never "no renewal, and still valid".
+/// Marks all holds as lost if the thread panics: without renewals no hold stays valid.
 struct Sentinel<'a> {
     watchdog: &'a Watchdog,
-    /// The holds that were taken out of the timer and are not back there yet.
+    /// Holds that were taken out of the timer and not yet put back.
     in_hand: Vec<Arc<Hold>>,
 }
 
@@ -232,19 +229,19 @@ impl Drop for Sentinel<'_> {
     }
 }
 
-/// Waits for the end of a thread until `deadline`. A thread that hangs in a call of the user or of the system is left to itself.
+/// Joins a thread, waiting until `deadline`. A thread that hangs in the user's code or a system call is left running.
 pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
-    // The last handle of a client may be dropped by its own hook.
+    // The hook may drop the last handle of its client.
     if handle.thread().id() == thread::current().id() {
         return;
     }
     if eventually(deadline, || handle.is_finished()) {
-        // A panic was already turned into losses.
+        // A panic was already reported as losses.
         let _ = handle.join();
     }
 }
 
-/// Looks again and again whether it is so, until `deadline`. Returns whether it was.
+/// Polls `is_so` until it is true, or `deadline`. Returns whether it became true.
 pub(crate) fn eventually(deadline: Instant, is_so: impl Fn() -> bool) -> bool {
     let mut pause = Duration::from_micros(20);
     while !is_so() {
