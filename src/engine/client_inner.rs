@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_leaves_its_call_time_to_return() {
+    fn a_request_ends_before_its_call_has_to_return() {
         let request = |command_timeout: u64| {
             let command_timeout = Duration::from_millis(command_timeout);
             let timeouts = Timeouts {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_of_another_process_does_nothing() {
+    fn a_forked_client_sends_nothing() {
         let mut client = crate::Client::in_memory();
         assert!(!client.inner.is_forked() && client.inner.examine().is_ok());
         let parent = std::mem::take(&mut Arc::get_mut(&mut client.inner).unwrap().pid);

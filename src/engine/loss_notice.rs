@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_behind_a_loss_or_a_good_end() {
+    fn nothing_is_reported_after_a_loss_or_a_release() {
         let lost = LossNotice::default();
         lost.tell(loss(LossCause::Gone));
         lost.tell(loss(LossCause::HeldBy("c:2:1".to_owned())));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_hears_until_its_deadline_of_what_was_told_before_the_end() {
+    fn the_hook_gets_earlier_losses_until_its_deadline() {
         for (left, heard) in [(Duration::from_secs(60), 2), (Duration::ZERO, 0)] {
             let (hook, calls) = (LossHook::default(), Arc::new(AtomicUsize::new(0)));
             let losses = hook.open();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_channel_hears_of_the_loss_and_again_when_that_is_put_back() {
+    fn each_channel_gets_the_loss_again_after_a_refill() {
         let notice = LossNotice::default();
         let (one, other) = (notice.open(), notice.open());
         assert_ne!(one.number, other.number);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_of_a_hold_that_ended_well_is_closed() {
+    fn a_release_closes_the_channels() {
         let notice = LossNotice::default();
         let before = notice.open();
         notice.end();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_is_closed_tells_the_last_word_and_the_others_go_on() {
+    fn closing_a_channel_reports_a_last_loss_and_spares_others() {
         let notice = LossNotice::default();
         let (closed, open) = (notice.open(), notice.open());
         notice.close(closed.number, loss(LossCause::Closed));

@@ -1,4 +1,4 @@
-//! The wait queue by the rules of a kind, without threads.
+//! The wait queue, without threads.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn lock(kind: Kind) -> LockId {
     }
 }
 
-/// The turn of the second waiter after the first one has left with the lock.
+/// Returns the turn of the second waiter after the first has left with the lock.
 fn turn_behind_a_holder(is_shared: bool) -> Turn {
     let wait_queues = Arc::<WaitQueues<(), ()>>::default();
     let notifier = Arc::<Notifier>::default();
@@ -34,13 +34,13 @@ fn turn_behind_a_holder(is_shared: bool) -> Turn {
 }
 
 #[test]
-fn the_next_waiter_asks_at_once_only_where_a_lock_is_shared() {
+fn the_next_waiter_attempts_at_once_only_for_shared_locks() {
     assert_eq!(turn_behind_a_holder(true), Turn::Attempt);
     assert_eq!(turn_behind_a_holder(false), Turn::HeldLocally);
 }
 
 #[test]
-fn two_kinds_of_a_name_have_two_queues() {
+fn two_kinds_with_one_name_have_two_queues() {
     let wait_queues = Arc::<WaitQueues<(), ()>>::default();
     let notifier = Arc::<Notifier>::default();
     let node = wait_queues.join(&lock(Kind::Reentrant), &notifier.parker(), ());
@@ -55,7 +55,7 @@ fn two_kinds_of_a_name_have_two_queues() {
 }
 
 #[test]
-fn what_one_waiter_hears_all_of_its_queue_know() {
+fn a_reply_to_one_waiter_is_known_to_its_whole_queue() {
     let wait_queues = Arc::<WaitQueues<(), ()>>::default();
     let notifier = Arc::<Notifier>::default();
     let join = || wait_queues.join(&lock(Kind::Reentrant), &notifier.parker(), ());
@@ -81,7 +81,7 @@ fn what_one_waiter_hears_all_of_its_queue_know() {
 }
 
 #[test]
-fn a_waiter_that_was_refused_relies_on_no_holder_here() {
+fn a_refused_waiter_relies_on_no_local_holder() {
     let wait_queues = Arc::<WaitQueues<(), ()>>::default();
     let notifier = Arc::<Notifier>::default();
     let join = || wait_queues.join(&lock(Kind::Reentrant), &notifier.parker(), ());
@@ -95,7 +95,7 @@ fn a_waiter_that_was_refused_relies_on_no_holder_here() {
 }
 
 #[test]
-fn the_next_is_woken_only_behind_a_first_one_that_leaves_nothing() {
+fn the_next_waiter_is_woken_only_if_the_head_gives_up() {
     let woken = |leaves_with_the_lock: bool, leaves: usize| {
         let wait_queues = Arc::<WaitQueues<(), ()>>::default();
         let notifier = Arc::<Notifier>::default();
@@ -112,12 +112,12 @@ fn the_next_is_woken_only_behind_a_first_one_that_leaves_nothing() {
 }
 
 #[test]
-fn a_lock_without_a_queue_is_left_to_others_too() {
+fn a_lock_without_a_queue_is_left_to_other_processes_too() {
     let wait_queues = WaitQueues::<(), ()>::default();
     let lock = lock(Kind::Reentrant);
     wait_queues.freed(&lock, None, None);
     assert!(!wait_queues.is_busy(&lock));
-    // They have a few milliseconds, in which this thread may not get to look.
+    // The head start is a few milliseconds, so this thread may miss it.
     let is_left = || {
         wait_queues.freed(&lock, Some((SECOND, 1)), None);
         wait_queues.is_busy(&lock)
@@ -132,13 +132,13 @@ fn a_lock_without_a_queue_is_left_to_others_too() {
 
 type Queues = Arc<WaitQueues<u32, u32>>;
 
-/// The queues of a client, and what a waiter for its lock is woken by.
+/// Returns the queues of a client, its notifier and a lock.
 fn queues() -> (Queues, Arc<Notifier>, LockId) {
     (Queues::default(), Arc::default(), lock(Kind::Reentrant))
 }
 
 #[test]
-fn the_first_in_the_queue_is_handed_the_lock_once_and_woken() {
+fn a_hand_off_goes_to_the_head_once_and_wakes_it() {
     let (queues, notifier, lock) = queues();
     assert!(queues.choose(&lock, None).is_none(), "nobody waits");
     let parkers = [(); 2].map(|()| notifier.parker());
@@ -161,7 +161,7 @@ fn the_first_in_the_queue_is_handed_the_lock_once_and_woken() {
 }
 
 #[test]
-fn a_waiter_that_leaves_takes_what_it_was_handed_before_and_nothing_after() {
+fn a_leaving_waiter_takes_only_an_earlier_hand_off() {
     let (queues, notifier, lock) = queues();
     let node = queues.join(&lock, &notifier.parker(), 0);
     let chosen = queues.choose(&lock, None).unwrap();
@@ -174,7 +174,7 @@ fn a_waiter_that_leaves_takes_what_it_was_handed_before_and_nothing_after() {
 }
 
 #[test]
-fn after_some_hand_overs_the_lock_is_set_free_for_others_who_listen() {
+fn hand_offs_end_while_other_processes_wait() {
     let (queues, notifier, lock) = queues();
     let mut handed = 0;
     loop {
@@ -193,7 +193,7 @@ fn after_some_hand_overs_the_lock_is_set_free_for_others_who_listen() {
 }
 
 #[test]
-fn the_first_in_the_queue_hears_that_the_lock_is_free() {
+fn a_free_lock_wakes_the_head_of_the_queue() {
     let (queues, notifier, lock) = queues();
     let parkers = [(); 3].map(|()| notifier.parker());
     let join = |at: usize| queues.join(&lock, &parkers[at], 0);
@@ -208,8 +208,8 @@ fn the_first_in_the_queue_hears_that_the_lock_is_free() {
 }
 
 #[test]
-fn a_lock_that_is_left_to_others_is_asked_for_once_one_of_them_has_it() {
-    // They have a few milliseconds, in which this thread may not get to look.
+fn a_yielding_waiter_attempts_once_others_have_the_lock() {
+    // The head start is a few milliseconds, so this thread may miss it.
     let is_left_after = |told: fn(&Queues, &QueueNode<u32, u32>)| {
         (0..1_000).any(|_| {
             let (queues, notifier, lock) = queues();
@@ -231,7 +231,7 @@ fn a_lock_that_is_left_to_others_is_asked_for_once_one_of_them_has_it() {
 }
 
 #[test]
-fn one_who_comes_waits_for_a_holder_here_who_had_to_wait() {
+fn a_new_waiter_queues_behind_a_local_holder() {
     let (queues, notifier, lock) = queues();
     let after = |has_the_lock, is_shared| {
         let node = queues.join(&lock, &notifier.parker(), 0);
@@ -252,7 +252,7 @@ fn one_who_comes_waits_for_a_holder_here_who_had_to_wait() {
 }
 
 #[test]
-fn a_lock_that_is_left_to_others_is_left_to_nobody_once_it_is_freed_without_them() {
+fn a_release_without_other_waiters_ends_the_head_start() {
     let (queues, _, lock) = queues();
     let is_left = |then: &dyn Fn()| {
         (0..10_000).any(|_| {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_has_one_class_and_many_names_have_few() {
+    fn the_number_of_classes_is_bounded() {
         let classes = Classes::new(None);
         let first = classes.of("c0:1");
         for number in 0..100_000 {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_has_no_secret_of_a_long_name_and_survives_a_panic() {
+    fn long_names_and_panics_are_counted_as_other() {
         let classes = Classes::new(None);
         assert_eq!(classes.of(&"n".repeat(65)), ClassId::default());
         assert_ne!(classes.of(&"n".repeat(64)), ClassId::default());

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_listed_as_long_as_it_goes_on() {
+    fn a_wait_is_listed_until_its_end() {
         let counters = Arc::<Counters>::default();
         let threads = || {
             counters
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_wait_is_told_at_each_doubling() {
+    fn a_long_wait_is_reported_at_each_doubling() {
         let others = Arc::new(Others(AtomicUsize::new(100)));
         let counters = Arc::new(Counters::new(CountSettings {
             observer: Observed::by(Arc::<Others>::clone(&others)),

@@ -1,4 +1,4 @@
-//! The validity of a hold against a model of what its store may have, in any order of requests.
+//! The validity of a hold against a model of its store, with requests in random order.
 
 mod ends;
 
@@ -14,12 +14,12 @@ use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS, drift};
 use crate::ground::loss::LossCause;
 
-/// A hold, and what lives as long as its thread.
+/// Returns a hold, and the token of its thread.
 pub(super) fn held(lease: Lease, sent: BootInstant) -> (Hold, Arc<()>) {
     held_of(Arc::default(), 1, lease, sent)
 }
 
-/// A hold of a client, on the thread of this number.
+/// Returns a hold of a client, on the thread of this number.
 pub(super) fn held_of(
     client: Arc<Counters>,
     number: u64,
@@ -48,13 +48,13 @@ struct Request {
     sent: BootInstant,
     lease: Duration,
     expires: BootInstant,
-    /// Where it is still under way.
+    /// The servers that have yet to run it.
     pending: Vec<usize>,
     ran_at: usize,
     state: Flying,
 }
 
-/// Draws an order in which requests are sent, run and answered, at `servers` of which `needed` have to answer.
+/// Sends, runs and answers requests in random order, at `servers`, of which `needed` have to reply.
 fn play(seed: u64, servers: usize, needed: usize) {
     let mut draw = fastrand::Rng::with_seed(seed);
     let millis = Duration::from_millis;
@@ -65,13 +65,12 @@ fn play(seed: u64, servers: usize, needed: usize) {
     let mut requests: Vec<Request> = Vec::new();
     for step in 0..300 {
         now = now + millis(draw.u64(..40));
-        // Some servers run something.
         for (server, end) in ends.iter_mut().enumerate() {
             let at = draw.usize(..=requests.len());
             let Some(request) = requests.get_mut(at) else {
                 continue;
             };
-            // Connections are cut, so nothing keeps an order among them, nor among copies of one request.
+            // Requests use several connections, so they and their copies may run in any order.
             let Some(copy) = request.pending.iter().position(|it| *it == server) else {
                 continue;
             };
@@ -131,17 +130,17 @@ fn play(seed: u64, servers: usize, needed: usize) {
 }
 
 #[test]
-fn in_any_order_no_more_is_believed_than_the_store_has() {
+fn the_validity_never_exceeds_the_lease_in_the_store() {
     (0..500).for_each(|seed| play(seed, 1, 1));
 }
 
 #[test]
-fn in_any_order_no_more_is_believed_than_a_majority_has() {
+fn the_validity_never_exceeds_the_lease_of_a_majority() {
     (0..500).for_each(|seed| play(seed, 3, 2));
 }
 
 #[test]
-fn a_late_look_is_told_from_a_late_answer() {
+fn a_loss_tells_a_paused_process_from_a_late_reply() {
     let sent = PROCESS.read();
     let lease = Duration::from_secs(3);
     let hold = |span: Duration| {
@@ -186,7 +185,7 @@ fn a_late_look_is_told_from_a_late_answer() {
 }
 
 #[test]
-fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
+fn a_fixed_lease_that_others_may_shorten_is_renewed() {
     let (hold, _thread) = held(Lease::Fixed(Duration::from_secs(3)), PROCESS.now());
     let restored = Rules {
         restores_lifetime: true,
@@ -198,14 +197,14 @@ fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The requests that may yet run, and where they stand.
+/// The requests that may still run, and their states.
 pub(super) fn flying(hold: &Hold) -> Vec<(InFlightId, Flying)> {
     let state = hold.state.lock();
     state.in_flight.iter().map(|it| (it.id, it.state)).collect()
 }
 
 #[test]
-fn each_end_of_a_request_is_noted_for_that_request_alone() {
+fn the_end_of_a_request_changes_no_other_request() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), now.moment);
     let deadline = now.instant + MINUTE;
@@ -226,7 +225,7 @@ fn each_end_of_a_request_is_noted_for_that_request_alone() {
 }
 
 #[test]
-fn a_hold_that_has_ended_is_not_entered() {
+fn an_ended_hold_is_not_reentered() {
     let now = PROCESS.read();
     let lease = Lease::Watchdog(MINUTE);
     let enter = |hold: &Hold| {
@@ -243,7 +242,7 @@ fn a_hold_that_has_ended_is_not_entered() {
 }
 
 #[test]
-fn a_lost_hold_forgets_the_levels_of_hand_first() {
+fn unlocking_a_lost_hold_removes_levels_without_guards_first() {
     let now = PROCESS.read();
     let lease = Lease::Watchdog(MINUTE);
     let deadline = now.instant + MINUTE;
@@ -271,7 +270,7 @@ fn a_lost_hold_forgets_the_levels_of_hand_first() {
 }
 
 #[test]
-fn without_a_watchdog_nothing_is_valid() {
+fn no_hold_is_valid_without_a_watchdog() {
     let (hold, _thread) = held(Lease::Fixed(MINUTE), PROCESS.now());
     assert!(hold.is_valid() && hold.stands() && hold.begin_write().is_some());
     assert!(hold.remaining_validity() > Duration::ZERO);
@@ -282,7 +281,7 @@ fn without_a_watchdog_nothing_is_valid() {
 }
 
 #[test]
-fn a_fixed_lease_that_is_counted_on_for_less_is_mended() {
+fn a_shortened_fixed_lease_is_set_again() {
     let sent = PROCESS.now();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), sent);
     let mut state = hold.state.lock();
@@ -296,11 +295,11 @@ fn a_fixed_lease_that_is_counted_on_for_less_is_mended() {
 }
 
 #[test]
-fn it_is_renewed_at_the_pace_of_what_is_counted_on() {
+fn the_pace_of_renewals_follows_the_lease_in_the_store() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let mut state = hold.state.lock();
     assert_eq!(state.pace(), MINUTE);
-    // The store has it for less than the lease.
+    // The lease in the store is shorter.
     for counted in [MINUTE / 6, Duration::from_millis(20)] {
         state.valid_until = state.counted_from + counted;
         assert_eq!(state.pace(), counted + drift(counted));
@@ -311,7 +310,7 @@ fn it_is_renewed_at_the_pace_of_what_is_counted_on() {
 }
 
 #[test]
-fn a_validity_has_ended_at_its_end() {
+fn a_hold_is_invalid_at_the_end_of_its_validity() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
     let state = hold.state.lock();
@@ -322,7 +321,7 @@ fn a_validity_has_ended_at_its_end() {
 }
 
 #[test]
-fn a_request_of_the_holder_is_not_called_a_renewal() {
+fn a_loss_does_not_call_a_reentry_a_renewal() {
     let now = PROCESS.read();
     let sent = now.moment.earlier(2 * MINUTE);
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), sent);

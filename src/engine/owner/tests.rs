@@ -1,4 +1,4 @@
-//! The holds that are remembered for a thread, and for how long.
+//! Which holds are remembered for a thread, and how long.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::ground::claim::{Kind, LockId};
 use crate::{Client, Error, Guard, Lock, MultiLock};
 
-/// How many names of locks, and of parts, are remembered for the calling thread.
+/// Returns the numbers of lock names and of parts remembered for the calling thread.
 fn remembered() -> (usize, usize) {
     let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().stacks.len();
@@ -25,7 +25,7 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn what_is_held_is_never_forgotten() {
+fn a_current_hold_is_never_forgotten() {
     on_a_thread(|| {
         let client = Client::in_memory();
         let pairs = LOSSES_KEPT + 10;
@@ -51,7 +51,7 @@ fn what_is_held_is_never_forgotten() {
     });
 }
 
-/// Leaves holds until some are forgotten, and returns how many names are remembered then.
+/// Leaves holds until some are forgotten, and returns how many names are then remembered.
 fn left_by_a_sweep(leave_one: impl Fn(usize)) -> usize {
     let mut before = 0;
     for number in 0.. {
@@ -66,7 +66,7 @@ fn left_by_a_sweep(leave_one: impl Fn(usize)) -> usize {
 }
 
 #[test]
-fn what_was_unlocked_is_forgotten_at_once() {
+fn an_unlocked_hold_is_forgotten_at_once() {
     on_a_thread(|| {
         let client = Client::in_memory();
         for number in 0..10 {
@@ -108,7 +108,7 @@ fn a_sweep_forgets_the_oldest_losses_and_no_other() {
 }
 
 #[test]
-fn a_lock_is_kin_to_others_under_its_key() {
+fn kinds_under_one_key_exclude_each_other() {
     let kin = |kind| {
         let name = "orders".into();
         let key = LockKey {
@@ -123,7 +123,7 @@ fn a_lock_is_kin_to_others_under_its_key() {
     assert_eq!(kin(Kind::Read), [Kind::Write]);
 }
 
-/// A lock of the calling thread whose lease is over, and which it has taken anew.
+/// Returns a lock that the calling thread lost and acquired again.
 fn taken_anew(client: &Client) -> (Lock, Guard) {
     let lock = client.lock("orders");
     let short = lock.with_lease_time(Duration::from_millis(200));
@@ -136,7 +136,7 @@ fn taken_anew(client: &Client) -> (Lock, Guard) {
 }
 
 #[test]
-fn a_level_that_was_lost_is_unlocked_behind_those_that_are_held() {
+fn unlock_releases_held_levels_before_lost_ones() {
     on_a_thread(|| {
         let (lock, lost) = taken_anew(&Client::in_memory());
         std::mem::forget(lost);
@@ -152,7 +152,7 @@ fn a_level_that_was_lost_is_unlocked_behind_those_that_are_held() {
 }
 
 #[test]
-fn a_guard_gives_back_what_was_lost_and_nothing_that_is_held() {
+fn a_guard_of_a_lost_hold_releases_no_later_hold() {
     on_a_thread(|| {
         let (lock, lost) = taken_anew(&Client::in_memory());
         assert!(lost.unlock().unwrap_err().is_lost());
@@ -164,7 +164,7 @@ fn a_guard_gives_back_what_was_lost_and_nothing_that_is_held() {
 }
 
 #[test]
-fn what_was_lost_and_not_unlocked_is_remembered_alone() {
+fn a_loss_is_remembered_until_its_unlock() {
     on_a_thread(|| {
         let (lock, lost) = taken_anew(&Client::in_memory());
         std::mem::forget(lost);
@@ -180,7 +180,7 @@ fn overlaps(outcome: Result<bool, Error>, with: &str) -> bool {
 }
 
 #[test]
-fn a_lock_of_several_is_entered_again_and_overlaps_with_others_that_are_held() {
+fn a_multi_lock_is_reentrant_and_refuses_overlaps() {
     on_a_thread(|| {
         let client = Client::in_memory();
         let [a, b, c] = ["a", "b", "c"].map(|name| client.lock(name));
@@ -196,7 +196,7 @@ fn a_lock_of_several_is_entered_again_and_overlaps_with_others_that_are_held() {
         c.unlock().unwrap();
         both.unlock().unwrap();
         both.unlock().unwrap();
-        // What it was held by last is still known.
+        // The last `MultiLock` that held the part is remembered.
         assert!(others.try_lock().unwrap());
         others.unlock().unwrap();
         assert!(a.try_lock().unwrap());
@@ -204,7 +204,7 @@ fn a_lock_of_several_is_entered_again_and_overlaps_with_others_that_are_held() {
 }
 
 #[test]
-fn each_thread_has_a_number_by_which_it_is_found_while_it_lives() {
+fn a_living_thread_is_found_by_its_number() {
     let pid = crate::ground::process::id();
     let numbers = [(); 3].map(|()| thread::spawn(current_thread_id).join().unwrap());
     let mine = current_thread_id();

@@ -1,4 +1,4 @@
-//! How long a lock rests for pollers, and how acquisitions count.
+//! How long a polled lock stays free, and how acquisitions count.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{Client, Error, Lock};
 
 #[test]
-fn a_lock_that_is_polled_for_rests_for_longer_than_a_poller_pauses() {
+fn a_polled_lock_stays_free_longer_than_pollers_pause() {
     let client = Client::in_memory();
     let rest = |lock: &Lock| lock.raw_lock().poll_pause();
     assert_eq!(rest(&client.lock("orders:1")), None);
@@ -18,7 +18,7 @@ fn a_lock_that_is_polled_for_rests_for_longer_than_a_poller_pauses() {
 }
 
 #[test]
-fn a_writer_that_reads_inside_enters_again() {
+fn a_writer_may_read_and_reenter() {
     let client = Client::in_memory();
     let orders = client.read_write_lock("orders");
     let (read, write) = (orders.read(), orders.write());
@@ -37,7 +37,7 @@ fn a_writer_that_reads_inside_enters_again() {
 }
 
 #[test]
-fn so_many_permits_are_taken_as_are_wanted() {
+fn the_requested_number_of_permits_is_acquired() {
     let client = Client::in_memory();
     let seats = client.semaphore("seats");
     seats.try_set(5).unwrap();

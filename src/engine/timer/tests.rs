@@ -1,4 +1,4 @@
-//! The entries that are handed out, in which order, and the sweep of those that no longer count.
+//! Which entries are returned, in which order, and when cancelled ones are swept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::ground::time;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Longer than a thread takes to hear of something, on a machine that is busy.
+/// More time than a thread needs to wake up on a busy machine.
 const LONG: Duration = Duration::from_secs(5);
 
-/// An entry with a number, which counts until it is told otherwise.
+/// A numbered entry, valid until it is cancelled.
 #[derive(Clone, Debug)]
 struct Item(usize, Arc<AtomicBool>);
 
@@ -25,7 +25,7 @@ impl Timed for Item {
     }
 }
 
-/// A timer, and whether each of its entries counts.
+/// A timer, and whether each of its entries is valid.
 #[derive(Default)]
 struct Bench {
     timer: Arc<Timer<Item>>,
@@ -49,20 +49,20 @@ impl Bench {
         }
     }
 
-    /// How many entries lie in the timer, whether they count or not.
+    /// The number of entries in the timer, valid or not.
     fn lying(&self) -> usize {
         let lies = |counts: &&Arc<AtomicBool>| Arc::strong_count(counts) > 1;
         self.counts.iter().filter(lies).count()
     }
 
-    /// How many entries count.
+    /// The number of valid entries.
     fn living(&self) -> usize {
         let mut living = 0;
         self.timer.each(|_| living += 1);
         living
     }
 
-    /// The numbers of those that are due, in order.
+    /// The numbers of the due entries, in order.
     fn due(&self) -> Vec<usize> {
         let due = self.timer.next_due().unwrap_or_default();
         due.into_iter().map(|item| item.0).collect()
@@ -70,7 +70,7 @@ impl Bench {
 }
 
 #[test]
-fn all_that_is_due_comes_at_once_in_its_order_but_what_no_longer_counts() {
+fn due_entries_come_at_once_in_order_without_cancelled_ones() {
     let mut bench = Bench::default();
     let now = time::now();
     bench.schedule(now + HOUR, 1);
@@ -82,7 +82,7 @@ fn all_that_is_due_comes_at_once_in_its_order_but_what_no_longer_counts() {
 }
 
 #[test]
-fn only_what_counts_is_visited() {
+fn only_valid_entries_are_visited() {
     let mut bench = Bench::default();
     bench.schedule(time::now() + HOUR, 3);
     bench.cancel(1..2);
@@ -92,7 +92,7 @@ fn only_what_counts_is_visited() {
 }
 
 #[test]
-fn a_timer_that_was_closed_takes_and_hands_out_nothing() {
+fn a_closed_timer_accepts_and_returns_nothing() {
     let mut bench = Bench::default();
     bench.schedule(time::now(), 1);
     assert!(!bench.timer.is_closed());
@@ -105,7 +105,7 @@ fn a_timer_that_was_closed_takes_and_hands_out_nothing() {
 }
 
 #[test]
-fn what_was_cancelled_is_swept_once_it_is_more_than_half_and_more_than_64() {
+fn a_sweep_needs_64_cancelled_entries_and_half_of_all() {
     let mut bench = Bench::default();
     bench.schedule(time::now() + HOUR, 100);
     bench.cancel(0..64);
@@ -119,7 +119,7 @@ fn what_was_cancelled_is_swept_once_it_is_more_than_half_and_more_than_64() {
     assert_eq!(bench.lying(), 400);
     bench.cancel(200..201);
     assert_eq!(bench.lying(), 199);
-    // It begins to count anew, among those that are left.
+    // Counting begins anew with the entries that are left.
     bench.cancel(201..300);
     assert_eq!(bench.lying(), 199);
     bench.cancel(300..301);
@@ -127,7 +127,7 @@ fn what_was_cancelled_is_swept_once_it_is_more_than_half_and_more_than_64() {
 }
 
 #[test]
-fn what_fell_due_is_counted_no_more_whether_it_was_cancelled_or_not() {
+fn due_entries_leave_the_count_of_entries() {
     let mut bench = Bench::default();
     let now = time::now();
     bench.schedule(now, 61);
@@ -152,7 +152,7 @@ fn what_fell_due_is_counted_no_more_whether_it_was_cancelled_or_not() {
 }
 
 #[test]
-fn an_earlier_entry_is_not_slept_past() {
+fn an_earlier_entry_wakes_the_thread() {
     for sleeps_past in [None, Some(HOUR)] {
         let mut bench = Bench::default();
         if let Some(later) = sleeps_past {
@@ -171,7 +171,7 @@ fn an_earlier_entry_is_not_slept_past() {
 }
 
 #[test]
-fn the_end_wakes_the_one_that_sleeps() {
+fn closing_wakes_the_thread() {
     let timer = Arc::<Timer<Item>>::default();
     let (tell, told) = mpsc::channel();
     let theirs = Arc::clone(&timer);
@@ -183,7 +183,7 @@ fn the_end_wakes_the_one_that_sleeps() {
     assert_eq!(told.recv_timeout(LONG), Ok(true));
 }
 
-/// Waits until a thread sleeps at the timer, and returns how often it has gone to sleep so far.
+/// Waits until a thread sleeps at the timer, and returns how often it has done so.
 #[cfg(target_os = "linux")]
 fn sleeps(timer: &Timer<Item>, thread: &std::path::Path) -> Option<String> {
     while !timer.inner.lock().asleep {
@@ -204,7 +204,7 @@ fn sleeps(timer: &Timer<Item>, thread: &std::path::Path) -> Option<String> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_entry_that_is_not_earlier_costs_no_wake_up() {
+fn a_later_entry_wakes_nothing() {
     let mut bench = Bench::default();
     let first = time::now() + HOUR;
     bench.schedule(first, 1);

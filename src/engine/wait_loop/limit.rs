@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_without_a_limit_is_endless_and_one_attempt_is_single() {
+    fn limits_know_whether_they_are_endless_or_single() {
         let of = |limit: WaitLimit<'_>| (limit.is_single(), limit.is_endless());
         assert_eq!(of(WaitLimit::once()), (true, false));
         assert_eq!(of(WaitLimit::forever(None)), (false, true));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_hears_its_own_interrupt() {
+    fn a_limit_has_its_own_interrupt() {
         let interrupt = Interrupt::new();
         let limit = WaitLimit::forever(Some(&interrupt));
         assert!(

@@ -1,4 +1,4 @@
-//! The rules of a wait, each a row: what it is told, what it does next, in ms from its beginning, a range where drawn.
+//! The rules of a wait, one per row: each event and the step that follows, in ms since the beginning, or a range if random.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use crate::engine::wait_queue::{Turn, View};
 use crate::ground::error::{Error, Result};
 use crate::store::{Delivery, Refusal};
 
-/// How long the caller waits.
+/// The deadline of the caller.
 #[derive(Clone, Copy)]
 enum Limit {
     Once,
@@ -19,28 +19,28 @@ enum Limit {
     For(u64),
 }
 
-/// News that a wait is told, or sees from now on.
+/// What a wait is told, or sees from now on.
 #[derive(Clone, Copy)]
 enum Told {
     Nothing,
-    /// The lock is somebody else's, for so long.
+    /// Another client has the lock, with this much of its lease left.
     Refused(u64),
-    /// It is somebody else's for ever.
+    /// Another client has the lock, without a TTL.
     Endless,
-    /// Nobody has it, and a round trip takes so long.
+    /// A split vote, with this round trip.
     Split(u64),
     Fails(fn(Arc<str>) -> Error),
-    /// It stands in the queue, where the store was heard at that time.
+    /// It is queued; the time is that of the last usable reply.
     First(u64),
     Behind(u64),
     HeldLocally(u64),
     Yielding(u64),
-    /// As `Behind`, and the last answer was of no use.
+    /// Like `Behind`, and the last reply was not usable.
     InDoubt(u64),
     Hears(Delivery, u64),
     Woken,
     TimedOut,
-    /// It is woken so often, refused each time, and sleeps.
+    /// It is woken and refused this many times, and sleeps.
     WokenInVain(u32),
 }
 
@@ -130,7 +130,7 @@ fn rows() -> Vec<Row> {
             (0, Nothing, Attempts(750..=750)), (9, Refused(60_000), Joins), (9, Nothing, Listens),
             (9, Hears(Pending, 0), Sleeps(1009..=1109)), (12, Woken, Attempts(762..=762)),
             (20, Refused(60_000), Joins), (20, Nothing, Sleeps(1020..=1120))]),
-        // The deadline and its grace.
+        // Deadline and grace.
         ("a wait of zero allows one round trip", For(0), vec![
             (0, Nothing, Attempts(180..=180)), (9, Refused(5000), Does::Refused)]),
         ("it sleeps to its deadline, asks once more, and gives up", For(500), vec![
@@ -316,7 +316,7 @@ impl Bench<'_> {
 }
 
 #[test]
-fn each_rule_of_a_wait_is_kept() {
+fn each_rule_of_a_wait_holds() {
     let lock: Arc<str> = "orders".into();
     let mut broken = Vec::new();
     for (rule, limit, steps) in rows() {
@@ -351,7 +351,7 @@ fn each_rule_of_a_wait_is_kept() {
 }
 
 #[test]
-fn others_that_queue_are_joined_before_the_first_attempt() {
+fn a_wait_joins_a_queue_before_its_first_attempt() {
     let lock: Arc<str> = "orders".into();
     let now = Instant::now();
     let time = Time { now, end: None };
@@ -364,6 +364,6 @@ fn others_that_queue_are_joined_before_the_first_attempt() {
         })
     };
     assert!(matches!(first(false), Next::Join { is_refused: false }));
-    // A single attempt barges.
+    // A single attempt overtakes the queue.
     assert!(matches!(first(true), Next::Attempt(_)));
 }

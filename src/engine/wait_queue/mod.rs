@@ -413,7 +413,7 @@ mod tests {
     use crate::ground::claim::Kind;
 
     #[test]
-    fn queues_of_no_more_use_are_swept() {
+    fn idle_queues_are_swept() {
         let queues = WaitQueues::<(), ()>::default();
         let mut most = 0;
         for number in 0..20_000 {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn others_who_listen_end_it_soon() {
+    fn waiters_in_other_processes_end_a_run() {
         let mut run = Run::default();
         for _ in 0..HAND_OFFS_IN_A_ROW {
             assert!(!run.is_over(None));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_start_of_others_has_an_end() {
+    fn the_head_start_of_other_processes_is_bounded() {
         let (now, mut run) = (time::now(), Run::default());
         run.freed(Some((Duration::from_secs(9), 1)), None);
         assert!(run.is_left_until(now).is_some());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unlock_of_another_is_left_to_those_who_are_slower() {
+    fn a_foreign_unlock_is_left_once_to_slower_processes() {
         let is_left = |run: &Run| run.is_left_until(time::now()).is_some();
         for (others, lets_by) in [(1, false), (2, true)] {
             let mut run = Run::default();

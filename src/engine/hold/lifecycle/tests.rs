@@ -1,4 +1,4 @@
-//! What the counters of a client and its observer hear of a hold.
+//! What the counters and the observer of a client receive about a hold.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ground::sync::Mutex;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The words that an observer heard.
+/// The events that an observer received.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -30,7 +30,7 @@ impl Observer for Heard {
     }
 }
 
-/// A hold of thread 7 that is counted in a class, and its client.
+/// A counted hold of thread 7, and its client.
 struct Scene {
     hold: Hold,
     _thread: Arc<()>,
@@ -66,14 +66,14 @@ impl Scene {
         self.hold.leave(0, PROCESS.read().instant + MINUTE);
     }
 
-    /// Has it begun so long ago.
+    /// Sets the age of the hold.
     fn has_lasted(&self, held: Duration) {
         self.hold.state.lock().began = Some(PROCESS.now().earlier(held));
     }
 }
 
 #[test]
-fn the_end_of_a_hold_is_told_if_a_thread_had_come_to_it() {
+fn the_end_of_a_hold_is_reported_if_a_thread_got_it() {
     let scene = scene();
     assert!(scene.hold.begin());
     scene.unlock();
@@ -85,7 +85,7 @@ fn the_end_of_a_hold_is_told_if_a_thread_had_come_to_it() {
 }
 
 #[test]
-fn a_loss_is_told_with_its_thread() {
+fn a_loss_is_reported_with_its_thread() {
     let scene = scene();
     scene.hold.begin();
     let loss = scene.hold.lose(LossCause::Gone);
@@ -96,7 +96,7 @@ fn a_loss_is_told_with_its_thread() {
 }
 
 #[test]
-fn a_hold_that_lasts_for_long_is_told_at_each_doubling() {
+fn a_long_hold_is_reported_at_each_doubling() {
     let scene = scene();
     scene.hold.look_at_age();
     scene.hold.begin();
@@ -119,7 +119,7 @@ fn a_hold_that_lasts_for_long_is_told_at_each_doubling() {
 }
 
 #[test]
-fn a_span_is_open_as_long_as_the_hold() {
+fn a_span_ends_with_its_hold() {
     let span = || WaitSpan::enter("orders", "orders", 7);
     let is_open = |scene: &Scene| scene.hold.state.lock().span.is_some();
     let scene = scene();

@@ -1,4 +1,4 @@
-//! A hold that transactions take and let go.
+//! Holds whose rows are locked by transactions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::ground::loss::LossCause;
 const LEASE: Duration = Duration::from_secs(60);
 
 #[test]
-fn one_transaction_at_a_time_has_a_hold_that_is_held() {
+fn only_one_transaction_at_a_time_pins_a_hold() {
     let (hold, _thread) = held(Lease::Watchdog(LEASE), PROCESS.now());
     assert!(!hold.is_pinned() && !hold.put_off(0));
     assert!(hold.pin() && hold.is_pinned());
@@ -26,7 +26,7 @@ fn one_transaction_at_a_time_has_a_hold_that_is_held() {
 }
 
 #[test]
-fn a_transaction_that_was_in_the_way_of_a_renewal_is_named() {
+fn a_loss_names_the_transaction_that_blocked_the_renewal() {
     let now = PROCESS.now();
     let trouble = |hold: &Hold| {
         let state = hold.state.lock();
@@ -48,13 +48,13 @@ fn a_transaction_that_was_in_the_way_of_a_renewal_is_named() {
         "{told:?}"
     );
 
-    // A commit sets the lease, from when it was sent.
+    // A commit sets the lease, counted from when it was sent.
     let committed = pinned(now.earlier(LEASE / 2));
     let sent = now.earlier(LEASE * 2 / 5);
     committed.unpin(Some((sent, LEASE)));
     assert_eq!(trouble(&committed), None);
     assert_eq!(committed.state.lock().counted_from, sent);
-    // One that has ended is not brought back.
+    // A commit does not revive a lost hold.
     let lost = pinned(now);
     let end = lost.state.lock().valid_until;
     assert!(lost.lose(LossCause::Gone).is_some());

@@ -1,4 +1,4 @@
-//! When a hold is looked at and renewed, on clocks that a test reads once.
+//! When a hold is checked and renewed, on a clock that each test reads once.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn valid_until(hold: &Hold) -> BootInstant {
 }
 
 #[test]
-fn it_is_due_earlier_only_if_the_next_look_comes_first() {
+fn a_hold_is_rescheduled_only_for_an_earlier_check() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
     assert!(hold.is_due_earlier(now), "nothing is noted");
@@ -45,20 +45,20 @@ fn it_is_due_earlier_only_if_the_next_look_comes_first() {
 }
 
 #[test]
-fn a_look_that_was_asked_for_meanwhile_is_not_put_off_by_an_answer() {
+fn a_reply_does_not_delay_a_check_requested_meanwhile() {
     let (hold, _thread) = held(Lease::Fixed(Duration::from_secs(30)), PROCESS.now());
     let now = PROCESS.read();
     assert!(hold.plan(now, None).is_some());
-    // Another server was found, while the one before answers.
+    // The master changed before the old one replied.
     hold.set_due(Some(time::now()));
     assert!(hold.plan(now, None).is_none());
-    // What is due later is replaced.
+    // A later check is replaced.
     hold.set_due(Some(time::now() + Duration::from_secs(60)));
     assert!(hold.plan(now, None).is_some_and(|it| it.replaces_another));
 }
 
 #[test]
-fn the_end_of_the_validity_is_looked_for_where_no_renewal_comes_before_it() {
+fn the_end_of_the_validity_is_checked_without_a_renewal() {
     let now = PROCESS.read();
     let (hold, thread) = held(Lease::Watchdog(LEASE), now.moment);
     let end = valid_until(&hold);
@@ -75,20 +75,20 @@ fn the_end_of_the_validity_is_looked_for_where_no_renewal_comes_before_it() {
     );
     assert_eq!(plan(Some(rest)), at_end);
     assert_eq!(plan(Some(rest + MILLI)), at_end);
-    // A renewal that is under way is waited for.
+    // A renewal in flight delays the next one.
     let begun = hold.begin_renewal(now, now.moment + LEASE);
     let in_flight_id = begun.unwrap().in_flight_id;
     assert_eq!(plan(None), at_end);
     hold.renewal_unknown(in_flight_id, "no answer");
     assert_eq!(plan(Some(MILLI)), Some((now.instant + MILLI, false)));
-    // Without its thread it is not renewed.
+    // A hold without a thread is not renewed.
     drop(thread);
     assert_eq!(plan(Some(MILLI)), at_end);
     assert_eq!(plan(None), at_end);
 }
 
 #[test]
-fn a_renewal_counts_only_for_a_hold_that_is_valid_when_it_is_answered() {
+fn a_renewal_extends_only_a_hold_that_is_still_valid() {
     let now = PROCESS.read();
     let begin = |hold: &Hold| {
         let begun = hold.begin_renewal(later(now, LEASE / 3), now.moment + LEASE);
@@ -113,7 +113,7 @@ fn a_renewal_counts_only_for_a_hold_that_is_valid_when_it_is_answered() {
 }
 
 #[test]
-fn a_hold_whose_thread_has_ended_is_left_to_its_lease() {
+fn a_hold_of_an_ended_thread_is_not_renewed() {
     let now = PROCESS.read();
     let (hold, thread) = held(Lease::Watchdog(LEASE), now.moment);
     let expires = now.moment + LEASE;

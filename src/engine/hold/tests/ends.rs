@@ -1,10 +1,10 @@
-//! How a hold ends, by its clock and by its owner, and what is told of it.
+//! How a hold ends, by its clock and by its owner, and what is reported.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 use crate::ground::loss::NoLoss;
 
-/// Enters a hold once more.
+/// Re-enters a hold.
 fn enter(hold: &Hold, lease: Lease) -> u32 {
     let now = PROCESS.read();
     let (claim, id) = hold.reentry(lease, now.instant + MINUTE);
@@ -12,7 +12,7 @@ fn enter(hold: &Hold, lease: Lease) -> u32 {
 }
 
 #[test]
-fn a_hold_whose_thread_has_ended_lapses_by_that() {
+fn a_hold_of_an_ended_thread_lapses_for_that_reason() {
     let long_ago = PROCESS.now().earlier(3 * MINUTE);
     let (hold, thread) = held(Lease::Watchdog(MINUTE), long_ago);
     let unreachable = |it: &LossCause| matches!(it, LossCause::Unreachable { .. });
@@ -22,7 +22,7 @@ fn a_hold_whose_thread_has_ended_lapses_by_that() {
 }
 
 #[test]
-fn a_hold_lapses_with_what_it_was_taken_from() {
+fn permits_lapse_with_their_semaphore() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
     let mut state = hold.state.lock();
@@ -41,7 +41,7 @@ fn a_hold_lapses_with_what_it_was_taken_from() {
 }
 
 #[test]
-fn those_who_listen_hear_that_a_release_found_it_well() {
+fn a_release_ends_the_wait_of_listeners() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let deadline = PROCESS.read().instant + MINUTE;
     let news = hold.news();
@@ -54,7 +54,7 @@ fn those_who_listen_hear_that_a_release_found_it_well() {
 }
 
 #[test]
-fn an_unlock_by_hand_gives_back_the_last_level_that_is_no_guards() {
+fn an_unlock_releases_the_last_level_without_a_guard() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let levels = [0, 1, 2].map(|level| {
         if level > 0 {
@@ -71,7 +71,7 @@ fn an_unlock_by_hand_gives_back_the_last_level_that_is_no_guards() {
 }
 
 #[test]
-fn a_level_that_goes_leaves_the_lease_of_those_that_stay() {
+fn releasing_a_level_keeps_the_leases_of_the_others() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let deadline = PROCESS.read().instant + MINUTE;
     let inner = enter(&hold, Lease::Fixed(10 * MINUTE));
@@ -86,7 +86,7 @@ fn a_level_that_goes_leaves_the_lease_of_those_that_stay() {
 }
 
 #[test]
-fn the_longest_pace_is_what_it_was_made_with() {
+fn the_longest_pace_can_be_set() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let mut state = hold.state.lock();
     assert_eq!(state.longest_pace(), None);
@@ -95,7 +95,7 @@ fn the_longest_pace_is_what_it_was_made_with() {
 }
 
 #[test]
-fn guarded_work_begins_until_the_validity_ends() {
+fn a_guarded_write_begins_only_during_the_validity() {
     let now = PROCESS.now();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
     let (_, valid_until) = hold.begin_write().unwrap();

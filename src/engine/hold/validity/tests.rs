@@ -1,4 +1,4 @@
-//! What is noted of the requests of a hold, and of the life of what it was taken from.
+//! The requests of a hold, and the lifetime of its semaphore.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn note(hold: &Hold, sent: BootInstant, lease: Duration, expires: BootInstant) -
 }
 
 #[test]
-fn many_requests_that_nobody_waits_for_count_as_one() {
+fn many_requests_without_a_reply_are_merged() {
     let now = PROCESS.now();
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), now);
     let count = || hold.state.lock().in_flight.len();
@@ -41,7 +41,7 @@ fn many_requests_that_nobody_waits_for_count_as_one() {
         (last, Flying::Awaited),
     ];
     assert_eq!(left, expected);
-    // It promises no more than any of them, for as long as any may run.
+    // It promises at most what each of the merged requests promises.
     let one = &state.in_flight[2];
     let longest = MINUTE + SECOND * 7;
     assert_eq!(one.lease, MINUTE + SECOND * 2);
@@ -49,7 +49,7 @@ fn many_requests_that_nobody_waits_for_count_as_one() {
 }
 
 #[test]
-fn a_request_that_has_expired_is_forgotten_by_the_next() {
+fn the_next_request_removes_expired_ones() {
     let now = PROCESS.now();
     let expires = now + SECOND + EXPIRY_SLACK;
     for (sent, left) in [(expires, 1), (expires.earlier(Duration::from_nanos(1)), 2)] {
@@ -61,7 +61,7 @@ fn a_request_that_has_expired_is_forgotten_by_the_next() {
 }
 
 #[test]
-fn the_first_copy_is_answered_and_may_yet_come() {
+fn a_copy_of_the_first_request_may_still_run() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), now.moment);
     let hold = hold.with_late_copy(MINUTE, now.instant + SECOND * 50);
@@ -70,7 +70,7 @@ fn the_first_copy_is_answered_and_may_yet_come() {
 }
 
 #[test]
-fn no_lease_counts_for_longer_than_the_life_that_was_found() {
+fn no_lease_counts_longer_than_the_semaphore_lives() {
     let now = PROCESS.now();
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), now);
     let first = note(&hold, now, MINUTE, now + SECOND);
@@ -89,7 +89,7 @@ fn no_lease_counts_for_longer_than_the_life_that_was_found() {
         .lock()
         .confirm(second, now + SECOND, MINUTE, false);
     assert_eq!(ends(&hold), (Some(short), short));
-    // It was found to last again.
+    // A renewal found a lifetime longer than the lease.
     hold.note_life(first, None);
     assert_eq!(ends(&hold), (None, short));
     hold.state.lock().confirm(first, now, MINUTE, false);
@@ -104,7 +104,7 @@ fn no_lease_counts_for_longer_than_the_life_that_was_found() {
 }
 
 #[test]
-fn the_store_may_keep_it_for_the_longest_lease_behind_the_last_request() {
+fn the_store_keeps_a_hold_at_most_the_longest_lease() {
     let now = PROCESS.now();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
     assert_eq!(hold.state.lock().may_stand(&PROCESS), MINUTE);

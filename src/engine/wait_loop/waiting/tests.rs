@@ -1,4 +1,4 @@
-//! What an answer says to others who wait, and when it ends the wait.
+//! What a reply tells other waiters, and when it ends the wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn refused() -> Refusal {
     }
 }
 
-/// The pause of a wait behind these answers.
+/// Returns the pause of a wait after these replies.
 fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     let (lock, now) = (name(), time::now());
     let time = Time { now, end: None };
@@ -89,7 +89,7 @@ fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     }
 }
 
-/// Tells a wait these answers, each at so many seconds, and returns what it says to others, and what it does then.
+/// Passes replies to a wait, each at so many seconds. Returns the news for other waiters, and the next step.
 fn told(end: Option<u32>, answers: Vec<(u32, Result<Refusal>)>) -> (Vec<News>, Next) {
     let (lock, began) = (name(), time::now());
     let at = |seconds: u32| Time {
@@ -117,7 +117,7 @@ fn goes_on(next: &Next) -> bool {
 }
 
 #[test]
-fn others_hear_what_an_answer_says_of_the_lock() {
+fn a_reply_is_shared_with_other_waiters() {
     let news = |answers| {
         let numbered = (0..).zip(answers);
         told(None, numbered.collect()).0
@@ -129,14 +129,14 @@ fn others_hear_what_an_answer_says_of_the_lock() {
     assert_eq!(news(vec![Err(unreachable())]), [trouble(false)]);
     let heard = news(vec![Err(undone()), Ok(refused())]);
     assert_eq!(heard, [trouble(true), refusal(useless)]);
-    // Neither says anything of the lock.
+    // Neither says anything about the lock.
     assert_eq!(news(vec![Err(exhausted())]), [News::None]);
     let error = Error::NotReentrant { lock: name() };
     assert_eq!(news(vec![Err(error)]), [News::None]);
 }
 
 #[test]
-fn a_silence_ends_a_wait_without_a_deadline_alone() {
+fn an_outage_ends_only_a_wait_without_a_deadline() {
     let silent = |end, seconds| told(end, vec![(seconds, Err(unreachable()))]).1;
     assert!(goes_on(&silent(None, 2)));
     assert!(matches!(silent(None, 3), Next::Return(Err(_))));
@@ -145,7 +145,7 @@ fn a_silence_ends_a_wait_without_a_deadline_alone() {
 }
 
 #[test]
-fn what_is_in_doubt_is_told_in_place_of_a_trouble_that_passes() {
+fn an_in_doubt_attempt_is_reported_before_later_errors() {
     let end = |answer| {
         let next = told(Some(2), vec![(1, Err(unknown())), (2, answer)]).1;
         match next {
@@ -162,14 +162,14 @@ fn what_is_in_doubt_is_told_in_place_of_a_trouble_that_passes() {
 }
 
 #[test]
-fn a_wait_that_was_refused_in_time_goes_on_or_ends_as_refused() {
+fn a_refused_wait_ends_as_refused_at_its_deadline() {
     let next = |seconds| told(Some(5), vec![(seconds, Ok(refused()))]).1;
     assert!(goes_on(&next(4)));
     assert!(matches!(next(5), Next::Return(Ok(()))));
 }
 
 #[test]
-fn pauses_begin_anew_once_the_lock_is_seen_to_be_somebody_elses() {
+fn a_usable_refusal_resets_the_backoff() {
     let short = Duration::from_millis(15);
     let after = |trouble: fn() -> Error, then: Result<Refusal>| {
         let mut answers: Vec<_> = (0..5).map(|_| Err(trouble())).collect();
@@ -179,12 +179,12 @@ fn pauses_begin_anew_once_the_lock_is_seen_to_be_somebody_elses() {
     assert!(pause_behind(vec![Err(unreachable())]) <= short);
     assert!(after(unreachable, Err(unreachable())) > short * 3);
     assert!(after(unreachable, Ok(refused())) <= short);
-    // That one may be undone in a moment.
+    // Too few replicas may have that holder.
     assert!(after(undone, Ok(refused())) > short * 3);
 }
 
-/// The news that a wait has for others of the refusals at these seconds, where its queue has heard that a hold was undone, or
-/// has not.
+/// Returns the news of a wait after refusals at these seconds. `is_undone`: its queue knows of a hold that too few replicas
+/// acknowledged.
 fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
     let (lock, began) = (name(), time::now());
     let at = |seconds: u32| Time {
@@ -219,7 +219,7 @@ fn a_refusal_counts_an_outage_after_the_last_undone_hold() {
 }
 
 #[test]
-fn one_that_stands_in_line_looks_again_a_second_after_what_was_heard_last() {
+fn a_queued_waiter_checks_a_second_after_the_last_reply() {
     let (lock, began) = (name(), time::now());
     let now = began + 5 * SECOND;
     let sleep = |turn, heard: Option<Duration>| {
@@ -250,7 +250,7 @@ fn one_that_stands_in_line_looks_again_a_second_after_what_was_heard_last() {
     assert!(second(sleep(Turn::NotFirst, Some(ago))));
     let rest = sleep(Turn::HeldLocally, Some(ago));
     assert!(second(rest.map(|rest| rest + ago)), "{rest:?}");
-    // Behind that, a holder of this client is not relied on.
+    // After that, a holder of this client is not relied on.
     assert!(sleep(Turn::HeldLocally, Some(SECOND)).is_none());
     assert!(sleep(Turn::HeldLocally, None).is_none());
 }
