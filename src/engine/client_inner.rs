@@ -10,7 +10,7 @@ use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
-use crate::engine::watchdog::{Watchdog, eventually, join};
+use crate::engine::watchdog::{Watchdog, join, poll_until};
 use crate::ground::error::{Error, Result};
 use crate::ground::process;
 use crate::ground::sync;
@@ -202,7 +202,7 @@ impl ClientInner {
     fn end(&self, deadline: Instant, at_last: Instant) {
         self.store.facts().notifier.close();
         // Ending waiters leave their queue entries to the watchdog, which removes them in few requests.
-        eventually(deadline, || !self.counters.has_waits());
+        poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);
         // On a thread, because closing waits for threads in `getaddrinfo`, which cannot be cancelled.

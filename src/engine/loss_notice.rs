@@ -20,17 +20,17 @@ pub(crate) struct Channel {
 /// Whether a hold was lost or released, for its listeners.
 #[derive(Debug, Default)]
 pub(crate) struct LossNotice {
-    heard: Mutex<Heard>,
+    state: Mutex<NoticeState>,
     changed: Condvar,
 }
 
 /// | state | entered by | leads to |
 /// |---|---|---|
-/// | nothing | – | lost, ended |
-/// | lost | the first loss that is told | – |
-/// | ended | the hold was released | – |
+/// | held | the start | lost, ended |
+/// | lost | the first reported loss | – |
+/// | ended | the release | – |
 #[derive(Debug, Default)]
-struct Heard {
+struct NoticeState {
     loss: Option<Loss>,
     has_ended: bool,
     /// The channels of listeners that select, by number. Each has capacity for the loss, and is closed by a release.
@@ -43,59 +43,59 @@ impl std::panic::RefUnwindSafe for LossNotice {}
 impl LossNotice {
     /// Reports a loss, unless the hold has ended.
     pub(crate) fn tell(&self, loss: Loss) {
-        let mut heard = self.heard.lock();
-        if heard.loss.is_some() || heard.has_ended {
+        let mut state = self.state.lock();
+        if state.loss.is_some() || state.has_ended {
             return;
         }
-        for channel in heard.channels.values() {
+        for channel in state.channels.values() {
             // A full channel already has it.
             let _ = channel.try_send(loss.clone());
         }
-        heard.loss = Some(loss);
+        state.loss = Some(loss);
         self.changed.notify_all();
     }
 
     /// Reports the release, unless a loss was reported before.
     pub(crate) fn end(&self) {
-        let mut heard = self.heard.lock();
-        if heard.loss.is_none() {
-            heard.has_ended = true;
-            heard.channels.clear();
+        let mut state = self.state.lock();
+        if state.loss.is_none() {
+            state.has_ended = true;
+            state.channels.clear();
             self.changed.notify_all();
         }
     }
 
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Loss, NoLoss> {
-        let mut heard = self.heard.lock();
+        let mut state = self.state.lock();
         loop {
-            if let Some(loss) = &heard.loss {
+            if let Some(loss) = &state.loss {
                 return Ok(loss.clone());
             }
-            if heard.has_ended {
+            if state.has_ended {
                 return Err(NoLoss::Ended);
             }
             if deadline.is_some_and(|deadline| Clock::look().has_passed(deadline)) {
                 return Err(NoLoss::NotYet);
             }
-            heard = self.changed.wait(heard, deadline);
+            state = self.changed.wait(state, deadline);
         }
     }
 
     pub(crate) fn open(&self) -> Channel {
         let (sender, receiver) = bounded(1);
-        let mut heard = self.heard.lock();
-        let number = heard.next_channel;
-        if !heard.has_ended {
-            heard.channels.insert(number, sender);
-            heard.next_channel += 1;
+        let mut state = self.state.lock();
+        let number = state.next_channel;
+        if !state.has_ended {
+            state.channels.insert(number, sender);
+            state.next_channel += 1;
         }
         Channel { number, receiver }
     }
 
     /// Puts a received loss back into its channel.
     pub(crate) fn refill(&self, number: u64) {
-        let heard = self.heard.lock();
-        if let (Some(loss), Some(channel)) = (&heard.loss, heard.channels.get(&number)) {
+        let state = self.state.lock();
+        if let (Some(loss), Some(channel)) = (&state.loss, state.channels.get(&number)) {
             // A full channel still has it.
             let _ = channel.try_send(loss.clone());
         }
@@ -103,7 +103,7 @@ impl LossNotice {
 
     /// Closes a channel. `unheard` tells clones of its receiver that this is no release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
-        if let Some(channel) = self.heard.lock().channels.remove(&number) {
+        if let Some(channel) = self.state.lock().channels.remove(&number) {
             // A full channel has a loss, and a channel without receivers needs none.
             let _ = channel.try_send(unheard);
         }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_hook_gets_earlier_losses_until_its_deadline() {
-        for (left, heard) in [(Duration::from_secs(60), 2), (Duration::ZERO, 0)] {
+        for (left, state) in [(Duration::from_secs(60), 2), (Duration::ZERO, 0)] {
             let (hook, calls) = (LossHook::default(), Arc::new(AtomicUsize::new(0)));
             let losses = hook.open();
             (0..2).for_each(|_| hook.tell(loss(LossCause::Gone)));
@@ -214,7 +214,7 @@ mod tests {
                 counted.fetch_add(1, Ordering::Relaxed);
             });
             hook.call(&on_lost, &losses);
-            assert_eq!(calls.load(Ordering::Relaxed), heard);
+            assert_eq!(calls.load(Ordering::Relaxed), state);
         }
     }
 

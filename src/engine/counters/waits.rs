@@ -68,7 +68,7 @@ impl OpenWait {
     }
 
     /// Reports a long wait, each time that its age has doubled since the last report.
-    pub(crate) fn look(&mut self, now: Instant, holder: Option<&str>) {
+    pub(crate) fn report_if_long(&mut self, now: Instant, holder: Option<&str>) {
         let lasts = self.wait.lasts(now);
         if lasts >= self.long_from {
             self.long_from = lasts.saturating_mul(2);
@@ -147,7 +147,7 @@ mod tests {
         let _same = begin(&counters, "orders:1", 8);
         let _others = [2, 3, 4].map(|lock| begin(&counters, &format!("orders:{lock}"), 9));
         for (lasts, expected) in [(9, 100), (10, 1), (19, 100), (20, 1), (39, 100)] {
-            wait.look(wait.wait.since + Duration::from_secs(lasts), None);
+            wait.report_if_long(wait.wait.since + Duration::from_secs(lasts), None);
             assert_eq!(told(), expected, "after {lasts} s");
         }
     }

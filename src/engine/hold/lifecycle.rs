@@ -92,7 +92,7 @@ impl Hold {
 
     /// Returns an in-doubt request for this hold, which has ended here and may still be in the store.
     pub(crate) fn in_doubt(&self) -> InDoubt {
-        let lease = self.state.lock().may_stand(&self.timeline);
+        let lease = self.state.lock().longest_in_store(&self.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)
     }
 
@@ -154,7 +154,7 @@ impl Hold {
     }
 
     /// Reports a long hold, each time that its age has doubled since the last report.
-    pub(crate) fn look_at_age(&self) {
+    pub(crate) fn report_if_long(&self) {
         let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;
         };

@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
-pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck};
+pub(crate) use crate::engine::hold::renewal_schedule::{DueAction, NextCheck};
 use crate::engine::hold::state::{Level, Phase, State, count};
 use crate::engine::hold::validity::By;
 pub(crate) use crate::engine::hold::validity::InFlightId;
@@ -136,7 +136,7 @@ impl Hold {
     }
 
     /// Notes that a copy of the first request, sent until `deadline`, may still run and set the first lease again.
-    pub(crate) fn with_late_copy(self, lease: Duration, deadline: Instant) -> Hold {
+    pub(crate) fn with_copy_in_flight(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
         let mut state = self.state.lock();
@@ -149,7 +149,7 @@ impl Hold {
 
     /// Sets the class, the clock of the store, and the fencing token. Where other clients may shorten the lease of the lock's
     /// key, to `least` at the shortest, the hold is renewed as often as with that lease.
-    pub(crate) fn kept_by(
+    pub(crate) fn with_store(
         mut self,
         class: ClassId,
         timeline: &Timeline,
@@ -192,7 +192,7 @@ impl Hold {
     }
 
     /// Returns whether the thread may not acquire an overlapping lock: this hold is valid, or a transaction has locked its row.
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn excludes_overlap(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
         matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state)
@@ -299,7 +299,7 @@ impl Hold {
     }
 
     /// Removes level `id` before any request is sent, and returns the request to send.
-    pub(crate) fn leave(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
+    pub(crate) fn release_level(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
         // Dropped after the mutex is unlocked, because it calls the observer.
         let _ended;
         let mut state = self.state.lock();
@@ -319,7 +319,7 @@ impl Hold {
             // It is not renewed from here on: the last release ends the hold here, whatever the reply.
             state.phase = Phase::Released;
             _ended = self.end_notice(&mut state, false);
-            claim.lease = state.may_stand(&self.timeline);
+            claim.lease = state.longest_in_store(&self.timeline);
             return ReleasePlan::Whole(claim);
         }
         let now = self.timeline.read();
@@ -330,7 +330,7 @@ impl Hold {
                 ReleasePlan::Part(Claim { lease, ..claim }, in_flight_id)
             }
             None => {
-                claim.lease = state.may_stand(&self.timeline);
+                claim.lease = state.longest_in_store(&self.timeline);
                 ReleasePlan::Expired(claim)
             }
         }
@@ -352,7 +352,7 @@ impl Hold {
     }
 
     /// Removes a level from a lost hold on `Lock::unlock`: preferably a level without a guard.
-    pub(crate) fn forget_level(&self) {
+    pub(crate) fn remove_lost_level(&self) {
         let mut state = self.state.lock();
         let by_hand = state.levels.iter().rposition(|level| !level.is_guards);
         match by_hand {
@@ -370,7 +370,7 @@ impl Hold {
 
     /// Removes all levels before any request is sent, and returns the claim to release. Fails with the cause if the hold was
     /// lost.
-    pub(crate) fn leave_all(&self) -> Result<(Claim, Leases), LossCause> {
+    pub(crate) fn release_all_levels(&self) -> Result<(Claim, Leases), LossCause> {
         let mut state = self.state.lock();
         match &state.phase {
             Phase::Held => {}
@@ -382,7 +382,7 @@ impl Hold {
         // It is not renewed from here on.
         state.phase = Phase::Released;
         let _ended = self.end_notice(&mut state, false);
-        claim.lease = state.may_stand(&self.timeline);
+        claim.lease = state.longest_in_store(&self.timeline);
         // `_ended` calls the observer, so the mutex is unlocked first.
         drop(state);
         Ok((claim, leases))

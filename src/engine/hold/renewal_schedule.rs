@@ -18,7 +18,7 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 
 /// What the watchdog has to do about a hold that is due.
 #[derive(Debug)]
-pub(crate) enum Duty {
+pub(crate) enum DueAction {
     /// Renew it, and check it again when its validity ends.
     Renew,
     /// Nothing: its renewal is queued.
@@ -64,26 +64,26 @@ impl State {
 
 impl Hold {
     /// Returns what to do about a hold whose timer entry is due.
-    pub(crate) fn duty(&self, now: ClockPair) -> Duty {
+    pub(crate) fn duty(&self, now: ClockPair) -> DueAction {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return Duty::Over;
+            return DueAction::Over;
         }
         if state.pinned_since().is_some() {
             state.due = None;
-            return Duty::Idle;
+            return DueAction::Idle;
         }
         let owner_lives = self.owner.strong_count() > 0;
         if let Some(cause) = state.lapse(now, owner_lives) {
-            return Duty::Lapsed(cause);
+            return DueAction::Lapsed(cause);
         }
         state.due = None;
         if !owner_lives || state.rest(now.moment).is_none() {
-            return Duty::Idle;
+            return DueAction::Idle;
         }
         match std::mem::replace(&mut state.waits, true) {
-            true => Duty::Waits,
-            false => Duty::Renew,
+            true => DueAction::Waits,
+            false => DueAction::Renew,
         }
     }
 
@@ -92,19 +92,19 @@ impl Hold {
         &self,
         begun: ClockPair,
         expires: BootInstant,
-    ) -> Result<RenewalStart, Duty> {
+    ) -> Result<RenewalStart, DueAction> {
         let now = begun.moment;
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return Err(Duty::Over);
+            return Err(DueAction::Over);
         }
         state.waits = false;
         if state.pinned_since().is_some() {
-            return Err(Duty::Idle);
+            return Err(DueAction::Idle);
         }
         let owner_lives = self.owner.strong_count() > 0;
         if let Some(cause) = state.lapse(begun, owner_lives) {
-            return Err(Duty::Lapsed(cause));
+            return Err(DueAction::Lapsed(cause));
         }
         match state.rest(now) {
             Some(lease) if owner_lives => {
@@ -116,7 +116,7 @@ impl Hold {
                     pace: state.pace(),
                 })
             }
-            _ => Err(Duty::Idle),
+            _ => Err(DueAction::Idle),
         }
     }
 

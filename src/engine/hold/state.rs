@@ -214,7 +214,7 @@ impl State {
     }
 
     /// The longest time from now on that the store may keep the hold.
-    pub(super) fn may_stand(&self, timeline: &Timeline) -> Duration {
+    pub(super) fn longest_in_store(&self, timeline: &Timeline) -> Duration {
         if self.in_flight.is_empty() {
             return self.longest;
         }

@@ -254,15 +254,15 @@ fn unlocking_a_lost_hold_removes_levels_without_guards_first() {
     hold.guard(0);
     hold.guard(2);
     let _ = hold.lose(LossCause::Gone);
-    hold.forget_level();
+    hold.remove_lost_level();
     let levels = |hold: &Hold| -> Vec<_> {
         let state = hold.state.lock();
         state.levels.iter().map(|level| level.id).collect()
     };
     assert_eq!(levels(&hold), [0, 2]);
-    hold.forget_level();
+    hold.remove_lost_level();
     assert_eq!(levels(&hold), [0]);
-    let had_level = |id| match hold.leave(id, deadline) {
+    let had_level = |id| match hold.release_level(id, deadline) {
         ReleasePlan::Lost { had_level, .. } => had_level,
         other => panic!("{other:?}"),
     };
@@ -272,10 +272,10 @@ fn unlocking_a_lost_hold_removes_levels_without_guards_first() {
 #[test]
 fn no_hold_is_valid_without_a_watchdog() {
     let (hold, _thread) = held(Lease::Fixed(MINUTE), PROCESS.now());
-    assert!(hold.is_valid() && hold.stands() && hold.begin_write().is_some());
+    assert!(hold.is_valid() && hold.excludes_overlap() && hold.begin_write().is_some());
     assert!(hold.remaining_validity() > Duration::ZERO);
     hold.client.watchdog_died();
-    assert!(hold.is_held() && !hold.is_valid() && !hold.stands());
+    assert!(hold.is_held() && !hold.is_valid() && !hold.excludes_overlap());
     assert_eq!(hold.remaining_validity(), Duration::ZERO);
     assert!(hold.begin_write().is_none());
 }

@@ -68,7 +68,7 @@ pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant
 
 impl Hold {
     /// Notes the lifetime of the semaphore's key, counted from when the first request was sent.
-    pub(crate) fn with_life(self, life: Option<Duration>) -> Hold {
+    pub(crate) fn with_lifetime(self, life: Option<Duration>) -> Hold {
         let mut state = self.state.lock();
         let sent = state.counted_from;
         state.set_life(sent, life);

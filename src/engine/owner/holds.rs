@@ -100,7 +100,8 @@ impl OwnerHolds {
 
     /// Returns whether the current hold of this name keeps overlapping locks out.
     fn stands(&self, key: &LockKey) -> bool {
-        self.current(key).is_some_and(|hold| hold.stands())
+        self.current(key)
+            .is_some_and(|hold| hold.excludes_overlap())
     }
 
     /// Adds a new hold. A current hold was lost, and becomes the last lost one.
@@ -127,7 +128,7 @@ impl OwnerHolds {
     }
 
     /// Removes `hold` if it has no level left.
-    pub(crate) fn settle(&self, key: &LockKey, hold: &Arc<Hold>) {
+    pub(crate) fn remove_if_released(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key) {
             if stack.is_of(hold) && hold.count() == 0 {
@@ -140,7 +141,7 @@ impl OwnerHolds {
     }
 
     /// Removes a lapsed level, because the guard of a lost hold was dropped.
-    pub(crate) fn leave_lapsed(&self, key: &LockKey, hold: &Arc<Hold>) {
+    pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
             stack.lapsed = stack.lapsed.saturating_sub(1);
@@ -157,7 +158,7 @@ impl OwnerHolds {
         stack.lapsed = stack.lapsed.checked_sub(1)?;
         let lost = stack.last_lost.clone();
         if let Some(lost) = &lost {
-            lost.forget_level();
+            lost.remove_lost_level();
         }
         if stack.is_empty() {
             stacks.remove(key);
@@ -173,7 +174,10 @@ impl ByName {
         let mut forgotten = Vec::new();
         let begun = self.begun;
         self.stacks.retain(|_, stack| {
-            let is_over = !stack.current.as_ref().is_some_and(|hold| hold.stands());
+            let is_over = !stack
+                .current
+                .as_ref()
+                .is_some_and(|hold| hold.excludes_overlap());
             let goes = is_over && stack.began + LOSSES_KEPT < begun;
             if goes {
                 forgotten.push(std::mem::take(stack));

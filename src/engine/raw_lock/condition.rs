@@ -67,7 +67,7 @@ impl RawLock {
         let lock = || Arc::clone(&self.key.lock.name);
         let other = self.key.other_side();
         let inside = other.and_then(|other| me.held.current(&other));
-        if inside.is_some_and(|inside| inside.stands()) {
+        if inside.is_some_and(|inside| inside.excludes_overlap()) {
             // A thread that holds the read lock could not acquire the write lock again.
             return Err(Error::Upgrade { lock: lock() });
         }
@@ -172,10 +172,10 @@ impl RawLock {
     /// Releases all levels. Returns their leases and the outcome of the release.
     fn give_all_back(&self, me: &Owner, hold: &Arc<Hold>) -> Result<(Leases, Result<()>)> {
         self.inner.watchdog.end_lapsed(hold);
-        let left = hold.leave_all();
+        let left = hold.release_all_levels();
         let (claim, leases) = left.map_err(|cause| hold.lost_error(cause))?;
         let outcome = self.release_whole(hold, &claim, self.inner.deadline());
-        me.held.settle(&self.key, hold);
+        me.held.remove_if_released(&self.key, hold);
         Ok((leases, outcome))
     }
 
@@ -228,7 +228,7 @@ impl Place<'_> {
                 Err(hold.lost_error(cause))
             }
             Outcome::Unknown { in_doubt, error } => {
-                inner.watchdog.settle(in_doubt);
+                inner.watchdog.resolve_later(in_doubt);
                 Err(error)
             }
         }
@@ -276,7 +276,7 @@ impl Place<'_> {
             was_told,
         };
         let in_doubt = InDoubt::of_place(&key.lock, &self.ticket, place, 0);
-        inner.watchdog.withdraw(in_doubt, inner.deadline());
+        inner.watchdog.give_up_entry(in_doubt, inner.deadline());
     }
 }
 

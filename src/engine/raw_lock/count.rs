@@ -54,7 +54,7 @@ impl RawLock {
     /// Gives up the ownership of acquired permits. They stay acquired.
     pub(crate) fn forget(&self, hold: &Hold) -> Result<()> {
         let deadline = self.inner.deadline();
-        match hold.leave(0, deadline) {
+        match hold.release_level(0, deadline) {
             ReleasePlan::Whole(_) => {}
             ReleasePlan::Lost { cause, .. } => return Err(hold.lost_error(cause)),
             _ => return Err(self.not_held()),

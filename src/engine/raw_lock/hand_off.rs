@@ -47,7 +47,7 @@ impl RawLock {
                 ..
             })) => {
                 let owner = (offer.thread, offer.liveness.clone());
-                let successor_hold = self.hold_of(&next, owner, offer.lease, &granted, deadline);
+                let successor_hold = self.new_hold(&next, owner, offer.lease, &granted, deadline);
                 let successor_hold = Arc::new(successor_hold);
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
@@ -63,8 +63,8 @@ impl RawLock {
             Ok(Outcome::Unknown { in_doubt, error }) => {
                 // Either of the two holds may be in the store.
                 let not_after = in_doubt.not_after(0).unwrap_or_default();
-                self.inner.watchdog.settle(in_doubt);
-                self.inner.watchdog.settle(next.in_doubt(not_after));
+                self.inner.watchdog.resolve_later(in_doubt);
+                self.inner.watchdog.resolve_later(next.in_doubt(not_after));
                 Err(error)
             }
             // Nothing was changed. A plain release follows, and returns the error if there is one.
@@ -77,7 +77,7 @@ impl RawLock {
 
     /// Frees the hold of a waiter that left the queue before it was granted.
     fn take_back(&self, successor_hold: &Hold, granted: Claim, deadline: Instant) {
-        successor_hold.leave(0, deadline);
+        successor_hold.release_level(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
         let claim = Claim {
             count: 1,

@@ -110,9 +110,14 @@ impl RawLock {
             return Err(Error::Overlap { lock, held });
         }
         let is_side = key.lock.kind.rules().side.is_some();
-        if is_side && !me.held.current(key).is_some_and(|hold| hold.stands()) {
+        if is_side
+            && !me
+                .held
+                .current(key)
+                .is_some_and(|hold| hold.excludes_overlap())
+        {
             // Fails now instead of in the queue, behind waiters that wait for the thread's own hold of the other side.
-            self.inside(&me)?;
+            self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);
         let span = WaitSpan::enter(&key.lock.name, class, me.id);
@@ -153,10 +158,10 @@ impl RawLock {
 
     /// Returns the thread's hold of the other side, inside which this hold may begin. Fails if the thread would wait for its
     /// own hold.
-    fn inside(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
+    fn outer_hold(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));
-        let Some(held) = held.filter(|hold| hold.stands()) else {
+        let Some(held) = held.filter(|hold| hold.excludes_overlap()) else {
             return Ok(None);
         };
         let side = self.key.lock.kind.rules().side;
@@ -223,7 +228,7 @@ impl RawLock {
     }
 
     /// Creates the hold of a granted claim.
-    fn hold_of(
+    fn new_hold(
         &self,
         claim: &Claim,
         (thread, liveness): (u64, Weak<()>),
@@ -235,10 +240,10 @@ impl RawLock {
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let timeline = &self.inner.store.facts().timeline;
         let least = self.inner.timeouts.watchdog_timeout;
-        let hold = hold.kept_by(self.class, timeline, granted.fence, least);
-        let hold = hold.with_life(granted.life);
+        let hold = hold.with_store(self.class, timeline, granted.fence, least);
+        let hold = hold.with_lifetime(granted.life);
         match &granted.leftover {
-            Some(_) => hold.with_late_copy(claim.lease, deadline),
+            Some(_) => hold.with_copy_in_flight(claim.lease, deadline),
             None => hold,
         }
     }

@@ -34,10 +34,10 @@ impl RawLock {
     ) -> Result<()> {
         self.inner.watchdog.end_lapsed(hold);
         let deadline = self.inner.deadline();
-        let outcome = match hold.leave(level, deadline) {
+        let outcome = match hold.release_level(level, deadline) {
             ReleasePlan::Lost { cause, had_level } => {
                 if had_level && let Some(owner) = owner {
-                    owner.held.leave_lapsed(&self.key, hold);
+                    owner.held.remove_lapsed_level(&self.key, hold);
                 }
                 Err(hold.lost_error(cause))
             }
@@ -50,12 +50,12 @@ impl RawLock {
             }
             ReleasePlan::Expired(claim) => {
                 // The leases of the remaining levels have ended, so their loss is reported now, and the lock is freed.
-                self.inner.watchdog.expire(hold);
+                self.inner.watchdog.report_expired(hold);
                 self.release_whole(hold, &claim, deadline)
             }
         };
         if let Some(owner) = owner {
-            owner.held.settle(&self.key, hold);
+            owner.held.remove_if_released(&self.key, hold);
         }
         outcome
     }
@@ -66,7 +66,7 @@ impl RawLock {
         let in_doubt = hold.in_doubt();
         let deadline = self.inner.deadline();
         // Otherwise the hold was lost, which is already reported.
-        if let ReleasePlan::Whole(claim) = hold.leave(level, deadline) {
+        if let ReleasePlan::Whole(claim) = hold.release_level(level, deadline) {
             if self.inner.watchdog.release_later(in_doubt) {
                 self.inner.watchdog.unwatch(hold);
                 self.inner.wait_queues.freed(&self.key.lock, None, None);
@@ -77,7 +77,7 @@ impl RawLock {
                 events::unlock_failed(&claim.name, &error);
             }
         }
-        owner.held.settle(&self.key, hold);
+        owner.held.remove_if_released(&self.key, hold);
     }
 
     fn give_level_back(
@@ -153,7 +153,7 @@ impl RawLock {
                 others, leftover, ..
             })) => {
                 if let Some(leftover) = leftover {
-                    self.inner.watchdog.settle(leftover);
+                    self.inner.watchdog.resolve_later(leftover);
                 }
                 // Another process needs two round trips to receive the message and to ask.
                 head_start = (others > 0).then(|| {
@@ -166,16 +166,16 @@ impl RawLock {
             }
             Ok(Outcome::Gone(cause)) => {
                 if self.inner.store.facts().is_composite {
-                    self.inner.watchdog.settle(claim.in_doubt(0));
+                    self.inner.watchdog.resolve_later(claim.in_doubt(0));
                 }
                 Ok(Some(cause))
             }
             Ok(Outcome::Unknown { in_doubt, error }) => {
-                self.inner.watchdog.settle(in_doubt);
+                self.inner.watchdog.resolve_later(in_doubt);
                 Err(error)
             }
             Err(error) => {
-                self.inner.watchdog.settle(claim.in_doubt(0));
+                self.inner.watchdog.resolve_later(claim.in_doubt(0));
                 Err(error)
             }
         };

@@ -64,7 +64,7 @@ impl Visit for LockVisit<'_> {
         Ok(answer)
     }
 
-    fn waits(&mut self) {
+    fn joined(&mut self) {
         self.note_contended();
         let RawLock { inner, key, .. } = self.raw_lock;
         let class = self.raw_lock.class;
@@ -72,13 +72,13 @@ impl Visit for LockVisit<'_> {
         self.open_wait.get_or_insert_with(begin);
     }
 
-    fn still_waits(&mut self, now: Instant) {
+    fn slept(&mut self, now: Instant) {
         if let Some(open_wait) = &mut self.open_wait {
-            open_wait.look(now, self.holder.as_deref());
+            open_wait.report_if_long(now, self.holder.as_deref());
         }
     }
 
-    fn came(&mut self, via: &'static str) {
+    fn acquired_via(&mut self, via: &'static str) {
         self.via = Some(via);
     }
 
@@ -91,7 +91,7 @@ impl Visit for LockVisit<'_> {
     fn offer(&self) -> Option<HandOffOffer> {
         let rules = self.raw_lock.key.lock.kind.rules();
         // A re-entry overtakes the queue.
-        let is_inside = || self.current().is_some_and(|hold| hold.stands());
+        let is_inside = || self.current().is_some_and(|hold| hold.excludes_overlap());
         (rules.queues_locally && !is_inside()).then(|| HandOffOffer {
             thread: self.me.id,
             liveness: self.me.liveness(),
@@ -113,9 +113,9 @@ impl Visit for LockVisit<'_> {
     fn discard(&self, hold: &Hold) {
         let inner = &self.raw_lock.inner;
         let in_doubt = hold.in_doubt();
-        hold.leave(0, inner.deadline());
+        hold.release_level(0, inner.deadline());
         inner.watchdog.unwatch(hold);
-        inner.watchdog.settle(in_doubt);
+        inner.watchdog.resolve_later(in_doubt);
     }
 }
 
@@ -190,7 +190,7 @@ impl<'a> LockVisit<'a> {
         let new = || self.raw_lock.visitor(self.me.id);
         let visitor = self.visitor.take().unwrap_or_else(new);
         self.visitor = kind.rules().places_in_store.then(|| visitor.clone());
-        let inside = self.raw_lock.inside(&self.me)?;
+        let inside = self.raw_lock.outer_hold(&self.me)?;
         if let Some(inside) = &inside {
             inside.set_may_outlast();
         }
@@ -211,13 +211,13 @@ impl<'a> LockVisit<'a> {
                 let me = (self.me.id, self.me.liveness());
                 let hold = self
                     .raw_lock
-                    .hold_of(&claim, me, *lease, &granted, deadline);
+                    .new_hold(&claim, me, *lease, &granted, deadline);
                 if inside.is_some() {
                     hold.set_may_outlast();
                 }
                 if !hold.is_valid() {
                     // The reply came after the end of the granted lease.
-                    self.settle(claim.in_doubt(0));
+                    self.resolve_attempt(claim.in_doubt(0));
                     let reason = "the reply arrived after the granted lease had ended";
                     let (name, visitor) = (&claim.name, Some(&claim.visitor));
                     return Err(Error::unknown(
@@ -247,7 +247,7 @@ impl<'a> LockVisit<'a> {
                     }
                 );
                 if let Some(leftover) = refusal.leftover.take() {
-                    self.settle(leftover);
+                    self.resolve_attempt(leftover);
                 }
                 Ok(ControlFlow::Continue(refusal))
             }
@@ -257,7 +257,7 @@ impl<'a> LockVisit<'a> {
                 ..Refusal::default()
             })),
             Outcome::Unknown { in_doubt, error } => {
-                self.settle(in_doubt);
+                self.resolve_attempt(in_doubt);
                 Err(error)
             }
         }
@@ -277,10 +277,10 @@ impl<'a> LockVisit<'a> {
     }
 
     /// Resolves an in-doubt attempt in the background.
-    fn settle(&mut self, in_doubt: InDoubt) {
+    fn resolve_attempt(&mut self, in_doubt: InDoubt) {
         self.visitor = None;
         self.has_place = false;
-        self.raw_lock.inner.watchdog.settle(in_doubt);
+        self.raw_lock.inner.watchdog.resolve_later(in_doubt);
     }
 
     /// Re-enters `hold`; `None` if it has ended, so that a new hold has to begin.
@@ -315,7 +315,10 @@ impl<'a> LockVisit<'a> {
                 );
                 let Some(level) = entered else {
                     // The hold has ended here during the request, and must not stay in the store.
-                    self.raw_lock.inner.watchdog.settle(claim.in_doubt(0));
+                    self.raw_lock
+                        .inner
+                        .watchdog
+                        .resolve_later(claim.in_doubt(0));
                     return Ok(None);
                 };
                 self.raw_lock.inner.watchdog.rewatch(hold);
@@ -349,7 +352,7 @@ impl Drop for LockVisit<'_> {
         if let Some(visitor) = self.visitor.take().filter(|_| self.has_place) {
             let RawLock { inner, key, .. } = self.raw_lock;
             let place = InDoubt::of(key.lock.kind, &key.lock.name, &visitor, COUNTS_AS_WAITING);
-            inner.watchdog.withdraw(place, inner.deadline());
+            inner.watchdog.give_up_entry(place, inner.deadline());
         }
     }
 }

@@ -56,13 +56,13 @@ pub(crate) trait Visit {
     fn discard(&self, _hold: &Hold) {}
 
     /// Called when it joins the queue.
-    fn waits(&mut self) {}
+    fn joined(&mut self) {}
 
     /// Called after each sleep.
-    fn still_waits(&mut self, _now: Instant) {}
+    fn slept(&mut self, _now: Instant) {}
 
     /// Called with how it acquired the lock, for `Event::Acquired`.
-    fn came(&mut self, _via: &'static str) {}
+    fn acquired_via(&mut self, _via: &'static str) {}
 }
 
 /// The pauses between attempts of a spin lock, which receives no messages.
@@ -141,21 +141,21 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Attempt(deadline) => {
                     let answer = match self.ask(deadline) {
                         Ok(ControlFlow::Break(entry)) => {
-                            self.visit.came(self.woken_by);
+                            self.visit.acquired_via(self.woken_by);
                             return Ok(Some(entry));
                         }
                         Ok(ControlFlow::Continue(refusal)) => Ok(refusal),
                         Err(error) => Err(error),
                     };
-                    let news = waiting.after(answer, limit.time());
+                    let news = waiting.on_reply(answer, limit.time());
                     self.tell(news);
                 }
                 Next::Join { is_refused } => self.join(is_refused),
-                Next::Listen => self.listen(),
+                Next::Listen => self.subscribe(),
                 Next::Sleep(until) => {
                     let wake = self.sleeper.sleep(until)?;
                     if let (Wake::Permit, Some(node)) = (wake, &self.node) {
-                        node.heard_of_unlock();
+                        node.note_unlock();
                     }
                     self.woken_by = match wake {
                         Wake::Permit => "woken",
@@ -166,7 +166,7 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Rest(until) => self.rest(until)?,
             }
             time = limit.time();
-            self.visit.still_waits(time.now);
+            self.visit.slept(time.now);
         }
     }
 
@@ -177,7 +177,7 @@ impl<V: Visit> Wait<'_, V> {
         let entry = self.accept(handed);
         if entry.is_none() {
             // Messages go to listeners in their order, and only the head of the queue can use one.
-            self.sleeper.stop_listening();
+            self.sleeper.unsubscribe();
             self.join(false);
         }
         entry
@@ -185,17 +185,17 @@ impl<V: Visit> Wait<'_, V> {
 
     /// Sleeps until `until` without consuming messages, unless it is handed the lock.
     fn rest(&mut self, until: Instant) -> Result<()> {
-        while self.sleeper.rests_on(until)? != Wake::TimedOut
+        while self.sleeper.sleep_past_messages(until)? != Wake::TimedOut
             && !self.node.as_ref().is_some_and(Node::is_granted)
         {}
         Ok(())
     }
 
-    fn listen(&mut self) {
+    fn subscribe(&mut self) {
         let parker = Arc::clone(self.sleeper.parker());
         let entry = self.visit.entry();
         let subscription = self.inner.store.subscribe(self.lock, entry, 0, &parker);
-        self.sleeper.listen(subscription, entry);
+        self.sleeper.set_subscription(subscription, entry);
     }
 
     fn join(&mut self, is_refused: bool) {
@@ -208,15 +208,15 @@ impl<V: Visit> Wait<'_, V> {
             node.note_refused_before_joining();
         }
         // Listed from here on, since it has its place in the queue.
-        self.visit.waits();
+        self.visit.joined();
     }
 
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<V::Entry, Refusal>> {
         let answer = self.visit.attempt(deadline);
         if answer.is_ok() {
-            self.sleeper.spend();
+            self.sleeper.consume_message();
         }
-        self.sleeper.stands_at(self.visit.entry());
+        self.sleeper.unsubscribe_unless_at(self.visit.entry());
         answer
     }
 
@@ -230,7 +230,7 @@ impl<V: Visit> Wait<'_, V> {
     }
 
     fn accept(&mut self, hold: Arc<Hold>) -> Option<V::Entry> {
-        self.visit.came("handed");
+        self.visit.acquired_via("handed");
         self.visit.accept(hold)
     }
 

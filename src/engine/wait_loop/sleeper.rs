@@ -60,21 +60,25 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Sets the subscription, for this queue entry in the store.
-    pub(super) fn listen(&mut self, subscription: Subscription, entry: Option<StoreEntry<'_>>) {
+    pub(super) fn set_subscription(
+        &mut self,
+        subscription: Subscription,
+        entry: Option<StoreEntry<'_>>,
+    ) {
         self.subscription = Some(subscription);
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
     /// Unsubscribes if the queue entry is another one now, whose messages go to another channel.
-    pub(super) fn stands_at(&mut self, entry: Option<StoreEntry<'_>>) {
+    pub(super) fn unsubscribe_unless_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
-            self.stop_listening();
+            self.unsubscribe();
             self.place = None;
         }
     }
 
     /// Unsubscribes. A message that caused no attempt goes to the next listener.
-    pub(super) fn stop_listening(&mut self) {
+    pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
             // The registration goes before the subscription that feeds it.
             drop(subscription.registration);
@@ -83,7 +87,7 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Notes that the message was used for an attempt.
-    pub(super) fn spend(&mut self) {
+    pub(super) fn consume_message(&mut self) {
         if let Some(subscription) = &mut self.subscription {
             subscription.registration.spend();
         }
@@ -102,7 +106,7 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Like `sleep`, but without consuming messages.
-    pub(super) fn rests_on(&mut self, deadline: Instant) -> Result<Wake> {
+    pub(super) fn sleep_past_messages(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = self.parker().park(Some(deadline));
         self.woken(wake)
     }

@@ -248,7 +248,7 @@ impl Bench<'_> {
 
     fn answer(&mut self, at: u64, answer: Result<Refusal>) {
         let time = self.time(at);
-        self.waiting.after(answer, time);
+        self.waiting.on_reply(answer, time);
     }
 
     fn tell(&mut self, at: u64, told: Told, lock: &Arc<str>) {

@@ -105,7 +105,7 @@ enum Then {
 struct Sleep {
     until: Instant,
     /// For a queued waiter out of turn: whether waiters are before it.
-    in_line: Option<bool>,
+    is_behind: Option<bool>,
 }
 
 /// One wait, from its first attempt on.
@@ -181,7 +181,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Notes the reply to an attempt that did not get the lock. Returns what it says for other waiters.
-    pub(super) fn after(&mut self, answer: Result<Refusal>, time: Time) -> News {
+    pub(super) fn on_reply(&mut self, answer: Result<Refusal>, time: Time) -> News {
         self.joins = true;
         let mut news = News::None;
         let (then, trouble) = match answer {
@@ -213,7 +213,7 @@ impl<'a> Waiting<'a> {
                 (then, Some(error))
             }
             Err(error) => {
-                self.ends(Err(error));
+                self.finish(Err(error));
                 return news;
             }
         };
@@ -230,7 +230,7 @@ impl<'a> Waiting<'a> {
                 Some(error) => Err(error),
                 None => Ok(()),
             };
-            self.ends(outcome);
+            self.finish(outcome);
         }
         news
     }
@@ -259,7 +259,7 @@ impl<'a> Waiting<'a> {
         Then::Rest(round_trip + split_backoff.next())
     }
 
-    fn ends(&mut self, outcome: Result<()>) {
+    fn finish(&mut self, outcome: Result<()>) {
         self.joins = false;
         self.over = Some(outcome);
     }
@@ -273,7 +273,7 @@ impl<'a> Waiting<'a> {
     pub(super) fn next(&mut self, seen: Seen) -> Next {
         let time = seen.time;
         let slept = self.sleep.take();
-        if let Some(until) = self.rests_after_message(slept.as_ref(), seen) {
+        if let Some(until) = self.pause_after_message(slept.as_ref(), seen) {
             return Next::Rest(until);
         }
         if seen.queue.is_none() && std::mem::take(&mut self.joins) {
@@ -284,30 +284,30 @@ impl<'a> Waiting<'a> {
             return Next::Return(outcome);
         }
         if let Some(queue) = seen.queue
-            && let Some(next) = self.stands_in_line(queue, slept, seen)
+            && let Some(next) = self.step_out_of_turn(queue, slept, seen)
         {
             return next;
         }
         match std::mem::replace(&mut self.then, Then::Attempt) {
-            Then::Rest(length) => Next::Rest(self.by_the_end(length, time)),
+            Then::Rest(length) => Next::Rest(self.until_deadline(length, time)),
             Then::Pause { length, listens } if listens && seen.messages.is_none() => {
                 self.then = Then::Listened(length);
                 Next::Listen
             }
             Then::Listened(length) if !matches!(seen.messages, Some((Delivery::Live, _))) => {
-                self.sleeps(length, seen)
+                self.sleep_step(length, seen)
             }
-            Then::Pause { length, .. } => self.sleeps(length, seen),
+            Then::Pause { length, .. } => self.sleep_step(length, seen),
             // The lock is contended. Subscribing before the first attempt saves a second attempt.
             _ if seen.queue.is_some() && seen.messages.is_none() && !self.last_try_out_of_turn => {
                 Next::Listen
             }
-            _ => self.attempts(time),
+            _ => self.attempt_step(time),
         }
     }
 
     /// A message is only a hint. Returns until when to pause before the next attempt.
-    fn rests_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
+    fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
         // The lock is left to other processes, whatever messages say.
         if matches!(seen.queue.map(|queue| queue.turn), Some(Turn::Yield(_))) {
@@ -328,7 +328,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Returns the step of a queued waiter out of turn; `None` if it may attempt.
-    fn stands_in_line(&mut self, queue: View, slept: Option<Sleep>, seen: Seen) -> Option<Next> {
+    fn step_out_of_turn(&mut self, queue: View, slept: Option<Sleep>, seen: Seen) -> Option<Next> {
         let time = seen.time;
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
@@ -337,7 +337,7 @@ impl<'a> Waiting<'a> {
         let ends = time
             .end
             .or(self.last_usable.checked_add(self.outage_timeout));
-        if let Some(is_behind) = slept.and_then(|sleep| sleep.in_line)
+        if let Some(is_behind) = slept.and_then(|sleep| sleep.is_behind)
             && !self.was_woken
             && ends.is_some_and(|ends| ends <= time.now)
         {
@@ -363,23 +363,23 @@ impl<'a> Waiting<'a> {
         };
         let until = ends.map_or(until, |ends| ends.min(until));
         self.then = Then::Attempt;
-        let in_line = Some(!matches!(queue.turn, Turn::Yield(_)));
-        self.sleep = Some(Sleep { until, in_line });
+        let is_behind = Some(!matches!(queue.turn, Turn::Yield(_)));
+        self.sleep = Some(Sleep { until, is_behind });
         Some(Next::Sleep(until))
     }
 
-    fn sleeps(&mut self, length: Duration, seen: Seen) -> Next {
+    fn sleep_step(&mut self, length: Duration, seen: Seen) -> Next {
         let length = match seen.messages {
             Some((Delivery::Polling, _)) => length.min(self.poll_backoff.next()),
             _ => length,
         };
-        let until = self.by_the_end(length, seen.time);
-        let in_line = None;
-        self.sleep = Some(Sleep { until, in_line });
+        let until = self.until_deadline(length, seen.time);
+        let is_behind = None;
+        self.sleep = Some(Sleep { until, is_behind });
         Next::Sleep(until)
     }
 
-    fn attempts(&mut self, time: Time) -> Next {
+    fn attempt_step(&mut self, time: Time) -> Next {
         self.last_try_out_of_turn = false;
         let request = self.request;
         let budget = self.ends_at(time).map_or(request, |end| {
@@ -394,7 +394,7 @@ impl<'a> Waiting<'a> {
         time.end.or(outage.filter(|_| self.is_in_trouble))
     }
 
-    fn by_the_end(&self, length: Duration, time: Time) -> Instant {
+    fn until_deadline(&self, length: Duration, time: Time) -> Instant {
         let until = time.now + length;
         self.ends_at(time).map_or(until, |end| end.min(until))
     }

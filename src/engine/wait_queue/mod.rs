@@ -51,7 +51,7 @@ struct Waiter<O, G> {
 /// | Waiting | the waiter joins; the hand-off failed | Successor, Left |
 /// | Successor | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
-/// | Left | the waiter, at any time | –: what the releaser has for it stays the releaser's |
+/// | Left | the waiter, at any time | – (the releaser keeps the hold) |
 #[derive(Debug)]
 enum State<G> {
     Waiting,
@@ -193,7 +193,7 @@ impl<O, G> WaitQueue<O, G> {
             || self.run.is_left_until(now).is_some()
     }
 
-    fn heard(&mut self) {
+    fn note_usable_reply(&mut self) {
         self.last_usable = Some(time::now());
         self.is_in_doubt = false;
         self.unreplicated_at = None;
@@ -226,7 +226,7 @@ impl<O, G> Successor<O, G> {
         if let Some(queue) = wait_queues.get_mut(&self.lock) {
             queue.is_held_locally = true;
             queue.run.handed(others_wait);
-            queue.heard();
+            queue.note_usable_reply();
         }
         drop(wait_queues);
         self.waiter.parker.give_permit();
@@ -330,17 +330,17 @@ impl<O, G> QueueNode<O, G> {
     }
 
     /// Notes a message that woke this waiter: another client has released the lock.
-    pub(crate) fn heard_of_unlock(&self) {
-        self.note(|queue| queue.run.heard_of_unlock());
+    pub(crate) fn note_unlock(&self) {
+        self.note(|queue| queue.run.note_unlock());
     }
 
     /// Notes a refusal. `is_usable`: the named holder will not lose its hold to a lack of replicas.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
-                queue.heard();
+                queue.note_usable_reply();
             }
-            queue.run.somebody_has_it();
+            queue.run.note_holder();
             // A refused waiter no longer relies on a holder of this client.
             queue.is_held_locally = false;
         });
@@ -348,7 +348,7 @@ impl<O, G> QueueNode<O, G> {
 
     /// Notes a refusal from before this waiter joined. It says nothing about later holders in this client.
     pub(crate) fn note_refused_before_joining(&self) {
-        self.note(WaitQueue::heard);
+        self.note(WaitQueue::note_usable_reply);
     }
 
     /// Notes that there was no usable reply, or that too few replicas acknowledged a hold.
@@ -373,8 +373,8 @@ impl<O, G> QueueNode<O, G> {
         if has_the_lock {
             self.note(|queue| {
                 queue.is_held_locally = !is_shared;
-                queue.heard();
-                queue.run.somebody_has_it();
+                queue.note_usable_reply();
+                queue.run.note_holder();
             });
         }
         grant

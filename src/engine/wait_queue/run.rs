@@ -31,7 +31,7 @@ pub(super) struct Run {
     /// The lock is left to other processes until then.
     left_until: Option<Instant>,
     /// It was freed while two or more other processes waited, and was not yet left to the slower of them.
-    owes_a_turn: bool,
+    owes_slower_turn: bool,
 }
 
 impl Run {
@@ -57,7 +57,7 @@ impl Run {
     ) {
         let is_over = self.is_over(poll_pause);
         let pause = poll_pause.filter(|_| is_over);
-        self.owes_a_turn = head_start.is_some_and(|(_, others)| others > 1);
+        self.owes_slower_turn = head_start.is_some_and(|(_, others)| others > 1);
         let head_start = head_start.map(|(length, _)| length.min(LONGEST_HEAD_START));
         self.left_until = pause.max(head_start).map(|it| time::now() + it);
         self.handed = 0;
@@ -66,17 +66,17 @@ impl Run {
 
     /// Notes an unlock in another process. If two or more waited, a fast one has had the lock by now. Once, it is left to the
     /// slower ones.
-    pub(super) fn heard_of_unlock(&mut self) {
+    pub(super) fn note_unlock(&mut self) {
         let now = time::now();
         // During the head start, the message is that of this client's own unlock.
-        if self.owes_a_turn && self.is_left_until(now).is_none() {
-            self.owes_a_turn = false;
+        if self.owes_slower_turn && self.is_left_until(now).is_none() {
+            self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);
         }
     }
 
     /// Notes that a thread of any process has the lock.
-    pub(super) fn somebody_has_it(&mut self) {
+    pub(super) fn note_holder(&mut self) {
         self.left_until = None;
     }
 
@@ -92,7 +92,7 @@ mod tests {
 
     const PAUSE: Option<Duration> = Some(Duration::from_millis(200));
 
-    /// A run that began so many pauses ago, where nobody else listens.
+    /// A run that began so many pauses ago, without waiters in other processes.
     fn old(pauses: u32) -> Run {
         let since = PAUSE.and_then(|pause| time::now().checked_sub(pause * pauses));
         Run {
@@ -130,7 +130,7 @@ mod tests {
         let until = run.is_left_until(now);
         assert!(until >= PAUSE.map(|pause| now + pause), "a whole pause");
         assert!(until.is_some_and(|until| run.is_left_until(until).is_none()));
-        run.somebody_has_it();
+        run.note_holder();
         assert!(run.is_left_until(now).is_none());
     }
 
@@ -153,10 +153,10 @@ mod tests {
         for (others, lets_by) in [(1, false), (2, true)] {
             let mut run = Run::default();
             run.freed(Some((Duration::ZERO, others)), None);
-            run.heard_of_unlock();
+            run.note_unlock();
             assert_eq!(is_left(&run), lets_by, "{others}");
-            run.somebody_has_it();
-            run.heard_of_unlock();
+            run.note_holder();
+            run.note_unlock();
             assert!(!is_left(&run), "once");
         }
     }

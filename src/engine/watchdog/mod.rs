@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `redlatch-watch` | reports the end of a validity, queues renewals that are due | the timer |
 //! | `redlatch-renew` | renews holds at a third of their lease | the store |
-//! | `redlatch-release` | resolves in-doubt requests, see `clearing.rs` | the store |
+//! | `redlatch-release` | resolves in-doubt requests, see `resolver.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
 //! No thread waits for another. So a loss is reported at once, and only a renewal delays other renewals.
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 
-use crate::engine::clearing::Clearing;
 use crate::engine::counters::Counters;
 use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::{LossHook, OnLost};
+use crate::engine::resolver::Resolver;
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::threads::Job;
-pub(crate) use crate::engine::watchdog::threads::{eventually, join};
+pub(crate) use crate::engine::watchdog::threads::{join, poll_until};
 #[cfg(feature = "in-memory")]
 use crate::ground::clock::Moved;
 use crate::ground::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) struct Watchdog {
     /// Whether the threads run.
     running: AtomicBool,
     threads: Mutex<Threads>,
-    clearing: Arc<Clearing>,
+    resolver: Arc<Resolver>,
     client: Arc<Counters>,
     hook: LossHook,
     on_lost: Option<OnLost>,
@@ -65,7 +65,7 @@ impl Watchdog {
         client: Arc<Counters>,
         on_lost: Option<OnLost>,
     ) -> Arc<Watchdog> {
-        let clearing = Clearing::new(Arc::clone(&store), command_timeout, Arc::clone(&client));
+        let resolver = Resolver::new(Arc::clone(&store), command_timeout, Arc::clone(&client));
         let watchdog = Arc::new(Watchdog {
             store,
             wait_queues,
@@ -73,7 +73,7 @@ impl Watchdog {
             timer: Timer::default(),
             running: AtomicBool::new(false),
             threads: Mutex::default(),
-            clearing: Arc::new(clearing),
+            resolver: Arc::new(resolver),
             client,
             hook: LossHook::default(),
             on_lost,
@@ -89,7 +89,7 @@ impl Watchdog {
             (Some(watchdog), Announcement::TakenOver) => {
                 watchdog.timer.schedule(time::now(), Job::RenewAll);
             }
-            (Some(watchdog), Announcement::Leftover(in_doubt)) => watchdog.settle(in_doubt),
+            (Some(watchdog), Announcement::Leftover(in_doubt)) => watchdog.resolve_later(in_doubt),
             (None, _) => {}
         };
         facts.announcements.listen(announce);
@@ -170,7 +170,7 @@ impl Watchdog {
 
     /// Renews the holds of this name at once.
     pub(crate) fn check_now(&self, name: &str) {
-        self.hasten(|hold| *hold.name == *name);
+        self.renew_now(|hold| *hold.name == *name);
     }
 
     /// Returns the holds of the client.
@@ -182,11 +182,11 @@ impl Watchdog {
 
     /// Returns the number of in-doubt requests.
     pub(crate) fn doubts(&self) -> u64 {
-        self.clearing.open()
+        self.resolver.open()
     }
 
     /// Reports a loss because every remaining lease has ended. The caller releases the hold.
-    pub(crate) fn expire(&self, hold: &Hold) {
+    pub(crate) fn report_expired(&self, hold: &Hold) {
         self.unwatch(hold);
         self.tell_lost(hold, LossCause::LeaseEnded);
     }
@@ -198,7 +198,7 @@ impl Watchdog {
             self.hook.tell(loss);
         }
         if hold.may_outlast() {
-            self.settle(hold.in_doubt());
+            self.resolve_later(hold.in_doubt());
         }
     }
 
@@ -211,13 +211,13 @@ impl Watchdog {
 
     /// Releases a hold in the background, also during shutdown. Returns false if no thread can do so.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
-        self.clearing.settle(hold, true)
+        self.resolver.queue(hold, true)
     }
 
     /// Gives up the queue entry of a waiter: in the background, also during shutdown, or until `deadline` here after the
     /// shutdown.
-    pub(crate) fn withdraw(&self, mut place: InDoubt, deadline: Instant) {
-        if self.clearing.settle(place.clone(), true) {
+    pub(crate) fn give_up_entry(&self, mut place: InDoubt, deadline: Instant) {
+        if self.resolver.queue(place.clone(), true) {
             return;
         }
         let resolve = || self.store.resolve(&mut [&mut place], deadline);
@@ -236,7 +236,7 @@ impl Watchdog {
         };
         self.running.store(false, Ordering::Release);
         self.timer.close();
-        handles.extend(self.clearing.close());
+        handles.extend(self.resolver.close());
         // No hold is added from now on: [`Watchdog::watch`] notifies its listeners instead.
         self.holds().iter().for_each(|hold| hold.abandon());
         self.hook.close(hook_until);
@@ -272,9 +272,9 @@ impl Moved for Watchdog {
 
 impl Watchdog {
     /// Resolves an in-doubt request in the background.
-    pub(crate) fn settle(&self, in_doubt: InDoubt) {
+    pub(crate) fn resolve_later(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
-        self.clearing.settle(in_doubt, false);
+        self.resolver.queue(in_doubt, false);
     }
 
     /// Marks a hold as lost. If the store may still have it, it is released in the background.
@@ -288,7 +288,7 @@ impl Watchdog {
         let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {
-            self.settle(in_doubt);
+            self.resolve_later(in_doubt);
         }
     }
 
@@ -297,7 +297,7 @@ impl Watchdog {
         self.unwatch(hold);
         let is_lost_now = self.tell_lost(hold, cause);
         if is_lost_now && hold.may_outlast() {
-            self.settle(hold.in_doubt());
+            self.resolve_later(hold.in_doubt());
         }
         is_lost_now
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::engine::hold::{Duty, Hold, NextCheck};
+use crate::engine::hold::{DueAction, Hold, NextCheck};
 use crate::engine::timer::Timed;
 use crate::engine::watchdog::Watchdog;
 use crate::ground::clock::ClockPair;
@@ -47,13 +47,15 @@ impl Timed for Job {
 impl Watchdog {
     /// Reports the ends of validities and queues renewals that are due. Waits only for the timer.
     pub(super) fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
-        let mut sentinel = Sentinel {
+        let mut panic_guard = PanicGuard {
             watchdog: self,
             in_hand: Vec::new(),
         };
         while let Some(jobs) = self.timer.next_due() {
-            sentinel.in_hand.clear();
-            sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
+            panic_guard.in_hand.clear();
+            panic_guard
+                .in_hand
+                .extend(jobs.iter().filter_map(Job::hold));
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was stopped by a test");
@@ -64,7 +66,7 @@ impl Watchdog {
                 match job {
                     Job::Renew(hold) => {
                         let duty = hold.duty(now);
-                        if matches!(duty, Duty::Renew) {
+                        if matches!(duty, DueAction::Renew) {
                             due.push(Arc::clone(&hold));
                         }
                         self.follow(&hold, duty, now);
@@ -76,7 +78,7 @@ impl Watchdog {
                             self.watch_at(&hold, self.now(), None);
                         }
                     },
-                    Job::RenewAll => self.hasten(|_| true),
+                    Job::RenewAll => self.renew_now(|_| true),
                 }
             }
             if !due.is_empty() {
@@ -87,7 +89,7 @@ impl Watchdog {
     }
 
     /// Makes the renewal of these holds due now.
-    pub(super) fn hasten(&self, is_meant: impl Fn(&Hold) -> bool) {
+    pub(super) fn renew_now(&self, is_meant: impl Fn(&Hold) -> bool) {
         // One instant, so that they are renewed in one batch.
         let due = time::now();
         for hold in self.holds().into_iter().filter(|hold| is_meant(hold)) {
@@ -100,7 +102,7 @@ impl Watchdog {
 
     /// Renews holds that are due, in batches.
     pub(super) fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
-        let _sentinel = Sentinel {
+        let _panic_guard = PanicGuard {
             watchdog: self,
             in_hand: Vec::new(),
         };
@@ -150,7 +152,7 @@ impl Watchdog {
                     };
                     hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
-                    hold.look_at_age();
+                    hold.report_if_long();
                     // In a quorum, a part that has not replied may run this renewal after later requests.
                     hold.confirmed(
                         in_flight_id,
@@ -172,12 +174,12 @@ impl Watchdog {
     }
 
     /// Schedules the next check of a hold that is due, or ends the hold.
-    fn follow(&self, hold: &Arc<Hold>, duty: Duty, now: ClockPair) {
+    fn follow(&self, hold: &Arc<Hold>, duty: DueAction, now: ClockPair) {
         match duty {
-            Duty::Renew | Duty::Waits => self.plan(hold, &hold.plan_end(now), now),
-            Duty::Lapsed(cause) => self.end(hold, cause),
-            Duty::Idle => self.watch_at(hold, now, None),
-            Duty::Over => {}
+            DueAction::Renew | DueAction::Waits => self.plan(hold, &hold.plan_end(now), now),
+            DueAction::Lapsed(cause) => self.end(hold, cause),
+            DueAction::Idle => self.watch_at(hold, now, None),
+            DueAction::Over => {}
         }
     }
 
@@ -211,13 +213,13 @@ impl Watchdog {
 }
 
 /// Marks all holds as lost if the thread panics: without renewals no hold stays valid.
-struct Sentinel<'a> {
+struct PanicGuard<'a> {
     watchdog: &'a Watchdog,
     /// Holds that were taken out of the timer and not yet put back.
     in_hand: Vec<Arc<Hold>>,
 }
 
-impl Drop for Sentinel<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
             return;
@@ -235,14 +237,14 @@ pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     if handle.thread().id() == thread::current().id() {
         return;
     }
-    if eventually(deadline, || handle.is_finished()) {
+    if poll_until(deadline, || handle.is_finished()) {
         // A panic was already reported as losses.
         let _ = handle.join();
     }
 }
 
 /// Polls `is_so` until it is true, or `deadline`. Returns whether it became true.
-pub(crate) fn eventually(deadline: Instant, is_so: impl Fn() -> bool) -> bool {
+pub(crate) fn poll_until(deadline: Instant, is_so: impl Fn() -> bool) -> bool {
     let mut pause = Duration::from_micros(20);
     while !is_so() {
         if time::now() >= deadline {

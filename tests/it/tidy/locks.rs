@@ -8,7 +8,7 @@ use super::{below, code, root, says, sources};
 const ALLOWED: &[(&str, &str)] = &[
     ("ground/sync.rs", "it makes ours of them"),
     (
-        "engine/owner/registry.rs",
+        "engine/owner/mod.rs",
         "a forked child must not wait for one that a thread of its parent holds",
     ),
 ];

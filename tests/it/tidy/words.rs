@@ -65,7 +65,7 @@ const RULES: &[Rule] = &[
         only_in: &[
             "ground/sync.rs",
             "engine/watchdog/mod.rs",
-            "engine/clearing.rs",
+            "engine/resolver.rs",
             "engine/client_inner.rs",
             "ground/background.rs",
             "stores/slots.rs",

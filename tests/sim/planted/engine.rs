@@ -59,11 +59,11 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "permits in doubt stay taken",
         file: "engine/raw_lock/visit.rs",
-        find: "self.raw_lock.inner.watchdog.settle(in_doubt);",
+        find: "self.raw_lock.inner.watchdog.resolve_later(in_doubt);",
         replace: r"
         let is_permit = !self.raw_lock.key.lock.kind.rules().has_thread_owner;
         if !(is_permit && PLANTED) {
-            self.raw_lock.inner.watchdog.settle(in_doubt);
+            self.raw_lock.inner.watchdog.resolve_later(in_doubt);
         }",
     },
     // A wait on a condition gives up all levels of its hold, and takes as many back.
@@ -83,9 +83,9 @@ pub(super) const BUGS: &[Bug] = &[
     // It may run as long as its lease may, which is longer.
     Bug {
         name: "a doubt is given up after half a minute",
-        file: "engine/clearing.rs",
+        file: "engine/resolver.rs",
         find: r"
-        let open = OpenDoubt {
+        let open = OpenRelease {
             in_doubt,",
         replace: r"
         let mut in_doubt = in_doubt;
@@ -93,13 +93,13 @@ pub(super) const BUGS: &[Bug] = &[
             let given_up = BootInstant::now() + Duration::from_secs(30);
             in_doubt.ends = in_doubt.ends.min(given_up);
         }
-        let open = OpenDoubt {
+        let open = OpenRelease {
             in_doubt,",
     },
     // A place in a queue on the server is to be given up also while the client shuts down.
     Bug {
         name: "what is owed at the end is dropped",
-        file: "engine/clearing.rs",
+        file: "engine/resolver.rs",
         find: "open.retain(|it| it.is_owed);",
         replace: "open.retain(|it| it.is_owed && !PLANTED);",
     },
@@ -108,7 +108,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "what is in doubt is released before all else",
         file: "engine/watchdog/mod.rs",
         find: r"
-        self.clearing.settle(in_doubt, false);
+        self.resolver.queue(in_doubt, false);
     }",
         replace: r"
         let mut in_doubt = in_doubt;
@@ -116,7 +116,7 @@ pub(super) const BUGS: &[Bug] = &[
             let deadline = time::now() + self.command_timeout;
             drop(self.store.resolve(&mut [&mut in_doubt], deadline));
         }
-        self.clearing.settle(in_doubt, false);
+        self.resolver.queue(in_doubt, false);
     }",
     },
     Bug {

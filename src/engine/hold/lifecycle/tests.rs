@@ -63,7 +63,7 @@ impl Scene {
     }
 
     fn unlock(&self) {
-        self.hold.leave(0, PROCESS.read().instant + MINUTE);
+        self.hold.release_level(0, PROCESS.read().instant + MINUTE);
     }
 
     /// Sets the age of the hold.
@@ -98,7 +98,7 @@ fn a_loss_is_reported_with_its_thread() {
 #[test]
 fn a_long_hold_is_reported_at_each_doubling() {
     let scene = scene();
-    scene.hold.look_at_age();
+    scene.hold.report_if_long();
     scene.hold.begin();
     for (lasted, heard) in [
         (MINUTE / 2, None),
@@ -108,13 +108,13 @@ fn a_long_hold_is_reported_at_each_doubling() {
         (MINUTE * 9 / 2, None),
     ] {
         scene.has_lasted(lasted);
-        scene.hold.look_at_age();
+        scene.hold.report_if_long();
         let told = scene.heard();
         assert_eq!(told.first().map(String::as_str), heard, "{lasted:?}");
     }
     scene.unlock();
     scene.heard();
-    scene.hold.look_at_age();
+    scene.hold.report_if_long();
     assert!(scene.heard().is_empty());
 }
 

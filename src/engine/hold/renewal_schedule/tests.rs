@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::hold::tests::held;
-use crate::engine::hold::{Duty, Hold, Lease};
+use crate::engine::hold::{DueAction, Hold, Lease};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
@@ -120,11 +120,11 @@ fn a_hold_of_an_ended_thread_is_not_renewed() {
     let start = |span| hold.begin_renewal(later(now, span), expires);
     assert!(start(LEASE / 3).is_ok());
     drop(thread);
-    assert!(matches!(start(LEASE / 3), Err(Duty::Idle)));
-    assert!(matches!(hold.duty(later(now, LEASE / 3)), Duty::Idle));
+    assert!(matches!(start(LEASE / 3), Err(DueAction::Idle)));
+    assert!(matches!(hold.duty(later(now, LEASE / 3)), DueAction::Idle));
     let ended = start(LEASE);
     assert!(
-        matches!(ended, Err(Duty::Lapsed(LossCause::ThreadEnded))),
+        matches!(ended, Err(DueAction::Lapsed(LossCause::ThreadEnded))),
         "{ended:?}"
     );
 }

@@ -45,7 +45,7 @@ fn a_release_ends_the_wait_of_listeners() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let deadline = PROCESS.read().instant + MINUTE;
     let news = hold.news();
-    hold.leave(0, deadline);
+    hold.release_level(0, deadline);
     let now = Some(PROCESS.read().instant);
     assert!(matches!(news.wait(now), Err(NoLoss::NotYet)));
     hold.close_listeners();
@@ -75,11 +75,11 @@ fn releasing_a_level_keeps_the_leases_of_the_others() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let deadline = PROCESS.read().instant + MINUTE;
     let inner = enter(&hold, Lease::Fixed(10 * MINUTE));
-    match hold.leave(inner, deadline) {
+    match hold.release_level(inner, deadline) {
         ReleasePlan::Part(claim, _) => assert_eq!((claim.count, claim.lease), (2, MINUTE)),
         other => panic!("{other:?}"),
     }
-    match hold.leave(0, deadline) {
+    match hold.release_level(0, deadline) {
         ReleasePlan::Whole(claim) => assert!(claim.lease >= MINUTE, "{:?}", claim.lease),
         other => panic!("{other:?}"),
     }

@@ -64,7 +64,7 @@ fn the_next_request_removes_expired_ones() {
 fn a_copy_of_the_first_request_may_still_run() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), now.moment);
-    let hold = hold.with_late_copy(MINUTE, now.instant + SECOND * 50);
+    let hold = hold.with_copy_in_flight(MINUTE, now.instant + SECOND * 50);
     assert_eq!(flying(&hold), [(InFlightId(0), Flying::Answered)]);
     assert!(hold.may_outlast());
 }
@@ -97,7 +97,7 @@ fn no_lease_counts_longer_than_the_semaphore_lives() {
     assert!(ends(&hold).1 > short);
 
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
-    let hold = hold.with_life(Some(SECOND * 20));
+    let hold = hold.with_lifetime(Some(SECOND * 20));
     let short = end_of_validity(now, SECOND * 20);
     assert_eq!(ends(&hold), (Some(short), short));
     assert_eq!(hold.state.lock().levels[0].ends, Some(short));
@@ -107,10 +107,10 @@ fn no_lease_counts_longer_than_the_semaphore_lives() {
 fn the_store_keeps_a_hold_at_most_the_longest_lease() {
     let now = PROCESS.now();
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
-    assert_eq!(hold.state.lock().may_stand(&PROCESS), MINUTE);
+    assert_eq!(hold.state.lock().longest_in_store(&PROCESS), MINUTE);
     note(&hold, now, MINUTE * 2, now + MINUTE);
     note(&hold, now, SECOND, now + SECOND);
-    let may_stand = hold.state.lock().may_stand(&PROCESS);
+    let may_stand = hold.state.lock().longest_in_store(&PROCESS);
     let most = MINUTE * 3 + EXPIRY_SLACK;
     assert!(
         may_stand <= most && may_stand > most - SECOND * 30,

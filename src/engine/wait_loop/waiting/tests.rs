@@ -75,7 +75,7 @@ fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     let polls = Backoff::of_polls();
     let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, time);
     for answer in answers {
-        waiting.after(answer, time);
+        waiting.on_reply(answer, time);
     }
     let seen = Seen {
         time,
@@ -101,7 +101,7 @@ fn told(end: Option<u32>, answers: Vec<(u32, Result<Refusal>)>) -> (Vec<News>, N
     let mut last = at(0);
     let news = answers.into_iter().map(|(seconds, answer)| {
         last = at(seconds);
-        waiting.after(answer, last)
+        waiting.on_reply(answer, last)
     });
     let news = news.collect();
     let seen = Seen {
@@ -205,7 +205,7 @@ fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
             queue,
             messages,
         });
-        waiting.after(Ok(refused()), time)
+        waiting.on_reply(Ok(refused()), time)
     });
     news.collect()
 }

@@ -19,7 +19,7 @@ use crate::store::{InDoubt, Store};
 /// The most releases of one call.
 const RELEASED_AT_ONCE: usize = 500;
 
-pub(crate) struct Clearing {
+pub(crate) struct Resolver {
     store: Arc<dyn Store>,
     command_timeout: Duration,
     client: Arc<Counters>,
@@ -31,13 +31,13 @@ pub(crate) struct Clearing {
 #[derive(Default)]
 struct State {
     /// By server; each has a thread.
-    open: BTreeMap<Arc<str>, Vec<OpenDoubt>>,
+    open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
 }
 
 /// A release, and when it is attempted next.
-struct OpenDoubt {
+struct OpenRelease {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
@@ -45,13 +45,13 @@ struct OpenDoubt {
     is_owed: bool,
 }
 
-impl Clearing {
+impl Resolver {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         command_timeout: Duration,
         client: Arc<Counters>,
-    ) -> Clearing {
-        Clearing {
+    ) -> Resolver {
+        Resolver {
             store,
             command_timeout,
             client,
@@ -62,9 +62,9 @@ impl Clearing {
 
     /// Releases `in_doubt` in the background, repeatedly until it succeeds or the lease has ended. If `is_owed`, the first
     /// attempt is made even during shutdown. Returns false after the shutdown, or if no thread can be started.
-    pub(crate) fn settle(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
+    pub(crate) fn queue(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
         let node = self.store.node(Some(&in_doubt.name));
-        let open = OpenDoubt {
+        let open = OpenRelease {
             in_doubt,
             due: time::now(),
             backoff: Backoff::default(),
@@ -75,8 +75,8 @@ impl Clearing {
             return false;
         }
         if !state.open.contains_key(&node) {
-            let (clearing, at) = (Arc::clone(self), Arc::clone(&node));
-            let Ok(thread) = sync::spawn("redlatch-release", move || clearing.run(&at)) else {
+            let (resolver, at) = (Arc::clone(self), Arc::clone(&node));
+            let Ok(thread) = sync::spawn("redlatch-release", move || resolver.run(&at)) else {
                 return false;
             };
             state.threads.retain(|thread| !thread.is_finished());
@@ -145,7 +145,7 @@ impl Clearing {
     }
 
     /// Waits for the next releases due at this server; `None` if there are none left.
-    fn next(&self, node: &Arc<str>) -> Option<Vec<OpenDoubt>> {
+    fn next(&self, node: &Arc<str>) -> Option<Vec<OpenRelease>> {
         let mut state = self.state.lock();
         loop {
             let open = state.open.get_mut(node)?;
