@@ -30,7 +30,6 @@ pub(crate) struct ClientInner {
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) timeouts: Timeouts,
-    /// The waiting threads, by lock.
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     pub(crate) key_prefix: KeyPrefix,
     /// The process that created this client.
@@ -48,7 +47,6 @@ pub(crate) struct KeyPrefix {
 }
 
 impl KeyPrefix {
-    /// Returns the whole name of a lock.
     pub(crate) fn before(&self, name: &str) -> Arc<str> {
         match self.is_once && name.starts_with(&self.text) {
             true => name.into(),
@@ -57,7 +55,6 @@ impl KeyPrefix {
     }
 }
 
-/// The timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) watchdog_timeout: Duration,
@@ -121,7 +118,6 @@ impl ClientInner {
         self.holds.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         time::now() + self.timeouts.request()
     }
@@ -145,7 +141,6 @@ impl ClientInner {
         self.counters.request(operation, || ask(&*self.store))
     }
 
-    /// Returns the owner of the calling thread.
     pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<Owner>> {
         let reason = "the thread is ending and has already dropped its thread-local values, so its holds cannot be \
             identified; lock and unlock earlier, or use a guard";

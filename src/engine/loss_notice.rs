@@ -96,7 +96,6 @@ impl LossNotice {
     pub(crate) fn refill(&self, number: u64) {
         let state = self.state.lock();
         if let (Some(loss), Some(channel)) = (&state.loss, state.channels.get(&number)) {
-            // A full channel still has it.
             let _ = channel.try_send(loss.clone());
         }
     }
@@ -127,7 +126,6 @@ struct HookState {
 }
 
 impl LossHook {
-    /// Opens the channel to the thread of the hook.
     pub(crate) fn open(&self) -> Receiver<Loss> {
         let (sender, receiver) = unbounded();
         self.state.lock().sender = Some(sender);
@@ -150,7 +148,6 @@ impl LossHook {
             if deadline.is_some_and(|deadline| time::now() >= deadline) {
                 return;
             }
-            // A panic of the hook is contained.
             let tell = std::panic::AssertUnwindSafe(|| on_lost(&loss));
             let told = std::panic::catch_unwind(tell);
             if told.is_err() {

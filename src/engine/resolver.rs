@@ -16,7 +16,6 @@ use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
 use crate::ground::time;
 use crate::store::{InDoubt, Store};
 
-/// The most releases of one call.
 const RELEASED_AT_ONCE: usize = 500;
 
 pub(crate) struct Resolver {
@@ -88,7 +87,6 @@ impl Resolver {
         true
     }
 
-    /// Returns the number of in-doubt requests.
     pub(crate) fn open(&self) -> u64 {
         let state = self.state.lock();
         let open = state.open.values().flatten();

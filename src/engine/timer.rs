@@ -122,7 +122,6 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Visits every valid entry.
     pub(crate) fn each(&self, mut visit: impl FnMut(&T)) {
         let inner = self.inner.lock();
         for (due, items) in &inner.entries {
@@ -132,7 +131,6 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Ends the thread of the timer.
     pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
         self.changed.notify_one();

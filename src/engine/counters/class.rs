@@ -36,7 +36,6 @@ impl Classes {
 
     pub(super) fn of(&self, lock: &str) -> ClassId {
         let class = match &self.class_of {
-            // A panic of the user's function is contained.
             Some(ClassOf(of)) => catch_unwind(AssertUnwindSafe(|| of(lock))).unwrap_or(REST),
             None => without_last_part(lock),
         };

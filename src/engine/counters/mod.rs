@@ -19,7 +19,6 @@ use crate::ground::observer::{Event, Observed};
 use crate::ground::sync::Mutex;
 use crate::ground::{events, numbers};
 
-/// The settings of the counters of one client.
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
     /// Names the classes; `None` for names up to their last separator.
@@ -41,7 +40,6 @@ impl Default for CountSettings {
     }
 }
 
-/// Returns the class of a lock name.
 #[derive(Clone)]
 pub(crate) struct ClassOf(pub(crate) Arc<dyn for<'a> Fn(&'a str) -> &'a str + Send + Sync>);
 
@@ -81,12 +79,10 @@ impl Counters {
         &self.settings
     }
 
-    /// Returns the class of a lock name.
     pub(crate) fn class_of(&self, name: &str) -> ClassId {
         self.classes.of(name)
     }
 
-    /// Returns the name of a class.
     pub(crate) fn class(&self, id: ClassId) -> &str {
         self.classes.get(id)
     }
@@ -113,17 +109,14 @@ impl Counters {
         });
     }
 
-    /// Returns the listed waits, oldest first.
     pub(crate) fn listed(&self) -> Vec<Arc<ListedWait>> {
         self.waits.lock().listed.values().cloned().collect()
     }
 
-    /// Returns whether any thread waits.
     pub(crate) fn has_waits(&self) -> bool {
         !self.listed().is_empty()
     }
 
-    /// Reports a long wait.
     pub(crate) fn long_wait(&self, wait: &ListedWait, waited: Duration, holder: Option<&str>) {
         let same = |it: &&Arc<ListedWait>| it.lock.name == wait.lock.name;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
@@ -145,7 +138,6 @@ impl Counters {
         });
     }
 
-    /// Reports a long hold.
     pub(crate) fn long_hold(&self, class: ClassId, lock: &str, thread: u64, held: Duration) {
         events::long_hold(&lock, &thread, &held.as_secs());
         self.tell(class, |class| Event::LongHold {

@@ -6,7 +6,6 @@ use crate::ground::observer::Event;
 use crate::ground::{numbers, time};
 use crate::store::{HealthWarning, Holding, LockInfo, Outcome, Renewal};
 
-/// The label of an error.
 fn end_of(error: &Error) -> &'static str {
     match error {
         Error::Unknown { .. } => "unknown",

@@ -15,7 +15,6 @@ pub(super) struct Waits {
     pub(super) listed: BTreeMap<u64, Arc<ListedWait>>,
 }
 
-/// A waiting thread.
 #[derive(Debug)]
 pub(crate) struct ListedWait {
     pub(crate) class: ClassId,

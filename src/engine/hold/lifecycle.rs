@@ -48,7 +48,6 @@ impl Hold {
         }
     }
 
-    /// The age of a counted hold that has not ended.
     pub(crate) fn age(&self) -> Option<Duration> {
         let state = self.state.lock();
         let began = state.began.filter(|_| matches!(state.phase, Phase::Held))?;

@@ -62,7 +62,6 @@ pub(crate) struct Hold {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// The fencing token, for locks that have one.
     pub(crate) fence: Option<u64>,
     /// The number of its owner: a thread, or an owned guard or handle.
     pub(crate) thread: u64,
@@ -90,7 +89,6 @@ pub(crate) enum ReleasePlan {
     Expired(Claim),
 }
 
-/// The leases of the levels of a hold, first level first.
 pub(crate) type Leases = SmallVec<[Lease; 1]>;
 
 impl std::panic::RefUnwindSafe for Hold {}
@@ -256,7 +254,6 @@ impl Hold {
         }
     }
 
-    /// Adds the level of a granted re-entry; `None` if the hold ended before the reply.
     pub(crate) fn entered(
         &self,
         claim: &Claim,
@@ -379,7 +376,6 @@ impl Hold {
         }
         let mut claim = self.claim(&state, Duration::ZERO);
         let leases = state.levels.drain(..).map(|level| level.lease).collect();
-        // It is not renewed from here on.
         state.phase = Phase::Released;
         let _ended = self.end_notice(&mut state, false);
         claim.lease = state.longest_in_store(&self.timeline);

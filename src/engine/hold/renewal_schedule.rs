@@ -19,7 +19,6 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 /// What the watchdog has to do about a hold that is due.
 #[derive(Debug)]
 pub(crate) enum DueAction {
-    /// Renew it, and check it again when its validity ends.
     Renew,
     /// Nothing: its renewal is queued.
     Waits,
@@ -28,7 +27,6 @@ pub(crate) enum DueAction {
     /// Check it again later: a transaction has its row, or its thread has ended. A hold without a thread is not renewed, so its
     /// lock is free within one lease.
     Idle,
-    /// Nothing: it was released or lost.
     Over,
 }
 
@@ -42,7 +40,6 @@ pub(crate) struct RenewalStart {
     pub(crate) pace: Duration,
 }
 
-/// When the watchdog checks a hold next.
 #[derive(Debug)]
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
@@ -142,7 +139,6 @@ impl Hold {
         }
     }
 
-    /// Notes that a renewal got no reply. It extends nothing.
     pub(crate) fn renewal_unknown(&self, in_flight_id: InFlightId, trouble: &str) {
         let mut state = self.state.lock();
         state.unanswered(in_flight_id);

@@ -17,9 +17,7 @@ use crate::ground::loss::LossCause;
 pub(super) struct Level {
     pub(super) id: LevelId,
     pub(super) lease: Lease,
-    /// The end of a fixed lease.
     pub(super) ends: Option<BootInstant>,
-    /// Whether a guard releases it.
     pub(super) is_guards: bool,
 }
 
@@ -59,7 +57,6 @@ pub(super) struct State {
     pub(super) waits: bool,
     /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
-    /// Created for the first listener.
     pub(super) news: Option<Arc<LossNotice>>,
     /// The store may keep the hold longer than its validity: a re-entry is in doubt, or a late copy of the first request may
     /// run.
@@ -68,13 +65,11 @@ pub(super) struct State {
     pub(super) is_abandoned: bool,
     /// When a thread got the hold, which is then counted.
     pub(super) began: Option<BootInstant>,
-    /// Open while the hold is neither released nor lost.
     pub(super) span: Option<HoldSpan>,
     /// Boxed to save a third of the memory of each hold.
     pub(super) rare: Option<Box<Rare>>,
 }
 
-/// State that few holds have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     /// Why the last renewal failed, for the cause of a later loss.
@@ -202,7 +197,6 @@ impl State {
         self.waits || self.in_flight.iter().any(asked)
     }
 
-    /// The time in which it has to be renewed once.
     pub(super) fn pace(&self) -> Duration {
         let counted = self.counted_from.until(self.valid_until);
         // The lease in the store may be shorter than the lease of the levels.

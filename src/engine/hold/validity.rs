@@ -47,14 +47,12 @@ pub(super) enum Flying {
     Answered,
 }
 
-/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Holder,
     Watchdog,
 }
 
-/// Identifies a request that sets the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
 

@@ -18,7 +18,6 @@ pub(crate) struct OwnerHolds {
 #[derive(Debug, Default)]
 pub(super) struct ByName {
     pub(super) stacks: HashMap<LockKey, Stack>,
-    /// The number of holds that began on this thread.
     begun: u64,
     /// The number of names at which old entries are removed.
     pub(super) sweep_at: usize,
@@ -38,7 +37,6 @@ pub(crate) struct LockKey {
 }
 
 impl LockKey {
-    /// Returns the other side of a read-write lock.
     pub(crate) fn other_side(&self) -> Option<LockKey> {
         let side = self.lock.kind.rules().side?;
         let lock = LockId {
@@ -127,7 +125,6 @@ impl OwnerHolds {
         }
     }
 
-    /// Removes `hold` if it has no level left.
     pub(crate) fn remove_if_released(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key) {
@@ -191,7 +188,6 @@ impl ByName {
 }
 
 impl Stack {
-    /// Returns whether `hold` is the current one.
     fn is_of(&self, hold: &Arc<Hold>) -> bool {
         let current = self.current.as_ref();
         current.is_some_and(|current| Arc::ptr_eq(current, hold))

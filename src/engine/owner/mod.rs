@@ -6,7 +6,7 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub(crate) use crate::engine::owner::holds::LockKey;
@@ -20,7 +20,6 @@ use crate::ground::process;
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
-    /// The process that it belongs to.
     pid: u32,
     alive: Arc<()>,
     pub(crate) held: OwnerHolds,
@@ -31,8 +30,17 @@ static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
 
 type Owners = BTreeMap<(u32, u64), Weak<Owner>>;
 
-fn owners() -> MutexGuard<'static, Owners> {
-    OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// The process that uses [`OWNERS`]; 0 for none yet.
+static USED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the owners; `None` in a forked child if a thread of its parent had locked the mutex during the fork.
+fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
+    let owners = match [0, pid].contains(&USED_BY.load(Ordering::Acquire)) {
+        true => OWNERS.lock().unwrap_or_else(PoisonError::into_inner),
+        false => OWNERS.try_lock().ok()?,
+    };
+    USED_BY.store(pid, Ordering::Release);
+    Some(owners)
 }
 
 thread_local! {
@@ -64,7 +72,9 @@ impl Owner {
 
     fn register(pid: u32, id: u64) -> Arc<Owner> {
         let owner = Owner::of(pid, id);
-        owners().insert((pid, id), Arc::downgrade(&owner));
+        if let Some(mut owners) = owners(pid) {
+            owners.insert((pid, id), Arc::downgrade(&owner));
+        }
         owner
     }
 
@@ -94,21 +104,20 @@ impl Owner {
 
     /// Returns the living owner of process `pid` with this number.
     pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
-        owners().get(&(pid, id))?.upgrade()
+        owners(pid)?.get(&(pid, id))?.upgrade()
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.pid == process::id() {
-            let mut owners = owners();
-            let is_over = |it: &Weak<Owner>| it.strong_count() == 0;
-            if owners.get(&(self.pid, self.id)).is_some_and(is_over) {
-                owners.remove(&(self.pid, self.id));
-            }
-        } else {
+        if self.pid != process::id() {
             // In a forked child, another thread may have locked the mutex during the fork.
             std::mem::forget(std::mem::take(&mut self.held));
+        } else if let Some(mut owners) = owners(self.pid) {
+            let key = (self.pid, self.id);
+            if owners.get(&key).is_some_and(|it| it.strong_count() == 0) {
+                owners.remove(&key);
+            }
         }
     }
 }

@@ -169,7 +169,6 @@ impl RawLock {
         }
     }
 
-    /// Releases all levels. Returns their leases and the outcome of the release.
     fn give_all_back(&self, me: &Owner, hold: &Arc<Hold>) -> Result<(Leases, Result<()>)> {
         self.inner.watchdog.end_lapsed(hold);
         let left = hold.release_all_levels();
@@ -234,7 +233,6 @@ impl Place<'_> {
         }
     }
 
-    /// Waits for a signal until the limit.
     fn wait(&self, limit: WaitLimit<'_>) -> Ended {
         let RawLock { inner, key, .. } = self.raw_lock;
         let mut visit = ConditionVisit(self);

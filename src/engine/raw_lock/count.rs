@@ -17,13 +17,11 @@ use crate::store::{CountOp, CountStep, Refusal};
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 impl RawLock {
-    /// Runs one operation on the counter.
     pub(crate) fn count(&self, step: CountStep) -> Result<i64> {
         self.ready()?;
         self.count_until(step, None, self.inner.deadline())
     }
 
-    /// Runs one operation on an acquired permit.
     pub(crate) fn count_permit(&self, step: CountStep, permit: &VisitorId) -> Result<i64> {
         self.ready()?;
         self.count_until(step, Some(permit), self.inner.deadline())
@@ -98,7 +96,6 @@ impl RawLock {
     }
 }
 
-/// One wait of a thread for a counter of 0.
 struct CountVisit<'a> {
     raw_lock: &'a RawLock,
     /// Its first refusal was reported.

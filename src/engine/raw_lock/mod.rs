@@ -60,7 +60,6 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the hold began with this level.
     fn is_first(&self) -> bool {
         self.level == 0
     }
@@ -75,7 +74,6 @@ impl RawLock {
         self.inner.not_forked(&self.key.lock.name)
     }
 
-    /// Acquires or re-enters the lock; `None` if it was refused until the limit.
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.check()?;
         let RawLock { inner, key, .. } = self;
@@ -173,7 +171,6 @@ impl RawLock {
         })
     }
 
-    /// Refuses a fixed lease that is out of range.
     pub(crate) fn check_lease(&self, lease: Duration) -> Result<()> {
         let longest = self.inner.store.facts().longest_lease;
         if (SHORTEST_LEASE..=longest).contains(&lease) {
@@ -186,7 +183,6 @@ impl RawLock {
         })
     }
 
-    /// Returns the visitor id of a new hold.
     fn visitor(&self, thread: u64) -> VisitorId {
         let RawLock { inner, key, .. } = self;
         let visitor = key.lock.kind.visitor(&inner.id, thread, inner.next_hold());
@@ -196,7 +192,6 @@ impl RawLock {
         }
     }
 
-    /// Returns the limit of a wait with this timeout.
     pub(crate) fn limit<'a>(
         &'a self,
         wait: Duration,
@@ -209,7 +204,6 @@ impl RawLock {
         })
     }
 
-    /// Returns the error for a calling thread without a hold.
     pub(crate) fn not_held(&self) -> Error {
         self.not_held_by(current_thread_id())
     }
@@ -227,7 +221,6 @@ impl RawLock {
         }
     }
 
-    /// Creates the hold of a granted claim.
     fn new_hold(
         &self,
         claim: &Claim,

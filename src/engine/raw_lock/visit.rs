@@ -23,7 +23,6 @@ pub(super) struct LockVisit<'a> {
     /// The visitor id of all attempts, for locks where a refused attempt leaves a queue entry in the store. Elsewhere each
     /// attempt has its own id, so that one can be resolved while the next runs.
     visitor: Option<VisitorId>,
-    /// An attempt was refused.
     was_refused: bool,
     /// It makes more than one attempt.
     waits: bool,
@@ -35,7 +34,6 @@ pub(super) struct LockVisit<'a> {
     holder: Option<Box<str>>,
     /// The holder named by the first refusal, for the span.
     pub(super) first_holder: Option<Box<str>>,
-    /// How many attempts it has made.
     pub(super) attempts: u32,
     /// Its entry in the list of waits, see `Client::activity`.
     open_wait: Option<OpenWait>,
@@ -181,7 +179,6 @@ impl<'a> LockVisit<'a> {
         current.filter(|_| key.lock.kind.rules().has_thread_owner)
     }
 
-    /// Sends the request for a new hold.
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
         let RawLock {
             inner, key, lease, ..

@@ -45,7 +45,6 @@ impl RawLock {
         }
     }
 
-    /// Returns the error for a hold that has ended.
     fn ended(&self, hold: &Hold) -> Error {
         self.inner.watchdog.end_lapsed(hold);
         let watchdog = &self.inner.watchdog;

@@ -73,7 +73,6 @@ impl<'a> WaitLimit<'a> {
         })
     }
 
-    /// The current time, and the deadline of the wait.
     pub(super) fn time(&self) -> Time {
         let end = match self.bound {
             Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
@@ -89,7 +88,6 @@ impl<'a> WaitLimit<'a> {
         matches!(self.bound, Bound::Once)
     }
 
-    /// Whether the wait has no deadline.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(self.bound, Bound::Forever)
     }

@@ -31,10 +31,8 @@ type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
 /// One wait of a thread: what the wait loop asks for, and what it reports.
 pub(crate) trait Visit {
-    /// The result of a successful wait.
     type Entry;
 
-    /// Sends one request, until `deadline`.
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
 
     /// Its queue entry in the store, if it has one.

@@ -13,7 +13,6 @@ use crate::store::{Delivery, Store, StoreEntry, Subscription};
 pub(super) struct Sleeper<'a> {
     store: &'a dyn Store,
     lock: &'a LockId,
-    /// It receives no messages.
     polls: bool,
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,

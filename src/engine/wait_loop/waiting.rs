@@ -45,7 +45,6 @@ impl Time {
     }
 }
 
-/// What a wait sees before a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) time: Time,
@@ -100,7 +99,6 @@ enum Then {
     Rest(Duration),
 }
 
-/// The current sleep.
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
@@ -108,19 +106,15 @@ struct Sleep {
     is_behind: Option<bool>,
 }
 
-/// One wait, from its first attempt on.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     lock: &'a Arc<str>,
     began: Instant,
-    /// It makes one attempt only.
     is_single: bool,
-    /// The longest time of one attempt.
     request: Duration,
     /// How long a wait without a deadline goes on without a usable reply.
     outage_timeout: Duration,
     last_usable: Instant,
-    /// The last reply was not usable.
     is_in_trouble: bool,
     is_refused: bool,
     /// When too few replicas acknowledged a hold of this client last. Other holders may lose their holds for the same reason.
@@ -269,7 +263,6 @@ impl<'a> Waiting<'a> {
         self.was_woken = was_woken;
     }
 
-    /// Returns the next step.
     pub(super) fn next(&mut self, seen: Seen) -> Next {
         let time = seen.time;
         let slept = self.sleep.take();

@@ -33,7 +33,6 @@ struct WaitQueue<O, G> {
     run: Run,
     /// When the store last gave a usable reply.
     last_usable: Option<Instant>,
-    /// The last reply was not usable.
     is_in_doubt: bool,
     /// When too few replicas acknowledged a hold last.
     unreplicated_at: Option<Instant>,
@@ -89,7 +88,6 @@ impl<O, G> WaitQueues<O, G> {
         wait_queues.get(lock).is_some_and(WaitQueue::is_busy)
     }
 
-    /// Returns the queue of `lock`, or a new one.
     fn queue_of<'a>(
         &self,
         wait_queues: &'a mut HashMap<LockId, WaitQueue<O, G>>,
@@ -105,7 +103,6 @@ impl<O, G> WaitQueues<O, G> {
             .or_insert(queue.unwrap_or_default())
     }
 
-    /// Adds a waiter at the end of the queue.
     pub(crate) fn join(
         self: &Arc<Self>,
         lock: &LockId,
@@ -236,7 +233,6 @@ impl<O, G> Successor<O, G> {
 
 impl<O, G> Drop for Successor<O, G> {
     fn drop(&mut self) {
-        // Wakes no waiter: the lock is not free yet.
         let mut state = self.waiter.state.lock();
         if matches!(*state, State::Successor) {
             *state = State::Waiting;
@@ -264,7 +260,6 @@ pub(crate) struct View {
     pub(crate) turn: Turn,
     /// When the store last gave a usable reply to a waiter of this queue: a refusal or a grant.
     pub(crate) last_usable: Option<Instant>,
-    /// The last reply was not usable.
     pub(crate) is_in_doubt: bool,
     /// When too few replicas acknowledged a hold last.
     pub(crate) unreplicated_at: Option<Instant>,
@@ -305,12 +300,10 @@ impl<O, G> QueueNode<O, G> {
         first.is_some_and(|first| Arc::ptr_eq(first, &self.waiter))
     }
 
-    /// Whether this waiter was handed a hold.
     pub(crate) fn is_granted(&self) -> bool {
         matches!(*self.waiter.state.lock(), State::Granted(_))
     }
 
-    /// Takes the hold that this waiter was handed.
     pub(crate) fn take(&self) -> Option<G> {
         let mut state = self.waiter.state.lock();
         match std::mem::replace(&mut *state, State::Left) {

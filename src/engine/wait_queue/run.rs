@@ -26,7 +26,6 @@ pub(super) struct Run {
     handed: u32,
     /// Whether waiters in other processes are known.
     others_wait: bool,
-    /// When the run began.
     since: Option<Instant>,
     /// The lock is left to other processes until then.
     left_until: Option<Instant>,
@@ -35,7 +34,6 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Returns whether the lock has to be freed. Pollers pause for `poll_pause`.
     pub(super) fn is_over(&mut self, poll_pause: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert_with(time::now);
         let longest = poll_pause.map_or(HAND_OFFS_FOR, |pause| pause * POLL_PAUSES);

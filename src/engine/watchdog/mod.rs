@@ -40,7 +40,6 @@ pub(crate) struct Watchdog {
     wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
-    /// Whether the threads run.
     running: AtomicBool,
     threads: Mutex<Threads>,
     resolver: Arc<Resolver>,
@@ -142,13 +141,11 @@ impl Watchdog {
         Ok(())
     }
 
-    /// Returns the hook for lost holds.
     #[cfg(feature = "in-memory")]
     pub(crate) fn on_lost(&self) -> Option<OnLost> {
         self.on_lost.clone()
     }
 
-    /// Adds a hold.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         self.watch_at(hold, self.now(), None);
     }
@@ -161,7 +158,6 @@ impl Watchdog {
         }
     }
 
-    /// Removes a hold.
     pub(crate) fn unwatch(&self, hold: &Hold) {
         if hold.set_due(None) {
             self.timer.cancelled();
@@ -173,14 +169,12 @@ impl Watchdog {
         self.renew_now(|hold| *hold.name == *name);
     }
 
-    /// Returns the holds of the client.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let mut holds = Vec::new();
         self.timer.each(|job| holds.extend(job.hold()));
         holds
     }
 
-    /// Returns the number of in-doubt requests.
     pub(crate) fn doubts(&self) -> u64 {
         self.resolver.open()
     }

@@ -4,7 +4,6 @@
 use super::*;
 use crate::ground::loss::NoLoss;
 
-/// Re-enters a hold.
 fn enter(hold: &Hold, lease: Lease) -> u32 {
     let now = PROCESS.read();
     let (claim, id) = hold.reentry(lease, now.instant + MINUTE);
