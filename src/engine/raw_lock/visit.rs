@@ -164,7 +164,7 @@ impl<'a> LockVisit<'a> {
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // An attempt while listed is made at the head of the client's queue, if there is one.
+                // A listed waiter attempts only as the head of the client's queue, so it may take a queue entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },

@@ -58,7 +58,8 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
-    /// Another holder has it. The refusal is not usable if too few replicas may have that holder.
+    /// Another holder has it. Not usable after a hold was released for lack of replicas: this holder may lose its hold
+    /// likewise.
     Refused {
         is_usable: bool,
     },
@@ -102,7 +103,7 @@ enum Then {
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// For a queued waiter out of turn: whether waiters are before it.
+    /// `Some` for a queued waiter that may not attempt yet: whether other waiters are before it.
     is_behind: Option<bool>,
 }
 
@@ -129,8 +130,8 @@ pub(super) struct Waiting<'a> {
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// Its deadline has passed, and it attempts once more out of turn. A waiter reports an outage only after an attempt of its
-    /// own, and gives up without one only after a fresh refusal of the head.
+    /// Its deadline has passed, and it makes a last attempt out of turn. Only an attempt of its own lets a waiter report an
+    /// outage, or give up without a fresh refusal of the head.
     last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
@@ -339,13 +340,13 @@ impl<'a> Waiting<'a> {
                 return Some(Next::Return(Ok(())));
             }
         }
-        // The holder in this client may have lost the lock without notice.
+        // The holder in this client may have lost the lock without notice, so after a while the waiter asks the store.
         let is_held = queue.turn == Turn::HeldLocally;
         let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }
-        // It subscribes in this time.
+        // Subscribes while the lock is left to other processes.
         if matches!(queue.turn, Turn::Yield(_)) && seen.messages.is_none() {
             return Some(Next::Listen);
         }
@@ -381,7 +382,7 @@ impl<'a> Waiting<'a> {
         Next::Attempt(time.now + budget)
     }
 
-    /// During an outage, a wait without a deadline ends with `outage_timeout`.
+    /// During an outage, a wait without a deadline ends `outage_timeout` after the last usable reply.
     fn ends_at(&self, time: Time) -> Option<Instant> {
         let outage = self.last_usable.checked_add(self.outage_timeout);
         time.end.or(outage.filter(|_| self.is_in_trouble))
