@@ -68,9 +68,7 @@ impl Looked {
             }
         }
     }
-}
 
-impl Looked {
     /// The next one of these answers, which is about this key, if it can be used.
     pub(super) fn next(
         &mut self,
@@ -96,21 +94,14 @@ impl<'a> Look<'a> {
     pub(super) fn new(
         node: &'a Node,
         connection: &'a mut Connection,
+        are_locks: bool,
         deadline: Instant,
     ) -> Look<'a> {
         Look {
             node,
             connection,
             deadline,
-            are_locks: false,
-        }
-    }
-
-    /// The same at names of which it is known that locks have them.
-    pub(super) fn at_locks(self) -> Look<'a> {
-        Look {
-            are_locks: true,
-            ..self
+            are_locks,
         }
     }
 

@@ -16,7 +16,6 @@ use crate::ground::claim::{Form, LockId};
 use crate::ground::error::Result;
 use crate::store::{LockInfo, LockKind, Position, Scope, introduce};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::Call;
 use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
@@ -39,7 +38,7 @@ impl Redis {
         let name = &lock.name;
         let form = lock.kind.rules().form;
         let looked = self.topology.with(name, deadline, |node, connection| {
-            let mut look = Look::new(node, connection, deadline).at_locks();
+            let mut look = Look::new(node, connection, true, deadline);
             let one = vec![Arc::clone(name)];
             let looked = match form {
                 Form::Hash | Form::ReadWrite => look.hashes(one)?,
@@ -52,11 +51,10 @@ impl Redis {
                 None => Ok(looked.found),
             }
         });
-        let call = Call::new(lock.kind, |layout| &layout.inspect, name, None);
-        let mut found = looked.map_err(|fault| self.error_of(&call, fault, deadline))?;
+        let failed = |fault| self.error_about(self.topology.name(name), name, &[name], fault);
+        let mut found = looked.map_err(failed)?;
         if found.iter().any(|info| !is_of(info.kind, form)) {
-            let fault = CallError::Server(NO_LOCK.to_owned());
-            return Err(self.error_of(&call, fault, deadline));
+            return Err(failed(CallError::Server(NO_LOCK.to_owned())));
         }
         if found.iter().any(|info| !info.holders.is_empty()) {
             let connected = self.topology.with(name, deadline, |_, connection| {
@@ -137,7 +135,7 @@ impl Redis {
         for (name, _) in others.iter().filter(|(_, text)| is_elsewhere(text)) {
             let looked = self.topology.with(name, deadline, |node, connection| {
                 let one = vec![Arc::clone(name)];
-                let looked = Look::new(node, connection, deadline).hashes(one)?;
+                let looked = Look::new(node, connection, false, deadline).hashes(one)?;
                 match looked
                     .others
                     .into_iter()
@@ -184,7 +182,7 @@ fn read_page(
     let has_strings = scope.has_tokens || scope.has_counters;
     let (next, names) = scan(connection, scope, cursor, !has_strings, deadline)?;
     let generation = connection.generation;
-    let mut look = Look::new(node, connection, deadline);
+    let mut look = Look::new(node, connection, false, deadline);
     let mut looked = Looked::default();
     let [hashes, strings] = match has_strings {
         true => look.sorted(names, &mut looked)?,
