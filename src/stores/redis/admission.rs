@@ -24,16 +24,6 @@ pub(super) fn vote_of(
     }
 }
 
-/// Which server it is, if it may vote.
-pub(super) fn vote_on(
-    connection: &mut Connection,
-    handle: &NodeHandle,
-    deadline: Instant,
-) -> Result<Arc<Identity>, CallError> {
-    vote_of(connection, handle, deadline)?
-        .map_err(|abstention| CallError::Unfit(abstention.to_string()))
-}
-
 /// A connection on which a request can be sent without waiting for anything first, and which server it leads to where that
 /// has to have a vote.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);

@@ -75,11 +75,8 @@ pub(crate) struct Redis {
 
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        let floor = self.fence_floor(claim);
-        let outcome = Acquire::new(claim).drawing_from(floor).run(self, deadline);
-        if claim.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
-            self.topology.prepare_renewal(&claim.name, deadline);
-        }
+        let outcome = Acquire::new(claim, self.fence_floor(claim)).run(self, deadline);
+        self.prepare_renewal(claim, &outcome, deadline);
         outcome
     }
 
@@ -91,17 +88,16 @@ impl Store for Redis {
     ) -> Result<Outcome<Released>> {
         match left {
             Left::Levels(keep) => ReleaseLevel::new(claim, keep).run(self, deadline),
-            Left::Nothing => Release::new(claim).run(self, deadline),
-            Left::NothingQuietly => {
+            Left::Nothing | Left::NothingQuietly => {
                 let is_cluster = matches!(self.topology, Topology::Cluster(_));
-                Release::new(claim).quiet(is_cluster).run(self, deadline)
+                let is_quiet = is_cluster && matches!(left, Left::NothingQuietly);
+                Release { claim, is_quiet }.run(self, deadline)
             }
             Left::Successor(to) => {
-                let mut hand_off = HandOff::new(claim, to, self.fence_floor(to));
-                let outcome = hand_off.run(self, deadline);
-                if to.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
-                    self.topology.prepare_renewal(&to.name, deadline);
-                }
+                let floor = self.fence_floor(to);
+                let from = claim;
+                let outcome = HandOff { from, to, floor }.run(self, deadline);
+                self.prepare_renewal(to, &outcome, deadline);
                 outcome
             }
         }
@@ -225,6 +221,18 @@ impl RedisOperations for Redis {
 }
 
 impl Redis {
+    /// Connects for the renewals of a hold that was just acquired.
+    fn prepare_renewal<D, R>(
+        &self,
+        claim: &Claim,
+        outcome: &Result<Outcome<D, R>>,
+        deadline: Instant,
+    ) {
+        if claim.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
+            self.topology.prepare_renewal(&claim.name, deadline);
+        }
+    }
+
     /// Puts a visitor where it hears the messages of a channel.
     fn listen(
         &self,

@@ -115,7 +115,13 @@ impl RedisNode {
         deadline: Instant,
     ) -> Pending<'a, Outcome<Released>> {
         match keep {
-            0 => self.carry_out(Release::new(claim), deadline),
+            0 => self.carry_out(
+                Release {
+                    claim,
+                    is_quiet: false,
+                },
+                deadline,
+            ),
             keep => self.carry_out(ReleaseLevel::new(claim, keep), deadline),
         }
     }

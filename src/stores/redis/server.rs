@@ -16,8 +16,6 @@ pub(super) struct Node {
     pub(super) renewals: Pool,
     /// Whether that was made, or tried to be made, before it was needed.
     has_renewals: AtomicBool,
-    /// Whether each hold is renewed by a request of its own, because one for several was answered by another server.
-    pub(super) renews_alone: AtomicBool,
     pub(super) subscriber: Subscriber,
     notifier: Arc<Notifier>,
 }
@@ -39,7 +37,6 @@ impl Node {
             pool: pool(settings.pool_size),
             renewals: pool(1),
             has_renewals: AtomicBool::new(false),
-            renews_alone: AtomicBool::new(false),
             subscriber: Subscriber::new(
                 Arc::clone(&connector),
                 settings.command_timeout,

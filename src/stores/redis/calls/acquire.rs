@@ -29,7 +29,8 @@ pub(crate) struct Acquire<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(claim: &'a Claim) -> Acquire<'a> {
+    /// An acquisition that draws no fencing token below `floor`.
+    pub(crate) fn new(claim: &'a Claim, floor: u64) -> Acquire<'a> {
         let known = claim.count;
         let wanted = known.saturating_add(1);
         Acquire {
@@ -39,14 +40,9 @@ impl<'a> Acquire<'a> {
                 wanted,
             },
             known,
-            floor: 0,
+            floor,
             handle: None,
         }
-    }
-
-    /// Has it draw no fencing token below `floor`.
-    pub(crate) fn drawing_from(self, floor: u64) -> Acquire<'a> {
-        Acquire { floor, ..self }
     }
 
     /// An acquisition where `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock
@@ -54,7 +50,7 @@ impl<'a> Acquire<'a> {
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
-            ..Acquire::new(claim)
+            ..Acquire::new(claim, 0)
         };
         if restored {
             acquire.known = 0;
@@ -72,6 +68,8 @@ impl<'a> Acquire<'a> {
     ) -> Result<Outcome<Granted, Refusal>> {
         let claim = self.count.claim;
         let error = redis.unreplicated(&claim.name, replica_ack);
+        let is_quiet = false;
+        let mut release = Release { claim, is_quiet };
         if self.known > 0 {
             let levels = Claim {
                 count: self.count.wanted,
@@ -80,7 +78,7 @@ impl<'a> Acquire<'a> {
             // A re-entry that was put back may have left a longer lease, so it is in doubt all the same.
             let _ = ReleaseLevel::alone(&levels, self.known).run(redis, copies.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
-            Release::new(claim).run(redis, copies.deadline)
+            release.run(redis, copies.deadline)
         {
             return Err(error);
         }

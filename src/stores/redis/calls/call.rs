@@ -184,23 +184,20 @@ impl<'c> Call<'c> {
     fn of_key(&self, key: Key) -> &'c str {
         match (key, self.condition) {
             (Key::OfCondition(_), Some(condition)) => condition.name,
-            (Key::BehindWriter(_), _) if self.inside.is_some() => {
-                self.inside.map_or("", VisitorId::as_str)
-            }
-            _ => self.visitor.map_or("", VisitorId::as_str),
+            (Key::BehindWriter(_), _) if self.inside.is_some() => word_of_visitor(self.inside),
+            _ => word_of_visitor(self.visitor),
         }
     }
 
     /// The tokens that stand for its visitor and its successor.
     pub(in crate::stores::redis) fn tokens(&self) -> [&'c str; 2] {
-        [self.visitor, self.successor].map(|it| it.map_or("", VisitorId::as_str))
+        [self.visitor, self.successor].map(word_of_visitor)
     }
 
     fn add(&self, arg: Arg, packed: &mut Packed<'_>) {
-        let field = |visitor: Option<&'c VisitorId>| visitor.map_or("", VisitorId::as_str);
         match arg {
-            Arg::Visitor => packed.text(&[field(self.visitor)]),
-            Arg::Successor => packed.text(&[field(self.successor)]),
+            Arg::Visitor => packed.text(&[word_of_visitor(self.visitor)]),
+            Arg::Successor => packed.text(&[word_of_visitor(self.successor)]),
             Arg::Wish => packed.text(&[match self.queueing {
                 Some(Queueing::Waits { takes_place, .. }) if !takes_place => "never",
                 Some(Queueing::Waits { had_place, .. }) if *had_place => "rejoin",
@@ -210,7 +207,7 @@ impl<'c> Call<'c> {
             }]),
             Arg::Patience => packed.number(millis(self.patience)),
             Arg::HearsAll => packed.number(i64::from(!self.is_in_cluster)),
-            Arg::Inside => packed.text(&[field(self.inside)]),
+            Arg::Inside => packed.text(&[word_of_visitor(self.inside)]),
             Arg::Lease => packed.number(millis(self.lease)),
             Arg::Life => packed.number(millis(self.step.life())),
             Arg::Known => packed.number(self.known.into()),
@@ -236,6 +233,10 @@ impl<'c> Call<'c> {
                 .for_each(|it| it.each(|part| packed.raw(part))),
         }
     }
+}
+
+fn word_of_visitor(visitor: Option<&VisitorId>) -> &str {
+    visitor.map_or("", VisitorId::as_str)
 }
 
 fn millis(span: Duration) -> i64 {

@@ -3,7 +3,6 @@
 use redis::Value;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::{Error, Reason, Result};
 use crate::store::{Granted, Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
@@ -12,26 +11,10 @@ use crate::stores::redis::transport::CallError;
 
 /// Makes the hold of one visitor that of another one. No replica is waited for: see `Facts::hands_off`.
 pub(crate) struct HandOff<'a> {
-    from: &'a Claim,
-    to: &'a Claim,
-    /// The smallest fencing token that it may draw.
-    floor: u64,
-}
-
-impl<'a> HandOff<'a> {
-    pub(crate) fn new(from: &'a Claim, to: &'a Claim, floor: u64) -> HandOff<'a> {
-        HandOff { from, to, floor }
-    }
-
-    /// Neither of the two holds is to be relied on.
-    fn in_doubt(&self, error: Error, copies: &SentCopies) -> Outcome<Released> {
-        Outcome::unknown(self.from.in_doubt(copies.not_after), error)
-    }
-
-    fn unknown_error(&self, redis: &Redis, reason: Reason) -> Error {
-        let Claim { name, visitor, .. } = self.from;
-        redis.unknown(name, Some(visitor), "hand-over", reason)
-    }
+    pub(crate) from: &'a Claim,
+    pub(crate) to: &'a Claim,
+    /// The smallest fencing token that the server may draw.
+    pub(crate) floor: u64,
 }
 
 impl Operation for HandOff<'_> {
@@ -54,15 +37,14 @@ impl Operation for HandOff<'_> {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
+                    // Neither of the two holds can be relied on.
                     Some(Err(error)) => {
-                        return Ok(self.in_doubt(error, copies));
+                        return Ok(Outcome::unknown(from.in_doubt(copies.not_after), error));
                     }
                     fence => fence.and_then(Result::ok),
                 };
-                // Where nobody can say how many there are, there may be some.
-                let others = u64::try_from(*listeners).map(|heard| redis.others_of(from, heard));
                 Ok(Outcome::Done(Released {
-                    others: others.map_or(1, |others| others.try_into().unwrap_or(u32::MAX)),
+                    others: redis.other_receivers(from, *listeners),
                     successor: Some(Granted {
                         fence,
                         ..Granted::at(sent)
@@ -83,7 +65,6 @@ impl Operation for HandOff<'_> {
 
     /// Either of the two holds may stand.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        let error = self.unknown_error(redis, fault.into_reason());
-        Ok(self.in_doubt(error, copies))
+        Ok(redis.not_known(self.from, "hand-over", fault.into_reason(), copies))
     }
 }

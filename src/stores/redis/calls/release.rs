@@ -13,37 +13,9 @@ use crate::stores::redis::transport::CallError;
 
 /// Gives a whole hold back.
 pub(crate) struct Release<'a> {
-    claim: &'a Claim,
-    /// It publishes nothing where a message goes to every node of a cluster.
-    is_quiet: bool,
-}
-
-impl<'a> Release<'a> {
-    pub(crate) fn new(claim: &'a Claim) -> Release<'a> {
-        Release {
-            claim,
-            is_quiet: false,
-        }
-    }
-
-    /// Has it publish nothing where a message goes to every node of a cluster.
-    pub(crate) fn quiet(self, is_quiet: bool) -> Release<'a> {
-        Release { is_quiet, ..self }
-    }
-
-    fn released(&self, redis: &Redis, heard: u64) -> Released {
-        Released {
-            // Mostly nobody at all has heard of it.
-            others: match heard {
-                0 => 0,
-                heard => redis
-                    .others_of(self.claim, heard)
-                    .try_into()
-                    .unwrap_or(u32::MAX),
-            },
-            ..Released::default()
-        }
-    }
+    pub(crate) claim: &'a Claim,
+    /// Whether nothing is published where a message goes to every node of a cluster.
+    pub(crate) is_quiet: bool,
 }
 
 impl Operation for Release<'_> {
@@ -61,9 +33,10 @@ impl Operation for Release<'_> {
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let claim = self.claim;
         Ok(match (reply, integer_at(reply, 0), item_at(reply, 1)) {
-            (Value::Int(heard), ..) => {
-                Outcome::Done(self.released(redis, u64::try_from(*heard).unwrap_or_default()))
-            }
+            (Value::Int(receivers), ..) => Outcome::Done(Released {
+                others: redis.other_receivers(claim, *receivers),
+                ..Released::default()
+            }),
             (_, Some(1), Some(error)) => {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
@@ -84,14 +57,17 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// How many of those who hear its messages are no waiters of this client's queue: other processes, and waiters here that
-    /// want it together with other locks.
-    pub(super) fn others_of(&self, claim: &Claim, heard: u64) -> u64 {
+    /// How many of the `receivers` of a message, a number of the server, are not in this client's queue: other processes, and
+    /// waiters of this process for several locks at once. The server says -1 if it cannot count them: there may be some.
+    pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
+        let Ok(receivers) = u32::try_from(receivers) else {
+            return 1;
+        };
         let channel = Layout::of(claim.kind).channel.of(&claim.name);
-        if !self.topology.hears(&channel) {
-            return heard;
+        if receivers == 0 || !self.topology.hears(&channel) {
+            return receivers;
         }
         let here = self.facts.notifier.waiters_for_several(&channel);
-        heard.saturating_sub(1) + u64::try_from(here).unwrap_or(u64::MAX)
+        (receivers - 1).saturating_add(u32::try_from(here).unwrap_or(u32::MAX))
     }
 }

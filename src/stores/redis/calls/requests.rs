@@ -8,7 +8,7 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
-use crate::stores::redis::admission::vote_on;
+use crate::stores::redis::admission::vote_of;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::topology::Topology;
@@ -41,7 +41,10 @@ impl Redis {
             }
             // On the connection that the request takes, for another one may lead to another server.
             let voting = match call.handle {
-                Some(handle) => Some(vote_on(connection, handle, deadline)?),
+                Some(handle) => match vote_of(connection, handle, deadline)? {
+                    Ok(identity) => Some(identity),
+                    Err(abstention) => return Err(CallError::Unfit(abstention.to_string())),
+                },
                 None => None,
             };
             let sent = self.facts.timeline.now();

@@ -19,13 +19,14 @@ pub(crate) struct Waiters<'a> {
 impl<'a> Waiters<'a> {
     pub(crate) fn of(lock: &'a LockId) -> Result<Waiters<'a>> {
         let layout = Layout::of(lock.kind);
-        let script = layout.waiters.as_ref();
+        let Some(script) = &layout.waiters else {
+            let reason = "this store keeps no queue of waiters";
+            return Err(Error::unsupported(&lock.name, reason));
+        };
         Ok(Waiters {
             lock,
             layout,
-            script: script.ok_or_else(|| {
-                Error::unsupported(&lock.name, "this store keeps no queue of waiters")
-            })?,
+            script,
         })
     }
 }

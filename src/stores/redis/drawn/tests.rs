@@ -353,10 +353,16 @@ fn drawn_answers_of_scripts_are_read() {
         let copies = draw.u8(..3);
         let redis = &redis;
         match draw.u8(..8) {
-            0 => read(Acquire::new(&from), redis, reply, copies),
-            1 => read(Release::new(&from), redis, reply, copies),
+            0 => read(Acquire::new(&from, 0), redis, reply, copies),
+            1 => {
+                let (claim, is_quiet) = (&from, false);
+                read(Release { claim, is_quiet }, redis, reply, copies);
+            }
             2 => read(ReleaseLevel::new(&from, 1), redis, reply, copies),
-            3 => read(HandOff::new(&from, &to, 0), redis, reply, copies),
+            3 => {
+                let (from, to, floor) = (&from, &to, 0);
+                read(HandOff { from, to, floor }, redis, reply, copies);
+            }
             4 => read(Resolve(from.in_doubt(7)), redis, reply, copies),
             5 => read(ForceRelease(&lock), redis, reply, copies),
             6 => {

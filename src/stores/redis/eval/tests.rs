@@ -101,7 +101,7 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
         panic!("it is a cluster");
     };
     let claim = claim("lock");
-    let acquire = Acquire::new(&claim);
+    let acquire = Acquire::new(&claim, 0);
     let call = store.completed(acquire.call());
     let mut connection = node.pool.connector.connect(soon()).unwrap();
     let limit = Limit::default();

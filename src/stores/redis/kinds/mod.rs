@@ -25,7 +25,7 @@ mod wakes;
 pub(super) use condition::{CONDITION, PLACES};
 pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
-use wakes::{wakes_all, wakes_as_many, wakes_every_one, wakes_one};
+use wakes::{wakes_all, wakes_as_many, wakes_one};
 
 /// The properties of locks of one kind in Redis, and the scripts that they have.
 ///

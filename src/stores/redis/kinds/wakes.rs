@@ -1,10 +1,5 @@
 //! How many waiters of this client a message is for.
 
-/// The rule of a read-write lock: its waiting readers ask all at once, and of its waiting writers only the first listens.
-pub(super) fn wakes_every_one(_: &str) -> usize {
-    usize::MAX
-}
-
 /// The rule of a semaphore: its messages tell how many permits are free.
 pub(super) fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
@@ -35,9 +30,6 @@ mod tests {
 
     #[test]
     fn each_kind_reads_its_messages() {
-        for words in ["0", "1", ""] {
-            assert_eq!(wakes_every_one(words), usize::MAX);
-        }
         let permits = [("3", 3), ("0", 0), ("-2", 0), ("x", 1), ("", 1)];
         for (words, expected) in permits {
             assert_eq!(wakes_as_many(words), expected, "{words}");

@@ -27,20 +27,6 @@ use told::{Info, Place, Settings};
 /// The name of a lock that nobody has, under which the rights are tried.
 const LOCK: &str = "redlatch:preflight";
 
-/// Commands without which locks work, and what is lost.
-const UNNEEDED: [(&[&str], &str, &str); 2] = [
-    (
-        &["TIME"],
-        "time",
-        "TIME (the first request on each connection is sent twice)",
-    ),
-    (
-        &["CLIENT", "GETNAME"],
-        "client",
-        "CLIENT (the process of a holder cannot be shown)",
-    ),
-];
-
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = LOCK.into();
     let place = Place {
@@ -152,20 +138,7 @@ fn look(
             "allow the command so that the check can read those settings; locks work without it",
         );
     }
-    let mut unknown = Vec::new();
-    for (words, command, effect) in UNNEEDED {
-        let refused = ask(words)?.err();
-        let is_right = |it: &CallError| it.reason().starts_with("NOPERM");
-        if refused.is_some_and(|it| lacks(it.reason(), command) && !is_right(&it)) {
-            unknown.push(effect);
-        }
-    }
     rights::find(&mut found, lock, node, connection, deadline)?;
-    for effect in unknown {
-        let message = format!("refused, possibly by a proxy: {effect}");
-        let advice = "locks work without it; allow it if you can (docs/services.md)";
-        found.note("connection", message, advice);
-    }
     for (whose, days) in connection.ending_certificates() {
         let message = format!("the certificate of {whose} ends in {days} days");
         let advice = "replace it before then; after that no new connection can be made";

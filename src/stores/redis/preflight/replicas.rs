@@ -3,9 +3,6 @@
 use super::told::{Info, Place, Settings};
 use crate::stores::redis::findings::Findings;
 
-/// So many seconds behind is more than a busy replica.
-const LATE_SECONDS: u64 = 10;
-
 /// Finds what endangers locks at the replicas of a master.
 pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, place: Place) {
     const CODE: &str = "replicas";
@@ -65,14 +62,6 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
             acquired";
         found.note(CODE, message, "connect a replica");
     }
-    let late = late_replicas(info);
-    if late > 0 {
-        found.note(
-            CODE,
-            format!("{late} of {count} replicas are not up to date: a failover to one loses locks"),
-            "check their links (INFO replication); the network or their disks may be slow",
-        );
-    }
     if wanted < count {
         found.note(
             CODE,
@@ -85,28 +74,8 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
     if found.all.len() == others {
         let message = match count {
             0 => "no replicas, so there is no failover".to_owned(),
-            count => format!("{count} connected and up to date, wait_replicas is {wanted}"),
+            count => format!("{count} connected, wait_replicas is {wanted}"),
         };
         found.ok(CODE, message);
     }
-}
-
-/// How many replicas are behind.
-fn late_replicas(info: &Info<'_>) -> usize {
-    let is_late = |line: &str| {
-        let Some((name, state)) = line.trim().split_once(':') else {
-            return false;
-        };
-        let number = name.strip_prefix("slave").unwrap_or_default();
-        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
-            return false;
-        }
-        let field = |name: &str| {
-            let mut parts = state.split(',');
-            parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
-        };
-        let lag = field("lag").and_then(|lag| lag.parse::<u64>().ok());
-        field("state") != Some("online") || lag.is_some_and(|lag| lag > LATE_SECONDS)
-    };
-    info.0.lines().filter(|line| is_late(line)).count()
 }

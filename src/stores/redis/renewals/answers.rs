@@ -1,7 +1,6 @@
 //! The answers to the renewals that were sent, and which claims they leave open.
 
 use std::mem::take;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
@@ -28,21 +27,18 @@ impl Renewals<'_> {
     /// Reads all replies, as they come.
     pub(super) fn read_all(&mut self) {
         while !self.sent.is_empty() {
-            let (count, is_only) = (self.sent.len(), self.sent.len() == 1);
+            let count = self.sent.len();
             let sources = self
                 .sent
                 .iter()
                 .map(|one| one.connection.connection.source());
-            let readable = match is_only {
-                true => smallvec![true],
-                false => match poll::wait(sources, self.deadline) {
-                    Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
-                    // There is no memory to wait with: to read waits, too.
-                    Err(_) => smallvec![true; count],
-                },
+            let readable = match poll::wait(sources, self.deadline) {
+                Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
+                // Without memory for the poll, each read waits.
+                Err(_) => smallvec![true; count],
             };
             for (mut one, is_readable) in take(&mut self.sent).into_iter().zip(readable) {
-                match is_readable.then(|| self.read(&mut one, is_only)).flatten() {
+                match is_readable.then(|| self.read(&mut one)).flatten() {
                     Some(read) => self.end(one, read),
                     None => self.sent.push(one),
                 }
@@ -56,14 +52,9 @@ impl Renewals<'_> {
     }
 
     /// Reads what there is for a batch. Returns whether that went well, if it was all.
-    fn read(&mut self, one: &mut SentBatch<'_>, is_only: bool) -> Option<Result<(), CallError>> {
+    fn read(&mut self, one: &mut SentBatch<'_>) -> Option<Result<(), CallError>> {
         while let Some(expected) = one.expected.front() {
-            let soon = time::now() + REST_OF_A_REPLY;
-            let by = if is_only {
-                soon.max(self.deadline)
-            } else {
-                soon
-            };
+            let by = time::now() + REST_OF_A_REPLY;
             let connection = &mut one.connection.connection;
             let reply = connection.pay(by).and_then(|()| match *expected {
                 Expected::Part {
@@ -117,10 +108,6 @@ impl Renewals<'_> {
                 );
             }
         };
-        let before = indices
-            .first()
-            .and_then(|first| self.outcomes.get(*first))
-            .cloned();
         let is_together = indices.len() > 1
             && self.handle.is_none()
             && matches!(self.redis.topology, Topology::One(_));
@@ -150,13 +137,6 @@ impl Renewals<'_> {
                 Some(index) => self.note(*index, outcome),
                 None => {}
             }
-        }
-        let is_found = |renewal: &&Renewal| !matches!(renewal, Renewal::Lost(_));
-        if let [alone] = indices
-            && before == Some(Renewal::Unknown(NOT_FOUND_TOGETHER.to_owned()))
-            && self.outcomes.get(*alone).filter(is_found).is_some()
-        {
-            one.batch.server.renews_alone.store(true, Ordering::Relaxed);
         }
     }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::ground::claim::{Claim, ID_LENGTH};
 use crate::ground::clock::BootInstant;
@@ -105,9 +104,7 @@ impl<'a> Batch<'a> {
 
     pub(super) fn add(&mut self, open: &OpenClaim, claim: &Claim) {
         let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
-        let is_single = open.is_single
-            || self.server.renews_alone.load(Ordering::Relaxed)
-            || self.server.pool.dialect().is_some();
+        let is_single = open.is_single || self.server.pool.dialect().is_some();
         let at = (slot, Layout::of(claim.kind).renew.id());
         let permits = permits_of(claim);
         let has_room = |(_, renewed): &&mut (usize, usize)| *renewed + permits <= RENEWED_AT_ONCE;

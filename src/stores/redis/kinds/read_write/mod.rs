@@ -13,7 +13,8 @@ fn of_side(side: &'static str) -> Layout {
     let force_release = include_str!("force_release.lua");
     Layout {
         channel: Key::Prefix("redisson_rwlock"),
-        wakes: Some(wakes_every_one),
+        // All waiting readers ask at once, and of the waiting writers of a client only the first listens.
+        wakes: Some(|_| usize::MAX),
         rights: side,
         acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),
         release: with_notes(include_str!("release.lua")),
