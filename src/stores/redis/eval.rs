@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::stores::redis::calls::{Call, Limit};
+use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::kinds::{Answers, Dialect, numbered};
 use crate::stores::redis::transport::{
     CallError, Connection, LATENESS, Pool, lacks, lacks_eval, lacks_evalsha, lacks_script,
@@ -38,7 +38,7 @@ impl Pool {
         let by_text = by_text || self.uses_text();
         let mut packed = Vec::new();
         let call = call.for_shards(self.is_sharded);
-        call.pack(by_text, limit, number, &mut packed);
+        pack(call.script, &[call], by_text, limit, number, &mut packed);
         if let Some(wanted) = call.replication {
             packed.extend(wanted.question(deadline));
         }
@@ -83,10 +83,9 @@ impl Pool {
                 self.note_dialect(None);
             }
         }
-        match (reply, ticket.by_text) {
-            (Ok(reply), _) => Ok((reply, replica_ack)),
-            (Err(fault), true) => Err(fault.of_a_text()),
-            (Err(fault), false) => Err(fault),
+        match reply {
+            Err(fault) if ticket.by_text => Err(fault.of_a_text()),
+            reply => Ok((reply?, replica_ack)),
         }
     }
 

@@ -12,14 +12,11 @@ use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
-use crate::stores::redis::Identity;
 use crate::stores::redis::admission::borrow_voting;
-use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, note_in};
+use crate::stores::redis::calls::{Limit, Operation, SentCopies, note_in};
 use crate::stores::redis::eval::Ticket;
 use crate::stores::redis::node::RedisNode;
-use crate::stores::redis::transport::{
-    Borrowed, CallError, Connection, NotReady, lacks_eval, lacks_script,
-};
+use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
 
 /// An operation whose request is under way.
 struct SentOperation<'a, O> {
@@ -120,12 +117,20 @@ impl RedisNode {
                 return Pending::Ready(Err(self.error_of(&call, fault, deadline)));
             }
         };
-        let sent = self.transmit(
-            &mut borrowed.connection,
-            call,
-            voting.as_deref(),
-            &mut copies,
-        );
+        let (connection, pool) = (&mut borrowed.connection, &self.server.pool);
+        if call.script.expires {
+            let sent = self.facts.timeline.now();
+            copies.sent_since = Some(sent);
+            copies.not_after = connection.expiry(deadline, sent);
+        }
+        let limit = Limit {
+            expiry: copies.not_after,
+            voting: voting.as_deref(),
+        };
+        // If the server does not know the script, the thread may no longer be there to send the text.
+        let number = pool.number(connection, &call);
+        let how = (number, !connection.has_script(call.script));
+        let sent = pool.send(connection, &self.completed(call), limit, how, deadline);
         let fault = match sent {
             Ok(ticket) => {
                 return Pending::Sent(Box::new(SentOperation {
@@ -146,32 +151,5 @@ impl RedisNode {
             return Pending::NotConnected;
         }
         Pending::Ready(operation.fail(self, fault, &mut copies))
-    }
-
-    /// Sends a call. With `voting` it runs only on the server that was found to have a vote, which is true of this
-    /// connection alone.
-    fn transmit(
-        &self,
-        connection: &mut Connection,
-        call: Call<'_>,
-        voting: Option<&Identity>,
-        copies: &mut SentCopies,
-    ) -> Result<Ticket, CallError> {
-        if call.script.expires {
-            let sent = self.facts.timeline.now();
-            copies.sent_since = Some(sent);
-            copies.not_after = connection.expiry(copies.deadline, sent);
-        }
-        let limit = Limit {
-            expiry: copies.not_after,
-            voting,
-        };
-        // Nobody may be there any more to send it again if the server does not know it.
-        let number = self.server.pool.number(connection, &call);
-        let how = (number, !connection.has_script(call.script));
-        let (call, deadline) = (self.completed(call), copies.deadline);
-        self.server
-            .pool
-            .send(connection, &call, limit, how, deadline)
     }
 }

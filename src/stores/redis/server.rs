@@ -50,11 +50,8 @@ impl Node {
     /// Makes the connection for renewals at the first hold, also at that after a rest: at the first renewal there may be no descriptor left for it,
     /// or nobody who says where the server is.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
-        let is_first = || {
-            !self.has_renewals.load(Ordering::Relaxed)
-                && !self.has_renewals.swap(true, Ordering::Relaxed)
-        };
-        if is_first() || self.renewals.slots.are_gone() {
+        let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
+        if is_first || self.renewals.slots.are_gone() {
             self.renewals.prepare(deadline);
         }
     }

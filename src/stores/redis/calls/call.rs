@@ -154,24 +154,6 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Adds the packed call to `into`.
-    pub(in crate::stores::redis) fn pack(
-        &self,
-        by_text: bool,
-        limit: Limit<'_>,
-        number: i64,
-        into: &mut Vec<u8>,
-    ) {
-        pack(
-            self.script,
-            std::slice::from_ref(self),
-            by_text,
-            limit,
-            number,
-            into,
-        );
-    }
-
     /// Its keys: a question leaves no answer behind. In a cluster a slot on the move has no key that is missing, so one that
     /// is not needed would be refused.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {

@@ -18,7 +18,6 @@ use crate::stores::redis::keys::{self, Key};
 use crate::stores::redis::kinds::GUARDED;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::{Arg, Script};
-use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, brief, plain};
 
 /// The key of the largest fence that a resource has seen.
@@ -67,19 +66,6 @@ impl Guarded<'_> {
         match self.check {
             Check::Hold(claim, _) => &claim.name,
             Check::Fence(resource, _) => resource,
-        }
-    }
-
-    /// Refuses keys that are on another server, or may get there.
-    fn check_slots(&self) -> Result<()> {
-        let lock = self.lock();
-        let is_elsewhere = |key: &&str| keys::slot(key) != keys::slot(lock);
-        match self.work.keys().find(is_elsewhere) {
-            Some(key) => Err(Error::CrossSlot {
-                lock: Arc::clone(lock),
-                key: key.to_owned(),
-            }),
-            None => Ok(()),
         }
     }
 
@@ -209,10 +195,14 @@ impl Operation for Guarded<'_> {
         if text.contains("Error compiling script") {
             return self.failed(redis, 0, text, Vec::new());
         }
+        let is_elsewhere = |key: &&str| keys::slot(key) != keys::slot(lock);
         if text.starts_with("CROSSSLOT")
-            && let Err(error) = self.check_slots()
+            && let Some(key) = self.work.keys().find(is_elsewhere)
         {
-            return error;
+            return Error::CrossSlot {
+                lock: Arc::clone(lock),
+                key: key.to_owned(),
+            };
         }
         // That of the lock itself the user has, for it has taken it.
         let mut keys: Vec<&str> = self.work.keys().collect();
@@ -248,9 +238,6 @@ impl Redis {
             script,
             was_late: false,
         };
-        if let Topology::Cluster(_) = self.topology {
-            operation.check_slots()?;
-        }
         operation.run(self, deadline)
     }
 
@@ -268,9 +255,6 @@ impl Redis {
             script: &FENCED,
             was_late: false,
         };
-        if let Topology::Cluster(_) = self.topology {
-            operation.check_slots()?;
-        }
         match operation.run(self, deadline)? {
             Outcome::Done(replies) => Ok(replies),
             Outcome::Unknown { error, .. } => Err(error),

@@ -7,7 +7,6 @@ mod rights;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +21,7 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, lacks, share};
-use told::{Info, Place, Settings};
+use settings::{Info, Place, Settings};
 
 /// The name of a lock that nobody has, under which the rights are tried.
 const LOCK: &str = "redlatch:preflight";

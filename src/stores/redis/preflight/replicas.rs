@@ -1,6 +1,6 @@
 //! The consequences for locks of a master's replicas.
 
-use super::told::{Info, Place, Settings};
+use super::settings::{Info, Place, Settings};
 use crate::stores::redis::findings::Findings;
 
 /// Finds what endangers locks at the replicas of a master.

@@ -23,30 +23,25 @@ impl Shared {
     pub(super) fn run(&self) {
         let mut backoff = Backoff::default();
         while self.until_wanted() {
-            match self.connect() {
+            let connected = self.connect();
+            let begun = time::now();
+            let is_connected = connected.is_ok();
+            match connected {
                 Ok(mut connection) => {
-                    let begun = time::now();
                     let reason = self.listen(&mut connection);
                     events::subscriber_disconnected(&self.connector.master().node(), &reason);
-                    numbers::subscriber_failed();
-                    self.disconnect();
-                    // Something on the way may end each connection that subscribes.
-                    if time::since(begun) >= LASTING {
-                        backoff = Backoff::default();
-                    } else {
-                        self.pause_until(begun + backoff.next());
-                    }
                 }
                 Err(reason) => {
                     events::subscriber_cannot_connect(&self.connector.master().node(), &reason);
-                    numbers::subscriber_failed();
-                    self.disconnect();
-                    let state = self.state.lock();
-                    if !state.is_closed {
-                        let again_at = time::now() + backoff.next();
-                        drop(self.wanted.wait(state, Some(again_at)));
-                    }
                 }
+            }
+            numbers::subscriber_failed();
+            self.disconnect();
+            // A middlebox may end each connection that subscribes.
+            if is_connected && time::since(begun) >= LASTING {
+                backoff = Backoff::default();
+            } else {
+                self.pause_until(begun + backoff.next());
             }
         }
     }

@@ -135,29 +135,36 @@ impl<'a> Look<'a> {
         Ok(answers)
     }
 
-    /// Asks the same question about each of these keys.
-    pub(super) fn ask_about(
+    /// Sends a query about each of these keys, with `field` behind the key. Returns the replies that can be used.
+    pub(super) fn query_each(
         &mut self,
-        question: &Cmd,
-        names: &[Arc<str>],
-    ) -> Result<Vec<Answer>, CallError> {
-        let about: Vec<Cmd> = names.iter().map(|name| about(question, name)).collect();
-        self.ask(&about)
+        command: &Cmd,
+        names: Names,
+        field: Option<&str>,
+        looked: &mut Looked,
+    ) -> Result<Vec<(Arc<str>, Value)>, CallError> {
+        let query = |name: &Arc<str>| about(command, name).arg(field).clone();
+        let queries: Vec<Cmd> = names.iter().map(query).collect();
+        let mut replies = Vec::with_capacity(names.len());
+        for (name, reply) in names.into_iter().zip(self.ask(&queries)?) {
+            if let Some(value) = looked.usable(&name, reply)? {
+                replies.push((name, value));
+            }
+        }
+        Ok(replies)
     }
 
     /// Sorts keys into hashes and strings.
     pub(super) fn sorted(
         &mut self,
-        names: Vec<Arc<str>>,
+        names: Names,
         looked: &mut Looked,
     ) -> Result<[Names; 2], CallError> {
-        let answers = self.ask_about(&redis::cmd("TYPE"), &names)?;
         let (mut hashes, mut strings) = (Vec::new(), Vec::new());
-        for (name, answer) in names.into_iter().zip(answers) {
-            let kind = looked.usable(&name, answer)?;
-            match kind.as_ref().map(text_of).as_deref() {
-                Some("hash") => hashes.push(name),
-                Some("string") => strings.push(name),
+        for (name, kind) in self.query_each(&redis::cmd("TYPE"), names, None, looked)? {
+            match &*text_of(&kind) {
+                "hash" => hashes.push(name),
+                "string" => strings.push(name),
                 _ => {}
             }
         }
@@ -165,58 +172,43 @@ impl<'a> Look<'a> {
     }
 
     /// The locks among these hashes. No value of a hash is read that has another field than a lock has.
-    pub(super) fn hashes(&mut self, names: Vec<Arc<str>>) -> Result<Looked, CallError> {
+    pub(super) fn hashes(&mut self, names: Names) -> Result<Looked, CallError> {
         let mut looked = Looked::default();
-        let sizes = self.ask_about(&redis::cmd("HLEN"), &names)?;
         let (mut small, mut large) = (Vec::new(), Vec::new());
-        for (name, size) in names.into_iter().zip(sizes) {
-            let size = looked.usable(&name, size)?;
-            match size.as_ref().map(number_of) {
-                None | Some(0) => {}
+        for (name, size) in self.query_each(&redis::cmd("HLEN"), names, None, &mut looked)? {
+            match number_of(&size) {
+                0 => {}
                 // One more, for the mode.
-                Some(size) if size <= MOST_HOLDS as i64 + 1 => small.push(name),
-                Some(_) => large.push(name),
+                size if size <= MOST_HOLDS as i64 + 1 => small.push(name),
+                _ => large.push(name),
             }
         }
-        let fields = self.ask_about(&redis::cmd("HKEYS"), &small)?;
         let (mut candidates, are_locks) = (Vec::new(), self.are_locks);
         let is_hold = |field: &Value| is_of_a_lock(&text_of(field), are_locks);
-        for (name, fields) in small.into_iter().zip(fields) {
-            match looked.usable(&name, fields)? {
-                Some(Value::Array(fields)) if fields.is_empty() => {}
-                Some(Value::Array(fields)) if fields.iter().all(is_hold) => {
-                    candidates.push(name);
-                }
-                Some(_) => looked.others.push((name, super::NO_LOCK.to_owned())),
-                None => {}
+        for (name, fields) in self.query_each(&redis::cmd("HKEYS"), small, None, &mut looked)? {
+            match fields {
+                Value::Array(fields) if fields.is_empty() => {}
+                Value::Array(fields) if fields.iter().all(is_hold) => candidates.push(name),
+                _ => looked.others.push((name, super::NO_LOCK.to_owned())),
             }
         }
-        // Of that size a read-write lock may be, which very many have.
-        let mode = |name: &Arc<str>| about(&redis::cmd("HGET"), name).arg("mode").clone();
-        let modes: Vec<Cmd> = large.iter().map(mode).collect();
-        let modes = self.ask(&modes)?;
-        for (name, mode) in large.into_iter().zip(modes) {
-            match looked.usable(&name, mode)? {
-                Some(mode) if matches!(&*text_of(&mode), "read" | "write") => candidates.push(name),
-                Some(_) => looked.others.push((name, super::NO_LOCK.to_owned())),
-                None => {}
+        // Only a read-write lock can have so many holds.
+        let mode = Some("mode");
+        for (name, mode) in self.query_each(&redis::cmd("HGET"), large, mode, &mut looked)? {
+            match &*text_of(&mode) {
+                "read" | "write" => candidates.push(name),
+                _ => looked.others.push((name, super::NO_LOCK.to_owned())),
             }
         }
-        let pairs = self.ask_about(&redis::cmd("HGETALL"), &candidates)?;
         let mut hashes = Vec::new();
-        for (name, pairs) in candidates.into_iter().zip(pairs) {
-            if let Some(pairs) = looked.usable(&name, pairs)? {
-                hashes.push((name, pairs));
+        let all = redis::cmd("HGETALL");
+        for (name, pairs) in self.query_each(&all, candidates, None, &mut looked)? {
+            match read(&name, &pairs, are_locks) {
+                Some(hash) => hashes.push(hash),
+                None if item_at(&pairs, 0).is_none() => {}
+                None => looked.others.push((name, super::NO_LOCK.to_owned())),
             }
         }
-        let hashes = hashes.into_iter().filter_map(|(name, pairs)| {
-            let read = read(&name, &pairs, are_locks);
-            if read.is_none() && item_at(&pairs, 0).is_some() {
-                looked.others.push((name, super::NO_LOCK.to_owned()));
-            }
-            read
-        });
-        let hashes: Vec<Hash> = hashes.collect();
         self.tell_of(hashes, &mut looked)?;
         Ok(looked)
     }

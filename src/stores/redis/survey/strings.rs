@@ -27,14 +27,11 @@ impl Look<'_> {
     ) -> Result<Looked, CallError> {
         let mut looked = Looked::default();
         let names: Vec<Arc<str>> = names.into_iter().filter(|it| !is_beside(it)).collect();
-        let sizes = self.ask_about(&redis::cmd("STRLEN"), &names)?;
-        let mut short = Vec::new();
-        for (name, size) in names.into_iter().zip(sizes) {
-            let size = looked.usable(&name, size)?;
-            if size.is_some_and(|size| (1..=LONGEST_TOKEN).contains(&number_of(&size))) {
-                short.push(name);
-            }
-        }
+        let sizes = self.query_each(&redis::cmd("STRLEN"), names, None, &mut looked)?;
+        let short = sizes
+            .into_iter()
+            .filter(|(_, size)| (1..=LONGEST_TOKEN).contains(&number_of(size)));
+        let short: Vec<Arc<str>> = short.map(|(name, _)| name).collect();
         let mut questions = Vec::new();
         for name in &short {
             questions.push(about(&redis::cmd("GET"), name));
