@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redlatch_server::{Config, Delivery, Server, TOO_LONG, next};
+use redlatch_server::{Config, Delivery, Server, next};
 
 use crate::ground::clock::Timeline;
 use crate::ground::process;
@@ -210,8 +210,6 @@ impl State {
             .iter()
             .any(|it| it.bytes.starts_with(b"-NOSCRIPT"));
         self.faults.answers_to_lose -= u32::from(is_lost);
-        // What a script has written stands that was ended because it ran for too long: no server tells that.
-        is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {
             let is_answer = delivery.connection == connection;
@@ -304,12 +302,6 @@ impl Drop for Link {
             self.world.state.lock().cut(self.connection);
         }
     }
-}
-
-/// Whether it is the error of a script that was ended because it ran for too long.
-fn is_of_endless(reply: &[u8]) -> bool {
-    let text = TOO_LONG.as_bytes();
-    reply.starts_with(b"-") && reply.windows(text.len()).any(|words| words == text)
 }
 
 /// The hash of the script that a request runs.

@@ -40,14 +40,13 @@ use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, CountStep, Delivery, Facts, Granted,
-    Guarded, HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position, RedisOperations,
-    Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf, Traffic,
+    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Delivery, Facts, Granted, Guarded,
+    HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position, RedisOperations, Refusal,
+    Released, Renewal, Store, StoreEntry, Subscription, SurveyOf, Traffic,
 };
 
 use calls::{
     Acquire, Condition, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel,
-    Waiters,
 };
 use fences::Fences;
 pub(crate) use kinds::flaw;
@@ -205,10 +204,7 @@ impl RedisOperations for Redis {
     }
 
     fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {
-        match op.step {
-            CountStep::Waiters => Waiters::of(op.counter)?.run(self, deadline),
-            _ => Count::new(op, deadline)?.run(self, deadline),
-        }
+        Count::new(op, deadline)?.run(self, deadline)
     }
 
     fn condition(

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
-use crate::store::{CountOp, EXPIRY_SLACK};
+use crate::store::{CountOp, CountStep, EXPIRY_SLACK};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::kinds::Layout;
@@ -27,8 +27,11 @@ impl<'a> Count<'a> {
     /// An operation whose copies are refused from a while after `deadline` on. The server remembers it for longer.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
-        let Some(script) = &layout.count else {
-            let reason = "a lock of this kind has no count";
+        let (script, reason) = match op.step {
+            CountStep::Waiters => (&layout.waiters, "this store keeps no queue of waiters"),
+            _ => (&layout.count, "a lock of this kind has no count"),
+        };
+        let Some(script) = script else {
             return Err(Error::unsupported(&op.counter.name, reason));
         };
         let left = deadline.saturating_duration_since(time::now());
@@ -62,10 +65,11 @@ impl Operation for Count<'_> {
     }
 
     fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
-        match (integer_at(reply, 0), integer_at(reply, 2)) {
-            (Some(1), Some(answer)) => Ok(answer),
-            (Some(3), _) => Err(Unread::Outdated),
-            (Some(4), _) => Err(Unread::Error(self.op.out_of_range())),
+        match (reply, integer_at(reply, 0), integer_at(reply, 2)) {
+            (Value::Int(length), ..) => Ok(*length),
+            (_, Some(1), Some(answer)) => Ok(answer),
+            (_, Some(3), _) => Err(Unread::Outdated),
+            (_, Some(4), _) => Err(Unread::Error(self.op.out_of_range())),
             _ => Err(Unread::Unexpected),
         }
     }

@@ -18,7 +18,6 @@ mod requests;
 mod resolve;
 #[cfg(test)]
 mod tests;
-mod waiters;
 
 use std::time::Instant;
 
@@ -43,7 +42,6 @@ pub(super) use release::Release;
 pub(super) use release_level::ReleaseLevel;
 pub(super) use requests::{SentCopies, note_in};
 pub(super) use resolve::Resolve;
-pub(super) use waiters::Waiters;
 
 /// How often a request is sent anew because its clock or its count turned out to be wrong.
 const CORRECTIONS: u32 = 3;

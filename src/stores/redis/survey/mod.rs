@@ -25,13 +25,6 @@ use look::{Look, Looked};
 /// How many keys a server looks at for one page.
 const KEYS_AT_ONCE: u32 = 512;
 
-/// The next locks of one master.
-struct Page {
-    generation: u64,
-    cursor: u64,
-    looked: Looked,
-}
-
 impl Redis {
     /// Tells who holds a lock, with all that the server shows.
     pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<Vec<LockInfo>> {
@@ -89,11 +82,7 @@ impl Redis {
             position.is_over = true;
             return Ok(Vec::new());
         };
-        let Page {
-            generation,
-            cursor,
-            looked: Looked { mut found, others },
-        } = told.map_err(|fault| {
+        let (generation, cursor, mut found) = told.map_err(|fault| {
             position.is_over = true;
             let all = format!("{}*", scope.prefix).into();
             // The name of a cluster's master is its address.
@@ -103,7 +92,6 @@ impl Redis {
             };
             self.error_about(node, &all, &[], fault)
         })?;
-        found.extend(self.found_elsewhere(others, deadline)?);
         if at.is_none() {
             // They say no more than which processes hold what, so their failure is none of the look.
             let connected =
@@ -124,33 +112,6 @@ impl Redis {
         }
         Ok(found)
     }
-
-    /// The locks of a slot on the move, each asked where it is.
-    fn found_elsewhere(
-        &self,
-        others: Vec<(Arc<str>, String)>,
-        deadline: Instant,
-    ) -> Result<Vec<LockInfo>> {
-        let mut found = Vec::new();
-        for (name, _) in others.iter().filter(|(_, text)| is_elsewhere(text)) {
-            let looked = self.topology.with(name, deadline, |node, connection| {
-                let one = vec![Arc::clone(name)];
-                let looked = Look::new(node, connection, false, deadline).hashes(one)?;
-                match looked
-                    .others
-                    .into_iter()
-                    .find(|(_, text)| is_elsewhere(text))
-                {
-                    Some((_, text)) => Err(CallError::Server(text)),
-                    None => Ok(looked.found),
-                }
-            });
-            let failed = |fault| self.error_about(self.topology.name(name), name, &[], fault);
-            found.extend(looked.map_err(failed)?);
-        }
-        found.retain(|info| !info.holders.is_empty() && info.expires.is_some());
-        Ok(found)
-    }
 }
 
 /// Why what stands under a name is no lock of the wanted kind.
@@ -166,19 +127,14 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Whether a server says that it does not answer for a key, or not now.
-fn is_elsewhere(text: &str) -> bool {
-    const SIGNS: [&str; 3] = ["MOVED ", "ASK ", "TRYAGAIN"];
-    SIGNS.iter().any(|sign| text.starts_with(sign))
-}
-
+/// Reads the next locks of one master. Returns the generation of the connection, the next cursor, and the locks.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
     scope: &Scope,
     cursor: u64,
     deadline: Instant,
-) -> Result<Page, CallError> {
+) -> Result<(u64, u64, Vec<LockInfo>), CallError> {
     let has_strings = scope.has_tokens || scope.has_counters;
     let (next, names) = scan(connection, scope, cursor, !has_strings, deadline)?;
     let generation = connection.generation;
@@ -197,11 +153,7 @@ fn read_page(
         info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
     };
     looked.found.retain(is_lock);
-    Ok(Page {
-        generation,
-        cursor: next,
-        looked,
-    })
+    Ok((generation, next, looked.found))
 }
 
 /// The next keys, of any type or hashes alone.

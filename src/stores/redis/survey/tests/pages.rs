@@ -183,16 +183,6 @@ fn with_error(error: &'static str, times: usize) -> (Result<Vec<String>>, StubSe
 }
 
 #[test]
-fn a_lock_whose_slot_is_on_the_move_is_looked_for_where_it_is() {
-    for error in ["TRYAGAIN later", "MOVED 1 h:1", "ASK 1 h:1"] {
-        // Those without an end or a holder are none there either.
-        let (found, server) = with_error(error, 1);
-        assert_eq!(found.unwrap(), ["a"], "{error}");
-        assert_eq!(count(&server, "HLEN a"), 2);
-    }
-}
-
-#[test]
 fn a_key_that_the_user_may_not_read_is_left_out() {
     let (found, server) = with_error("NOPERM no permissions to access one of the keys", 1);
     assert_eq!(found.unwrap(), Vec::<String>::new());
