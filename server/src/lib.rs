@@ -53,6 +53,6 @@ pub use commands::{Execution, Message, Subscriptions, Surroundings, is_data_comm
 pub use keyspace::{Change, Entry, Key, Keyspace, Score, Value};
 pub use reply::Reply;
 pub use request::{Unread, next};
-pub use script::{Engine, Script};
+pub use script::{Engine, Script, TOO_LONG};
 pub use server::{Config, Delivery, Effects, Server};
 pub use slot::slot;

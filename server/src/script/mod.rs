@@ -27,7 +27,7 @@ const TICK: u32 = 100_000;
 const MOST_TICKS: u64 = 1000;
 
 /// The error of a script that exceeded the limit.
-const TOO_LONG: &str = "Script ran for too long";
+pub const TOO_LONG: &str = "Script ran for too long";
 
 /// The cache of compiled scripts is cleared at this size.
 const MOST_COMPILED: usize = 4096;

@@ -1,4 +1,4 @@
-//! The right of a server to vote in a quorum, asked for on the connection that the request takes.
+//! Checks whether a server may vote in a quorum, on the connection that then carries the request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::Identity;
 use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, Pool};
 
-/// Asks a server who it is, and whether it may vote.
+/// Identifies the server of a connection, and checks whether it may vote.
 pub(super) fn vote_of(
     connection: &mut Connection,
     handle: &NodeHandle,
@@ -24,11 +24,10 @@ pub(super) fn vote_of(
     }
 }
 
-/// A connection on which a request can be sent without waiting for anything first, and which server it leads to where that
-/// has to have a vote.
+/// A connection that can send a request at once. For a quorum, also the identity of its server, which may vote.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// Borrows a connection for a request at once; with a `handle` one to a server that is known to have a vote.
+/// Borrows a connection that can send a request at once. With a `handle`, its server is known to have a vote.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {
@@ -42,7 +41,7 @@ pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<
             NotReady::NotConnected
         }
         Some((Err(abstention), _)) => NotReady::Unfit(abstention.to_string()),
-        // To ask who it is takes a time of its own.
+        // Identifying the server takes a round trip of its own.
         None => NotReady::NotConnected,
     };
     pool.give_back(borrowed, &Ok(()));

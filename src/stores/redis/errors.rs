@@ -1,4 +1,4 @@
-//! The words of a server, and the errors that they become.
+//! Maps error replies and faults of connections to errors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// A refusal is not told much later because its reason cannot be found out.
+/// The query for missing rights delays the error by at most this long.
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// Puts the fault of a call into words. An unknown outcome of a request that changes something is `unknown` instead.
-    /// Which right is missing is asked until `deadline`.
+    /// The error for a failed request, with the missing rights, which are queried until `deadline`. For an unknown
+    /// outcome of a change, see `unknown`.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -35,7 +35,7 @@ impl Redis {
         })
     }
 
-    /// The same of a request to this node that is no call of a script for a lock, and is about these keys.
+    /// The error for a failed request other than a script of a lock. `keys` are the keys that it names.
     pub(super) fn error_about(
         &self,
         node: Arc<str>,
@@ -53,7 +53,7 @@ impl Redis {
             }
             fault => fault,
         };
-        // Of several the server does not say which one.
+        // With several keys, the server does not report which one it refused.
         let alone = (keys.len() == 1).then_some(keys);
         self.worded(node, lock, fault, |text| {
             let alone = alone.into_iter().flatten();
@@ -94,7 +94,7 @@ impl Redis {
                 }
             }
             CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
-            // Nobody can give a right to it.
+            // No right can allow it.
             CallError::Server(text) if runs_no_scripts(&text) => {
                 let reason = format!(
                     "{node} runs no scripts ({}), and locks need EVAL; without EVAL, Client::token_lock works on \
@@ -130,7 +130,7 @@ impl Redis {
         }
     }
 
-    /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out by `deadline`.
+    /// The rights that the user lacks for this lock, as ACL rules; empty if the query for them fails.
     fn missing_rights(
         &self,
         layout: &'static Layout,
@@ -161,13 +161,13 @@ impl Redis {
         }
     }
 
-    /// Why a failover may undo what the master has done.
+    /// Why a failover may undo what the master executed.
     pub(super) fn half_done(&self, replica_ack: &ReplicaAck) -> Reason {
         let flaw = self.replication.and_then(|wanted| replica_ack.flaw(wanted));
         format!("the master executed it, but {}", flaw.unwrap_or_default()).into()
     }
 
-    /// Says that too few replicas have it.
+    /// The error for too few acknowledgments of replicas.
     pub(super) fn unreplicated(&self, lock: &Arc<str>, replica_ack: ReplicaAck) -> Error {
         let (lock, node) = (Arc::clone(lock), self.topology.name(lock));
         let wanted = self.replication.map_or(0, |wanted| wanted.replicas);
@@ -201,27 +201,27 @@ impl Redis {
     }
 }
 
-/// Whether the server has no EVAL, which no right can change.
+/// Whether the server has no EVAL, which no right changes.
 fn runs_no_scripts(text: &str) -> bool {
     lacks_eval(text) && !text.starts_with("NOPERM")
 }
 
-/// The kind of trouble that an error reply means.
+/// The class of an error reply.
 pub(super) enum Class {
-    /// The user, the password or a right.
+    /// A wrong user or password, or a missing right.
     Permission,
-    /// Something else is kept under the name.
+    /// The key has another type.
     WrongType,
     /// The server is of another kind than the settings say.
     Misplaced,
-    /// It may be over in a while.
+    /// It may succeed later.
     Passing,
     Unknown,
 }
 
 pub(super) fn class_of(text: &str) -> Class {
     const PERMISSION: [&str; 10] = [
-        // Redis 7.2 and later, and Valkey, inside scripts.
+        // In scripts of Redis 7.2 and later, and of Valkey.
         "ACL failure in script",
         "NOAUTH",
         "WRONGPASS",
@@ -243,15 +243,15 @@ pub(super) fn class_of(text: &str) -> Class {
         "OOM",
         "TRYAGAIN",
         "CLUSTERDOWN",
-        // A script has taken a key away whose slot is on the move, and looked for it again.
+        // A script deleted a key whose slot moves, then read it again.
         "non local key",
         "max number of clients",
         "UNBLOCKED",
-        // It is no master any more.
+        // The server is no longer a master.
         "WAIT cannot be used with replica",
     ];
     if text.contains(REFUSED_GIVEN) {
-        // They may be changing: waits go on, and holds are renewed as soon as the server lets us in.
+        // The credentials may be changing: waits continue, and holds are renewed once the server accepts them.
         Class::Passing
     } else if text.starts_with("MOVED ") || text.contains(MISPLACED) {
         Class::Misplaced
@@ -268,11 +268,11 @@ pub(super) fn class_of(text: &str) -> Class {
     }
 }
 
-/// The rights that are missing by the reply of the script that tries them.
+/// Reads the missing rights from the reply of the script that tests them.
 pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: Key) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
-        // Without TIME, EVAL or the key there is no way to try.
+        // The script itself needs EVAL, TIME and the key.
         Err(CallError::Server(text)) => return named_in(&text, vec![lock.to_owned()]),
         _ => return Vec::new(),
     };
@@ -288,7 +288,7 @@ pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: K
     missing
 }
 
-/// Returns the rights that a refusal names, as ACL rules; where it is about some key, it is one of `keys`.
+/// The rights that a refusal names, as ACL rules. A refusal of a key does not name it, so all `keys` are returned.
 fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     let command = text.split_once("to run the '");
     if let Some((command, _)) = command.and_then(|(_, rest)| rest.split_once('\'')) {
@@ -300,7 +300,7 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     }
 }
 
-/// Whether a refusal of several keys together may be for one of them.
+/// Whether a refused batch may succeed for some of its keys.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         Class::Passing => false,

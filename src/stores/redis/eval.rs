@@ -1,4 +1,4 @@
-//! The driver of all calls of scripts: a call is sent, which gives a ticket, and its answer is received by a deadline.
+//! Sends scripts and receives their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,20 +13,20 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
-/// A call on its way.
+/// A script that was sent.
 pub(crate) struct Ticket {
-    /// The number that the answer repeats.
+    /// The number that the reply repeats.
     number: i64,
     pub(crate) by_text: bool,
-    /// It is asked in the same breath how many replicas have what the script did.
+    /// Set if a `WAIT` was sent along.
     replication: Option<Replication>,
 }
 
-/// The answer of a script, and that of the replicas if they were asked and the script was not refused.
+/// The reply of a script, and the acknowledgment of replicas if it was requested.
 pub(crate) type Reply = (Value, Option<ReplicaAck>);
 
 impl Pool {
-    /// Sends a call, with the text of its script or by its hash.
+    /// Sends a script, as text or by its hash.
     pub(crate) fn send(
         &self,
         connection: &mut Connection,
@@ -53,7 +53,7 @@ impl Pool {
         })
     }
 
-    /// Receives the answer to a call, behind those that the connection owes.
+    /// Receives the reply to a script, after the abandoned replies that precede it on the connection.
     pub(crate) fn receive(
         &self,
         connection: &mut Connection,
@@ -67,7 +67,7 @@ impl Pool {
         }
         let replica_ack = ticket.replication.map(|wanted| {
             let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
-            // The answer of the script stands, but the one behind it may still come.
+            // The reply of the script is complete, but that of `WAIT` may still arrive.
             connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
             replica_ack
         });
@@ -78,7 +78,7 @@ impl Pool {
             if lacks_script(text) {
                 connection.has_forgotten_scripts();
             }
-            // Another server may be there now.
+            // Another server may have taken over the address.
             if Answers::are_of(ticket.number) && (lacks(text, "delifeq") || lacks(text, "delex")) {
                 self.note_dialect(None);
             }
@@ -89,8 +89,8 @@ impl Pool {
         }
     }
 
-    /// Runs a call: by the hash of its script, and with the text if the server does not know it yet. Both copies have the
-    /// same number: whichever of them is answered, the answer is that of the request.
+    /// Runs a script by its hash, or by its text if the server does not know it. Both attempts have the same number, so
+    /// a late reply to the first is a valid answer.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
@@ -126,8 +126,8 @@ impl Pool {
         }
     }
 
-    /// The number for a call, by which it is packed as commands if the server runs no scripts. A vote depends on more than
-    /// they can look at.
+    /// The number of a request. It also says whether the request is sent as commands, because the server runs no
+    /// scripts. A vote needs a script.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {
@@ -138,8 +138,8 @@ impl Pool {
         }
     }
 
-    /// Looks whether the server has commands that can stand for the scripts of token locks. Nobody has the token that it
-    /// asks with.
+    /// Queries whether the server has commands that replace the scripts of token locks. No lock has the random token of
+    /// the query.
     pub(crate) fn find_dialect(
         &self,
         connection: &mut Connection,
@@ -170,7 +170,7 @@ impl Pool {
 }
 
 impl Ticket {
-    /// Leaves the answer, which comes by `deadline`, to whoever uses the connection next, and has that noted.
+    /// Leaves the reply, which arrives by `deadline`, to the next user of the connection, which then sets `answered`.
     pub(crate) fn leave(
         &self,
         connection: &mut Connection,

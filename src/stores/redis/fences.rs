@@ -1,4 +1,4 @@
-//! The fencing tokens that this client has seen: it never takes a smaller one, whatever the server has lost.
+//! The fencing tokens that this client has seen. It refuses smaller ones, also after the server lost its data.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -8,19 +8,17 @@ use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::stores::redis::Redis;
 
-/// The last token is remembered of at least so many names, those used last, and of at most twice as many.
+/// Tokens of at least this many recently used names are kept, and of at most twice as many.
 const REMEMBERED: usize = 5_000;
 
-/// The largest token that was seen of each name.
+/// The largest token seen of each name, in two generations.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     recent: HashMap<Arc<str>, u64>,
-    /// Those of the names that were used before these.
     before: HashMap<Arc<str>, u64>,
 }
 
 impl Fences {
-    /// The smallest token that may be drawn next.
     fn floor(&self, name: &str) -> u64 {
         let seen = self.recent.get(name).or_else(|| self.before.get(name));
         seen.map_or(0, |seen| seen.saturating_add(1))
@@ -40,7 +38,7 @@ impl Fences {
 }
 
 impl Redis {
-    /// The smallest token that a request of `claim` may draw; 0 if it draws none.
+    /// The smallest token that the server may draw for `claim`; 0 if the lock has none.
     pub(super) fn fence_floor(&self, claim: &Claim) -> u64 {
         match claim.kind.rules().is_fenced {
             true => self.fences.lock().floor(&claim.name),
@@ -48,11 +46,11 @@ impl Redis {
         }
     }
 
-    /// Notes the token that a request drew which named this floor.
+    /// Notes the token that the server drew for a request with this floor.
     ///
     /// # Errors
     ///
-    /// [`Error::FenceRegressed`] if it is below the floor: the hold is of no use.
+    /// [`Error::FenceRegressed`] if the token is below the floor, so the hold cannot be used.
     pub(super) fn drawn(&self, claim: &Claim, token: i64, floor: u64) -> Result<u64> {
         let drawn = u64::try_from(token).unwrap_or_default();
         if drawn < floor {
@@ -119,7 +117,7 @@ mod tests {
         let mut fences = Fences::default();
         for name in &names {
             fences.note(name, 7);
-            // One that is used again and again is never forgotten, and its token never falls.
+            // A name in constant use keeps its token, and the token never decreases.
             fences.note(&"often".into(), 9);
             fences.note(&"often".into(), 5);
             assert_eq!(fences.floor("often"), 10);

@@ -1,5 +1,3 @@
-//! The findings of a check about one server.
-
 use std::sync::Arc;
 
 use crate::store::HealthWarning;
@@ -32,7 +30,8 @@ impl Findings {
         self.all.push(found);
     }
 
-    /// It gave no connection, or no answer. `answered` is the code of that if it did before.
+    /// Reports that a server gave no connection or no reply. `answered` is the code of the finding if the server has
+    /// replied before.
     pub(super) fn unreachable(&mut self, fault: &CallError, answered: Option<&'static str>) {
         let reason = fault.reason();
         let is_refused = match fault {

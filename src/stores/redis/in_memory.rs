@@ -1,7 +1,7 @@
-//! A Redis in this process, for tests: its clock, the connections to it, and the faults that a test asks for.
+//! A Redis server in this process, for tests: its clock, its connections, and the faults that a test injects.
 //!
-//! A request runs on the thread that writes it. The replies go through a pair of sockets, so that a client reads, polls and
-//! listens as it does on a network.
+//! A request runs on the thread that writes it. Replies go through a socket pair, so that a client reads, polls and
+//! subscribes as on a network.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redlatch_server::{Config, Delivery, Server, next};
+use redlatch_server::{Config, Delivery, Server, TOO_LONG, next};
 
 use crate::ground::clock::Timeline;
 use crate::ground::process;
@@ -20,13 +20,13 @@ use crate::stores::redis::kinds::{KINDS, Layout, RIGHTS};
 /// The name of the server in messages.
 pub(crate) const NODE: &str = "in memory";
 
-/// The time of a server that begins, in microseconds since 1970: the year 2020.
+/// The time of a new server, in µs since 1970: the year 2020.
 const BEGIN: i64 = 1_577_836_800_000_000;
 
-/// A server, with a clock of its own.
+/// A server with its own clock.
 pub(crate) struct World {
     pub(crate) timeline: Timeline,
-    /// The server's clock, in microseconds, when the timeline begins.
+    /// The server's clock when the timeline begins, in µs.
     epoch: i64,
     state: Mutex<State>,
 }
@@ -38,17 +38,16 @@ struct State {
     faults: Faults,
 }
 
-/// The server's end of a connection.
 struct FarEnd {
     stream: UnixStream,
-    /// The bytes of a request of which the rest is still to come.
+    /// The part of an incomplete request.
     received: Vec<u8>,
-    /// The bytes that were not sent yet, because the client has to read first.
+    /// Replies that did not fit into the socket yet.
     unsent: Vec<u8>,
     is_lost: Arc<AtomicBool>,
 }
 
-/// The faults that a test has asked for.
+/// The faults that a test injects.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) renewals_to_drop: u32,
@@ -57,21 +56,21 @@ pub(crate) struct Faults {
     pub(crate) is_silent: bool,
 }
 
-/// The client's end of a connection to a server in this process.
+/// The client's end of a connection.
 pub(crate) struct Link {
     world: Arc<World>,
     connection: u64,
-    /// Whether it ended because a test lost an answer.
+    /// Whether the connection ended because a test dropped a reply.
     is_lost: Arc<AtomicBool>,
     pid: u32,
 }
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// The scripts that faults tell apart.
+/// The hashes of scripts that faults treat differently.
 struct Hashes {
     renewals: HashSet<String>,
-    /// Of requests in the background.
+    /// Scripts that run in the background.
     aside: HashSet<String>,
 }
 
@@ -90,7 +89,7 @@ static HASHES: LazyLock<Hashes> = LazyLock::new(|| {
 impl Default for World {
     fn default() -> World {
         let timeline = Timeline::of_a_world();
-        // It remembers all, and has always been there: a quorum need not wait for it.
+        // A quorum trusts a server that keeps its data and never restarted.
         let config = Config {
             seed: fastrand::u64(..),
             remembers: true,
@@ -110,7 +109,7 @@ impl Default for World {
 }
 
 impl World {
-    /// Opens a connection. Returns what is written to, and what is read from.
+    /// Opens a connection. Returns its writing end and its reading end.
     pub(crate) fn connect(self: &Arc<World>) -> io::Result<(Arc<Link>, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
         far.set_nonblocking(true)?;
@@ -147,12 +146,12 @@ impl World {
         }
     }
 
-    /// Has all clients renew all holds now.
+    /// Makes all clients renew all holds now.
     pub(crate) fn renew_all(&self) {
         self.timeline.advance(Duration::ZERO);
     }
 
-    /// Takes away the keys of these names, and returns whether there was one.
+    /// Deletes these keys, and returns whether one existed.
     pub(crate) fn expire(&self, names: [&str; 2]) -> bool {
         let now = self.now();
         let mut state = self.state.lock();
@@ -164,14 +163,14 @@ impl World {
         })
     }
 
-    /// The server's clock, in microseconds since 1970.
+    /// The server's clock, in µs since 1970.
     fn now(&self) -> i64 {
         self.epoch.saturating_add(self.timeline.now().as_micros())
     }
 }
 
 impl State {
-    /// Runs the requests of a connection that are whole.
+    /// Runs the complete requests of a connection.
     fn take(&mut self, now: i64, connection: u64, bytes: &[u8]) {
         let Some(end) = self.connections.get_mut(&connection) else {
             return;
@@ -199,17 +198,19 @@ impl State {
             self.send(&Delivery { connection, bytes });
             return;
         }
-        // A script without keys is one with which a client looks at the server.
+        // A script without keys is a check by the client.
         let has_keys = request.get(2).is_some_and(|count| count != b"0");
         let may_lose =
             has_keys && !is_renewal && script.is_some_and(|it| !HASHES.aside.contains(&it));
         let mut is_lost = may_lose && self.faults.answers_to_lose > 0;
         let deliveries = self.server.command(now, connection, request);
-        // One that did not run because the server lacks the script comes again with its text.
+        // After NOSCRIPT, the request is sent again as text.
         is_lost &= !deliveries
             .iter()
             .any(|it| it.bytes.starts_with(b"-NOSCRIPT"));
         self.faults.answers_to_lose -= u32::from(is_lost);
+        // A script that was ended after running too long may have written, which an error would deny.
+        is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {
             let is_answer = delivery.connection == connection;
@@ -225,7 +226,7 @@ impl State {
         }
     }
 
-    /// Whether a test loses this message: to all who listen, or to nobody.
+    /// Whether a test drops this message, then for all subscribers.
     fn loses(&mut self, bytes: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
         let is_new = lost.as_deref() != Some(bytes);
         if !bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
@@ -252,14 +253,14 @@ impl State {
 }
 
 impl FarEnd {
-    /// Sends what there is room for.
+    /// Sends what fits into the socket.
     fn send_rest(&mut self) {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Ok(sent) => {
                     self.unsent.drain(..sent);
                 }
-                // The client is gone, or will read.
+                // The client is gone, or has to read first.
                 Err(_) => return,
             }
         }
@@ -267,7 +268,7 @@ impl FarEnd {
 }
 
 impl Link {
-    /// Sends requests, which have run when it returns.
+    /// Sends requests. They have run when this returns.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if !state.connections.contains_key(&self.connection) {
@@ -277,7 +278,7 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Makes use of the room that a read leaves, and tells why nothing more comes.
+    /// Refills the socket after a read, and says why the connection ended.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         if let Some(end) = self
             .world
@@ -297,14 +298,20 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // In a forked child nobody may ever unlock the mutex.
+        // In a forked child, the mutex may be locked forever.
         if self.pid == process::id() {
             self.world.state.lock().cut(self.connection);
         }
     }
 }
 
-/// The hash of the script that a request runs.
+/// Whether a reply is the error of a script that ran too long.
+fn is_of_endless(reply: &[u8]) -> bool {
+    let text = TOO_LONG.as_bytes();
+    reply.starts_with(b"-") && reply.windows(text.len()).any(|words| words == text)
+}
+
+/// The hash of the script in a request.
 fn script_of(request: &[Vec<u8>]) -> Option<String> {
     let [command, script, ..] = request else {
         return None;

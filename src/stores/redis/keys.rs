@@ -1,4 +1,4 @@
-//! The names of keys and channels, as Redisson forms them.
+//! The names of keys and channels, in Redisson's format.
 
 use std::borrow::Cow;
 
@@ -9,28 +9,28 @@ const LONGEST_NAME: usize = 512;
 /// A key or a channel of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// The name of the lock itself.
+    /// The name of the lock.
     Name,
-    /// `prefix:{name}`, without the braces if the name has a `{`.
+    /// `prefix:{name}`, without the braces if the name contains `{`.
     Prefix(&'static str),
-    /// The same with `:visitor` behind it.
+    /// `Prefix`, followed by `:visitor`.
     OfVisitor(&'static str),
-    /// `{name}:suffix`, without the braces if the name has a `{`.
+    /// `{name}:suffix`, without the braces if the name contains `{`.
     Suffix(&'static str),
-    /// `prefix{name}`, whatever the name has in it.
+    /// `prefix{name}`, whatever the name contains.
     Braced(&'static str),
-    /// `{name}:visitor`, without the braces if the name has a `{`, and this behind it.
+    /// `{name}:visitor` and a suffix, without the braces if the name contains `{`.
     BehindVisitor(&'static str),
-    /// The same of the writer inside whose hold the visitor reads; that of the visitor, if there is none.
+    /// `BehindVisitor` of the writer whose thread reads inside its own write lock, else of the visitor.
     BehindWriter(&'static str),
-    /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name has a `{`.
+    /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name contains `{`.
     OfCondition(&'static str),
 }
 
 /// The channel of a lock's unlock messages.
 pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
 
-/// The keys and channels of those who wait on a condition begin so.
+/// The prefix of the keys and channels of a condition.
 const PLACES: &str = "redlatch_condition";
 const PLACES_IN_BRACES: &str = "redlatch_condition:{";
 
@@ -38,7 +38,7 @@ const PLACES_IN_BRACES: &str = "redlatch_condition:{";
 pub(super) const COUNTER: Key = Key::Prefix("redisson_lock_token");
 
 impl Key {
-    /// Whether the key `key` of some lock is this one.
+    /// Whether `key` has the form of this key, for any lock.
     pub(super) fn begins(self, key: &str) -> bool {
         let (prefix, next) = match self {
             Key::Name | Key::BehindVisitor(_) | Key::BehindWriter(_) => return true,
@@ -53,7 +53,7 @@ impl Key {
             .is_some_and(|it| it.starts_with(next))
     }
 
-    /// This key of the lock `name`.
+    /// This key for the lock `name`.
     pub(super) fn of(self, name: &str) -> Cow<'_, str> {
         match self {
             Key::Name => name.into(),
@@ -61,7 +61,7 @@ impl Key {
         }
     }
 
-    /// The pieces that make it; `visitor` is the condition, where the key is of one.
+    /// The parts of the key, to be concatenated. For a key of a condition, `visitor` is the condition.
     pub(super) fn pieces<'a>(self, name: &'a str, visitor: &'a str) -> [&'a str; 6] {
         match self {
             Key::Name => ["", "", name, "", "", ""],
@@ -87,10 +87,11 @@ impl Key {
     }
 }
 
-/// Returns the flaw of the name `given`, which becomes `full` with the prefix of the client, of a lock with this channel.
+/// Checks the name `given`, which is `full` with the client's prefix, for a lock with this channel. Returns what is
+/// wrong with it.
 ///
-/// Names are refused whose channel would fall into another slot of a Redis Cluster than their key, on every server, so
-/// that moving to a cluster never breaks a program.
+/// A name whose channel falls into another Cluster slot than its key is refused on every server, so that a program can
+/// move to a Cluster.
 pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     let reason = if given.is_empty() {
         "it is empty"
@@ -112,7 +113,7 @@ pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     Some(Error::InvalidName { name, reason })
 }
 
-/// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of what stands in its first braces, mod 16384.
+/// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
 pub(super) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As CLUSTER KEYSLOT of redis-server 7.0.15 has them.
+        // As `CLUSTER KEYSLOT` of redis-server 7.0.15 returns them.
         for (key, expected) in [
             ("foo", 12182),
             ("{}x", 9500),
@@ -200,7 +201,6 @@ mod tests {
         let full = "x".repeat(63) + "}";
         assert_eq!(name_of(&full), full);
         assert_eq!(name_of(&(full.clone() + "y")), full + "…");
-        // The prefix alone is no name.
         assert!(flaw("", "prefix:", CHANNEL).is_some());
     }
 

@@ -1,4 +1,4 @@
-//! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `topology`.
+//! Locks on Redis in Redisson's format: on one server, or on the topologies of `topology`.
 
 mod admission;
 mod calls;
@@ -65,9 +65,9 @@ pub(crate) struct Redis {
     traffic: Arc<Traffic>,
     replication: Option<Replication>,
     fences: Mutex<Fences>,
-    /// For how long a waiter in a queue on the server counts as alive behind the one before it.
+    /// How long a waiter in a queue on the server counts as alive behind the waiter before it.
     patience: Duration,
-    /// The server itself, if it is in this process.
+    /// The server, if it is in this process.
     #[cfg(feature = "in-memory")]
     pub(crate) world: Option<Arc<in_memory::World>>,
 }
@@ -153,7 +153,7 @@ impl Store for Redis {
             Some(StoreEntry::OfLock(visitor)) => Some(visitor),
             None => None,
         };
-        // Where each place has a channel of its own, nobody tells one that has no place.
+        // If each queue entry has a channel of its own, a waiter without an entry gets no message.
         if layout.wakes.is_none() || layout.place_channel.is_some() && place.is_none() {
             let registration = self.facts.notifier.join(source, name, parker);
             return Subscription::of(registration, Delivery::Polling);
@@ -229,7 +229,7 @@ impl Redis {
         }
     }
 
-    /// Puts a visitor where it hears the messages of a channel.
+    /// Subscribes a waiter to the messages of a channel.
     fn listen(
         &self,
         channel: Arc<str>,

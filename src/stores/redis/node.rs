@@ -1,8 +1,7 @@
-//! A store on one server as a node of a quorum: requests are sent now and answered later, so that all nodes work at the
+//! A store on one server as a node of a quorum. Requests are sent now and answered later, so that all nodes work at the
 //! same time.
 //!
-//! A request that turns out to need a second one (because the server does not know the script, or a clock was off) is
-//! done the blocking way.
+//! A request that needs a second attempt (an unknown script, a wrong clock offset) then blocks.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{NotReady, Pool};
 use crate::stores::redis::{Redis, server};
 
-/// A store on one server, as a node of a quorum.
 pub(crate) struct RedisNode {
     redis: Arc<Redis>,
     pub(super) server: Arc<server::Node>,
@@ -30,7 +28,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a cluster, whose servers take over from each other.
+    /// [`Error::InvalidConfig`] for a Cluster, because a failover in it would lose votes.
     pub(crate) fn as_node(self: &Arc<Redis>) -> Result<RedisNode> {
         match &self.topology {
             Topology::One(server) => Ok(RedisNode {
@@ -61,12 +59,12 @@ impl RedisNode {
         }
     }
 
-    /// Whether another server may take over, with other keys.
+    /// Whether another server with other keys may take over.
     pub(crate) fn can_fail_over(&self) -> bool {
         self.server.pool.connector.can_fail_over()
     }
 
-    /// Whether there is a connection for `purpose` on which a request can be sent without waiting for anything first.
+    /// Whether a connection for `purpose` can send a request at once.
     pub(crate) fn is_ready(&self, purpose: Purpose) -> bool {
         let pool = self.pool_for(purpose);
         match pool.borrow_ready() {
@@ -76,13 +74,13 @@ impl RedisNode {
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }
-            // Others use them.
+            // Other requests use all connections.
             Err(NotReady::Busy(_)) => true,
             Err(NotReady::NotConnected | NotReady::Unfit(_)) => false,
         }
     }
 
-    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
+    /// Connects for `purpose`, identifies the server, and registers it behind `handle`.
     pub(crate) fn connect(
         &self,
         handle: &NodeHandle,
@@ -96,8 +94,8 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// Sends an acquisition, if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock is
-    /// free.
+    /// Sends an acquisition if `handle` has a vote. With `restored`, the server sets all levels that `claim` counts if
+    /// the lock is free there.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -1,4 +1,4 @@
-//! The settings of a store on Redis, and the ways to open one.
+//! The settings of a store on Redis, and its constructors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,32 +27,32 @@ use crate::stores::slots::PoolSettings;
 /// The settings of a client that concern its store.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// The name of its connections in the list of a server.
+    /// The name of its connections in `CLIENT LIST`.
     pub(crate) connection_name: Arc<str>,
-    /// Where they are counted.
+    /// The counters of connections and messages.
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
     pub(crate) pool_settings: PoolSettings,
     pub(crate) check_idle_after: Duration,
-    /// How to get into the servers that have the locks.
+    /// Access to the servers of the locks.
     pub(crate) access: Access,
-    /// How to get into the sentinels, where it is otherwise.
+    /// Access to the sentinels, if different.
     pub(crate) sentinel_access: Option<Access>,
-    /// Whether connections to the master that sentinels name are encrypted; `None` if as those to the sentinels.
+    /// Whether connections to the master behind sentinels use TLS; `None` for the same as to the sentinels.
     pub(crate) master_tls: Option<bool>,
     /// The lease of locks under the watchdog.
     pub(crate) lease: Duration,
-    /// As whom to talk to a master that sentinels name, and in which database.
+    /// The credentials and the database at the master behind sentinels.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: Option<i64>,
-    /// The program's function for announced addresses.
+    /// The program's function that maps announced addresses.
     pub(crate) mapper: Option<Mapper>,
-    /// Whether unlock messages in a cluster are sharded; `None` to find it out.
+    /// Whether unlock messages in a Cluster are sharded; `None` to detect it.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
-    /// For how long a waiter in a queue on the server counts as alive behind the one before it.
+    /// How long a waiter in a queue on the server counts as alive behind the waiter before it.
     pub(crate) patience: Duration,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Access {
 }
 
 impl Redis {
-    /// A server in this process.
+    /// A store on a server in this process.
     #[cfg(feature = "in-memory")]
     pub(crate) fn in_memory(world: &Arc<World>, settings: &Settings) -> Redis {
         let address = Address::in_memory(world, settings.connect_timeout);
@@ -100,7 +100,7 @@ impl Redis {
         redis
     }
 
-    /// One server.
+    /// A store on one server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = address(url, settings, &settings.access)?;
         let database = address.database();
@@ -111,7 +111,7 @@ impl Redis {
         ))
     }
 
-    /// A master and its replicas at fixed addresses.
+    /// A store on a master and its replicas at fixed addresses.
     pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of a master and its replicas";
         let (_, addresses) = addresses(urls, setting, settings, &settings.access)?;
@@ -120,7 +120,7 @@ impl Redis {
         Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
-    /// The master that sentinels call `name`.
+    /// A store on the master that sentinels call `name`.
     pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
         let invalid = |setting, reason: &str| Err(Error::config(setting, reason));
         if name.is_empty() {
@@ -128,7 +128,7 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        // Certificates may be for the master alone.
+        // The certificates may be for the master alone.
         let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
         let shared = is_shared.then(|| tls.clone());
         let shared = Access {
@@ -172,7 +172,7 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
-            // What too few replicas have is undone by a release; a hand-off would need a way back.
+            // An acquisition that too few replicas acknowledged is released. A hand-off could not be undone.
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };
@@ -194,7 +194,7 @@ impl Redis {
         }
     }
 
-    /// The cluster that the servers at `urls` belong to.
+    /// A store on the Cluster of the servers at `urls`.
     pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of the cluster";
         let (template, seeds) = addresses(urls, setting, settings, &settings.access)?;
@@ -207,7 +207,7 @@ impl Redis {
     }
 }
 
-/// The database that all of these name.
+/// The database of all addresses.
 fn only_database(addresses: &[Address], setting: &'static str) -> Result<i64> {
     let first = addresses.first().map_or(0, Address::database);
     if addresses.iter().any(|it| it.database() != first) {
@@ -223,7 +223,7 @@ fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
         .with_provider(access.provider.as_ref())
 }
 
-/// The first address of several servers that belong together, and all of them.
+/// Parses the addresses of servers that belong together. Returns the first of them, and all.
 fn addresses(
     urls: &[String],
     setting: &'static str,

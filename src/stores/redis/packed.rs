@@ -1,21 +1,20 @@
-//! A request in the form in which a server reads it.
+//! A request in the encoding of the Redis protocol.
 
 use itoa::Buffer;
 
-/// A request that is being packed.
 pub(super) struct Packed<'a>(&'a mut Vec<u8>);
 
 impl Packed<'_> {
-    /// Begins a request of so many parts behind what is there.
+    /// Begins a request of this many parts, and appends it to `into`.
     pub(super) fn begin(into: &mut Vec<u8>, parts: usize) -> Packed<'_> {
-        // A part is mostly a number, a name or a visitor.
+        // The usual length of a number, a name or a visitor.
         into.reserve(parts * 48);
         let mut packed = Packed(into);
         packed.head(b'*', parts);
         packed
     }
 
-    /// Adds a part that these pieces make.
+    /// Adds the concatenation of these pieces as one part.
     #[inline]
     pub(super) fn text(&mut self, pieces: &[&str]) {
         self.bytes(pieces.iter().map(|piece| piece.as_bytes()));
@@ -25,7 +24,7 @@ impl Packed<'_> {
         self.text(&[Buffer::new().format(number)]);
     }
 
-    /// Adds a part of any bytes.
+    /// Adds a part of arbitrary bytes.
     pub(super) fn raw(&mut self, part: &[u8]) {
         self.bytes([part].into_iter());
     }

@@ -1,4 +1,4 @@
-//! The parts of a reply.
+//! Access to the parts of a reply.
 
 use redis::Value;
 
@@ -34,7 +34,7 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// The value of a field in what INFO tells.
+/// The value of a field in the reply to INFO.
 pub(super) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))

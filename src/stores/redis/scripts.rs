@@ -1,4 +1,4 @@
-//! The Lua scripts: their texts, and what they take.
+//! The Lua scripts: their texts, keys and arguments.
 
 use std::sync::OnceLock;
 
@@ -7,63 +7,62 @@ use crate::stores::redis::kinds::Instead;
 
 mod pieces;
 
-/// One script, with its hash.
+/// A script with its hash.
 pub(super) struct Script {
     pub(super) text: String,
     pub(super) hash: String,
     pub(super) keys: &'static [Key],
-    /// Its arguments but the expiry and the number of the request, which come behind them.
+    /// The arguments without the expiry and the number of the request, which follow them.
     pub(super) args: &'static [Arg],
-    /// Whether the server time after which it is refused is an argument, and its answer tells the time.
+    /// Whether the script takes a server time after which it is refused, and returns the server time.
     pub(super) expires: bool,
-    /// What commands do in its place where a server runs no scripts.
+    /// The commands that replace it on a server without scripts.
     pub(super) instead: Option<Instead>,
     sharded: OnceLock<Box<Script>>,
 }
 
-/// The meaning of an argument of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
     Visitor,
-    /// The visitor that a hold is handed off to.
+    /// The visitor that receives the hold in a hand-off.
     Successor,
     /// In ms.
     Lease,
-    /// The count that stands there, as far as known.
+    /// The hold count that the client expects.
     Known,
-    /// The count that is to stand there.
+    /// The hold count to set.
     Wanted,
     /// The channel of unlock messages.
     Channel,
-    /// The word of [`Layout::rights`](super::kinds::Layout::rights).
+    /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
-    /// The name of the lock, where it is to be no key.
+    /// The name of the lock, for a script that must not declare it as a key.
     Lock,
-    /// The smallest fencing token that may be drawn.
+    /// The smallest fencing token that the server may draw.
     Floor,
-    /// The key of the last fencing token, where it is to be no key of the script.
+    /// The key of the last fencing token, for a script that must not declare it as a key.
     Counter,
-    /// The operation on a counter.
+    /// The operation on a counter or a condition.
     Step,
-    /// The number that it is about.
+    /// The number for the operation.
     Amount,
-    /// The beginning of the channels of those who wait on a condition.
+    /// The prefix of the channels of a condition's waiters.
     Places,
-    /// How long a counter lasts that is set, in ms.
+    /// The TTL of a counter that is set, in ms.
     Life,
     /// The fence of a write.
     Fence,
-    /// The word for what guarded work is checked by: a hold, by that of its layout, or a fence.
+    /// What guards the work: `fence`, or the layout's `rights` for a hold.
     Check,
-    /// Guarded work, of as many arguments as it has.
+    /// Guarded work, as any number of arguments.
     Work,
-    /// The writer inside whose hold a thread reads.
+    /// The writer whose thread reads inside its own write lock.
     Inside,
-    /// The word for the place that a waiter is to have.
+    /// Whether the visitor joins the queue on the server.
     Wish,
-    /// For how long a waiter counts as alive behind the one before it, in ms.
+    /// How long a waiter counts as alive behind the waiter before it, in ms.
     Patience,
-    /// Whether the server knows all who listen to a channel.
+    /// Whether all subscribers of a channel are connected to this server.
     HearsAll,
 }
 
@@ -81,7 +80,7 @@ impl Script {
         }
     }
 
-    /// The same as a script that takes an expiry.
+    /// The script, with an expiry as an argument.
     pub(super) fn expiring(self) -> Script {
         Script {
             expires: true,
@@ -89,7 +88,7 @@ impl Script {
         }
     }
 
-    /// The same as a script that commands can stand for.
+    /// The script, with commands that replace it.
     pub(super) fn or(self, instead: Instead) -> Script {
         Script {
             instead: Some(instead),
@@ -97,12 +96,12 @@ impl Script {
         }
     }
 
-    /// A number that no other script of this process has.
+    /// A number that is unique among the scripts of this process.
     pub(super) fn id(&self) -> usize {
         self.text.as_ptr().addr()
     }
 
-    /// The same script for a node where unlock messages are sharded.
+    /// The script for a node with sharded unlock messages.
     pub(super) fn sharded(&self) -> &Script {
         self.sharded.get_or_init(|| {
             let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");

@@ -1,6 +1,6 @@
-//! Operations of a quorum that are under way, each on a connection of the pool.
+//! Operations of a quorum that were sent, each on its own connection of the pool.
 //!
-//! An answer that nobody waits for any more is read by the next user of the connection, before its own.
+//! An abandoned reply is read by the next user of the connection, before its own.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,15 +18,14 @@ use crate::stores::redis::eval::Ticket;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
 
-/// An operation whose request is under way.
 struct SentOperation<'a, O> {
     node: &'a RedisNode,
     operation: O,
-    /// `None` once its answer was read.
+    /// `None` once the reply was read.
     borrowed: Option<Borrowed>,
     ticket: Ticket,
     copies: SentCopies,
-    /// Whether somebody else has read its answer.
+    /// Whether another user of the connection has read the reply.
     answered: Arc<AtomicBool>,
 }
 
@@ -43,7 +42,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // Who may not send scripts may call those that others have.
+            // A user without the right to EVAL may still run scripts that the server knows.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }
@@ -100,7 +99,7 @@ impl<O> Drop for SentOperation<'_, O> {
 }
 
 impl RedisNode {
-    /// Carries an operation out: sends it now, to be answered later.
+    /// Sends an operation. Its reply is read later.
     pub(super) fn carry_out<'a, O: Operation + 'a>(
         &'a self,
         operation: O,
@@ -127,7 +126,7 @@ impl RedisNode {
             expiry: copies.not_after,
             voting: voting.as_deref(),
         };
-        // If the server does not know the script, the thread may no longer be there to send the text.
+        // The text is sent along if the server may not know the script: later, no thread may be there to send it.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &self.completed(call), limit, how, deadline);
@@ -146,7 +145,7 @@ impl RedisNode {
         };
         let outcome: Result<(), _> = Err(fault.clone());
         self.server.pool.give_back(borrowed, &outcome);
-        // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.
+        // The server may have closed an idle connection. Nothing was sent, so another connection can be used.
         if matches!(fault, CallError::NotSent(_)) && time::now() < deadline {
             return Pending::NotConnected;
         }

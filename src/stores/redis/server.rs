@@ -1,4 +1,4 @@
-//! One node: the connections for requests, the one for renewals, and the one that listens.
+//! One server: the connections for requests, for renewals, and for subscriptions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use crate::stores::redis::transport::{CallError, Connection, Connector, Hook, Po
 
 pub(super) struct Node {
     pub(super) pool: Pool,
-    /// The connection of the renewals, which never queue up behind other requests.
+    /// The connection for renewals, which never queue behind other requests.
     pub(super) renewals: Pool,
-    /// Whether that was made, or tried to be made, before it was needed.
+    /// Whether the connection for renewals was requested before.
     has_renewals: AtomicBool,
     pub(super) subscriber: Subscriber,
     notifier: Arc<Notifier>,
 }
 
 impl Node {
-    /// A node whose unlock messages are sharded if there is an `on_move`, which is called when the server says that a slot is elsewhere.
+    /// `on_move` is set for sharded unlock messages. It is called when the server reports that a slot has moved.
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         settings: &Settings,
@@ -47,8 +47,8 @@ impl Node {
         }
     }
 
-    /// Makes the connection for renewals at the first hold, also at that after a rest: at the first renewal there may be no descriptor left for it,
-    /// or nobody who says where the server is.
+    /// Connects for renewals at the first hold, and again if the idle connection was closed. At the first renewal, a
+    /// file descriptor or a name server may be missing.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
         if is_first || self.renewals.slots.are_gone() {
@@ -56,13 +56,13 @@ impl Node {
         }
     }
 
-    /// The node's name in messages.
+    /// The server's name in messages.
     pub(super) fn name(&self) -> Arc<str> {
         self.pool.connector.master().node()
     }
 
-    /// Runs `talk` on a connection of the pool. A request that was surely not executed is sent again until `deadline`; where
-    /// no other server can take over, only if a server was reached.
+    /// Runs `talk` on a connection of the pool. A request that was certainly not executed is repeated until `deadline`.
+    /// If no other server can take over, it is repeated only if a server was reached.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,

@@ -1,4 +1,4 @@
-//! Servers and values for the tests of this store.
+//! Stub servers and values for the tests of this store.
 
 mod fixtures;
 pub(crate) mod stub;

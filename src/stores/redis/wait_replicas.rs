@@ -1,4 +1,4 @@
-//! How many replicas have to have a hold before it counts, and how they are asked.
+//! The `WAIT` for replicas after a request.
 
 use std::time::{Duration, Instant};
 
@@ -7,34 +7,34 @@ use redis::Value;
 use crate::ground::time;
 use crate::stores::redis::transport::{CallError, brief};
 
-/// How many replicas have to have a hold, and how long they are waited for.
+/// How many replicas have to acknowledge a request, and the timeout for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replication {
     pub(crate) replicas: u32,
     pub(crate) timeout: Duration,
 }
 
-/// By its default `hz` a server looks every 100 ms whether the time of a `WAIT` is over, so its answer is that late.
+/// With the default `hz`, a server checks every 100 ms for expired `WAIT`s, so its reply is late by that.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
-/// The answer of the replicas.
+/// The acknowledgment of the replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum ReplicaAck {
     Enough,
     TooFew(u32),
-    /// The server did not say in time how many.
+    /// `WAIT` got no reply in time.
     #[default]
     NoAnswer,
-    /// The server cannot be asked, with its words.
+    /// `WAIT` was refused with this error.
     Refused(String),
 }
 
 impl Replication {
-    /// The packed question how many replicas have what the connection did so far. It leaves time to undo that.
+    /// The encoded `WAIT` for the writes of this connection. It leaves time to undo them.
     pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);
-        // 0 would mean for ever.
+        // 0 would wait forever.
         let timeout = self.timeout.min(left).as_millis().max(1);
         let timeout = u64::try_from(timeout).unwrap_or(u64::MAX);
         let mut question = redis::cmd("WAIT");
@@ -56,7 +56,7 @@ impl ReplicaAck {
         }
     }
 
-    /// Why a renewal does not count; `None` if it does.
+    /// Why a request does not count; `None` if it does.
     pub(super) fn flaw(&self, wanted: Replication) -> Option<String> {
         let wanted = wanted.replicas;
         match self {
@@ -108,7 +108,7 @@ mod tests {
         assert!(past.ends_with(b"\r\n1\r\n"), "{past:?}");
     }
 
-    /// For how long replicas are waited for that may take their time, in ms, where so much is left.
+    /// The timeout of `WAIT`, in ms, for a patient client with `left` ms until its deadline.
     fn waited_in(left: u64) -> u64 {
         let patient = Replication {
             replicas: 2,
@@ -125,7 +125,7 @@ mod tests {
     fn time_is_left_to_undo_what_too_few_replicas_have() {
         let most = waited_in(100_000);
         assert!(most <= 100_000 - 120 && most > 80_000, "{most}");
-        // The answer may be late, but a third of the time is theirs.
+        // The reply may be late, but the replicas get a third of the time.
         assert!(waited_in(120) <= 40);
         assert!(waited_in(120_000_000) <= 3_600_000);
     }

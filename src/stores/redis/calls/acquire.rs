@@ -1,4 +1,4 @@
-//! Acquisition: it begins a hold, or enters it once more.
+//! Acquisition: begins a hold, or re-enters it.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// Takes a lock, or enters it once more.
+/// Acquires a lock, or re-enters it.
 pub(crate) struct Acquire<'a> {
     count: SetCount<'a>,
-    /// The count that was known at first.
+    /// The count before the first attempt; `count.known` follows the server's corrections.
     known: u32,
-    /// The smallest fencing token that it may draw.
+    /// The smallest fencing token that the server may draw.
     floor: u64,
     handle: Option<&'a NodeHandle>,
 }
@@ -45,8 +45,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition where `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock
-    /// is free.
+    /// An acquisition for a quorum: `handle` has a vote at the server. With `restored`, the server sets all levels that
+    /// `claim` counts if the lock is free there.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -59,7 +59,7 @@ impl<'a> Acquire<'a> {
         acquire
     }
 
-    /// Puts the hold back as it was, because too few replicas have it.
+    /// Undoes the acquisition because too few replicas acknowledged it.
     fn put_back(
         &self,
         redis: &Redis,
@@ -75,7 +75,7 @@ impl<'a> Acquire<'a> {
                 count: self.count.wanted,
                 ..claim.clone()
             };
-            // A re-entry that was put back may have left a longer lease, so it is in doubt all the same.
+            // The undone re-entry may have extended the lease, so the hold is in doubt whatever this returns.
             let _ = ReleaseLevel::alone(&levels, self.known).run(redis, copies.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
             release.run(redis, copies.deadline)
@@ -95,7 +95,8 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // What stands there already may be of a copy, or of anybody else of this client.
+            // A first acquisition is not repeated: the hold it would find could come from the first attempt or from
+            // another thread.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
@@ -116,8 +117,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered copy may still run: its precondition is true again whenever a later release brings the count
-            // back, and it then overwrites the lease.
+            // An unanswered attempt may still run. Its precondition holds again when a later release restores the
+            // count, and it then overwrites the lease.
             let leftover = copies.leftover(claim);
             if let Some(replica_ack) = copies.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, copies)?);

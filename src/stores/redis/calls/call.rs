@@ -1,4 +1,4 @@
-//! The request of an operation, and how it is packed.
+//! The request of an operation, and its encoding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,73 +16,73 @@ use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// The request of an operation: a script, and what its keys and arguments are made of.
+/// The request of an operation: a script, and the values that its keys and arguments are made of.
 #[derive(Clone, Copy)]
 pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) script: &'c Script,
     pub(in crate::stores::redis) layout: &'static Layout,
     pub(in crate::stores::redis) lock: &'c Arc<str>,
-    /// The visitor that it is about.
+    /// The visitor whose hold or queue entry the request is about.
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
-    /// The visitor that the hold is handed off to.
+    /// The visitor that receives the hold in a hand-off.
     pub(super) successor: Option<&'c VisitorId>,
-    /// The writer inside whose hold its thread reads.
+    /// The writer whose thread reads inside its own write lock.
     pub(super) inside: Option<&'c VisitorId>,
-    /// How the visitor stands among others that wait.
+    /// Whether the visitor joins the queue on the server.
     pub(super) queueing: Option<&'c Queueing>,
     pub(in crate::stores::redis) lease: Duration,
     pub(super) known: u32,
     pub(super) wanted: u32,
-    /// The smallest fencing token that may be drawn.
+    /// The smallest fencing token that the server may draw.
     pub(super) floor: u64,
-    /// The operation on a counter.
     pub(super) step: CountStep,
-    /// The step of one that waits on a condition, or signals it.
+    /// The operation on a condition.
     pub(super) condition: Option<ConditionCall<'c>>,
-    /// The work that is done if the hold stands, and the end of its validity, from which on it is refused.
+    /// Guarded work, which runs only while the hold exists and before `valid_until`.
     pub(super) work: Option<Work<'c>>,
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
-    /// The fence that stands in place of a hold.
+    /// The fence that guards the work in place of a hold.
     pub(super) fence: Option<u64>,
-    /// Whether as many replicas have to have what it did as the client wants.
+    /// Whether the request has to be acknowledged by replicas if the client is set to that.
     pub(in crate::stores::redis) replicates: bool,
-    /// How many that are, if any.
+    /// How many replicas have to acknowledge it, set by `Redis::completed`.
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// The node that has to have a vote at the server that gets it.
+    /// The node of a quorum, which must have a vote at the server.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
-    /// Names no channel to a node whose messages are not sharded.
+    /// Whether no channel is passed, so that no message is published, unless messages are sharded.
     pub(super) is_quiet: bool,
-    /// For how long a waiter counts as alive behind the one before it.
+    /// How long a waiter counts as alive behind the waiter before it.
     pub(in crate::stores::redis) patience: Duration,
-    /// Whether others than the node that it goes to may have those who listen, unless messages are sharded.
+    /// Whether subscribers may be connected to other nodes than the receiver of the request. Not so if messages are
+    /// sharded.
     pub(in crate::stores::redis) is_in_cluster: bool,
 }
 
-/// When a call is sent again that got no answer.
+/// When an unanswered request is sent again.
 #[derive(Clone, Copy)]
 pub(super) enum Repeat {
     Never,
-    /// When its connection was cut, up to [`REPEATS`](super::REPEATS) times.
+    /// If its connection was cut, up to [`REPEATS`](super::REPEATS) times.
     IfCut,
-    /// Once: the first try has half the time, so that a lost reply leaves time for the second. With `unsent` it is also
-    /// tried again if that half is not over when it could not be sent.
+    /// Once. The first attempt gets half of the time, which leaves the other half for the second. With `unsent`, an
+    /// attempt that could not be sent in the first half is also repeated.
     Halfway {
         unsent: bool,
     },
 }
 
-/// Until when a request may run, and where. Scripts that do not expire take no notice of it.
+/// Until when a request may run, and on which server. Scripts that do not expire ignore it.
 #[derive(Clone, Copy, Default)]
 pub(in crate::stores::redis) struct Limit<'a> {
-    /// The server time after which it is refused, in ms.
+    /// The server time, in ms, after which the request is refused.
     pub(in crate::stores::redis) expiry: i64,
-    /// Where a quorum asks, the server that may vote, so that nobody votes for a server that has become another one.
+    /// For a quorum: the server that was checked. Another server at the same address must not grant the vote.
     pub(in crate::stores::redis) voting: Option<&'a Identity>,
 }
 
 impl<'c> Call<'c> {
-    /// A call of a script for locks of this kind, which is sent once.
+    /// A request with a script for this kind of lock, sent once.
     pub(in crate::stores::redis) fn new(
         kind: Kind,
         script: impl FnOnce(&'static Layout) -> &'c Script,
@@ -93,7 +93,7 @@ impl<'c> Call<'c> {
         Call::in_layout(layout, script(layout), lock, visitor)
     }
 
-    /// A call of a script for locks of this layout, which is sent once.
+    /// A request with a script for this layout, sent once.
     pub(in crate::stores::redis) fn in_layout(
         layout: &'static Layout,
         script: &'c Script,
@@ -127,7 +127,7 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// A call about the hold of `claim`, with its lease.
+    /// A request about the hold of `claim`, with its lease.
     pub(in crate::stores::redis) fn of(
         claim: &'c Claim,
         script: impl FnOnce(&'static Layout) -> &'c Script,
@@ -140,9 +140,9 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The same for a node whose messages are sharded or not.
+    /// The request for a node with sharded or plain unlock messages.
     pub(in crate::stores::redis) fn for_shards(self, is_sharded: bool) -> Call<'c> {
-        // Guarded work publishes what its user says, and the library nothing.
+        // Guarded work publishes only what its user publishes.
         match is_sharded && self.work.is_none() {
             true => Call {
                 script: self.script.sharded(),
@@ -154,15 +154,15 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Its keys: a question leaves no answer behind. In a cluster a slot on the move has no key that is missing, so one that
-    /// is not needed would be refused.
+    /// The keys of the script. A query stores no answer, so its key is left out: in a Cluster, while a slot moves, a
+    /// missing key makes the node refuse the request.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();
         keys.filter(move |key| !(is_question && matches!(key, Key::OfVisitor(_))))
     }
 
-    /// The visitor, or the condition, that stands in such a key.
+    /// The visitor or the condition that is part of this key.
     fn of_key(&self, key: Key) -> &'c str {
         match (key, self.condition) {
             (Key::OfCondition(_), Some(condition)) => condition.name,
@@ -171,7 +171,7 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The tokens that stand for its visitor and its successor.
+    /// The tokens of the visitor and its successor.
     pub(in crate::stores::redis) fn tokens(&self) -> [&'c str; 2] {
         [self.visitor, self.successor].map(word_of_visitor)
     }
@@ -225,7 +225,7 @@ fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The word of an operation on a counter.
+/// The script's name for an operation on a counter.
 fn word_of(step: CountStep) -> &'static str {
     match step {
         CountStep::Get => "get",
@@ -245,8 +245,8 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Packs one call of `script` for all of `calls`, which are of it: the keys of each, the arguments of each, and once behind
-/// them the limit and the number of the request, which its answer repeats.
+/// Encodes one call of `script` for all of `calls`: the keys of each call, the arguments of each call, then once the
+/// limit and the number of the request, which the reply repeats.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
     calls: &[Call<'_>],
@@ -266,7 +266,7 @@ pub(in crate::stores::redis) fn pack(
         args += script.args.len();
         if let Some(work) = call.work {
             keys += work.keys().count();
-            // One argument of the script stands for all of it.
+            // One `Arg::Work` stands for all arguments of the work.
             args = args + work.count() - 1;
         }
     }
@@ -285,7 +285,7 @@ pub(in crate::stores::redis) fn pack(
         for key in call.keys() {
             packed.text(&key.pieces(call.lock, call.of_key(*key)));
         }
-        // Declared, because a cluster node does not check the slot of a key that a script writes undeclared.
+        // The keys are declared because a Cluster node does not check the slot of an undeclared key.
         let data = call.work.into_iter().flat_map(Work::keys);
         data.for_each(|key| packed.text(&[key]));
     }

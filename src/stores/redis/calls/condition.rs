@@ -1,4 +1,4 @@
-//! The steps of those who wait on a condition, and the signal.
+//! Operations on a condition: enlist, query, leave, signal.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::CallError;
 
-/// The condition that a call is about, and the words of its step.
+/// The condition of a request, and the operation on it.
 #[derive(Clone, Copy)]
 pub(in crate::stores::redis) struct ConditionCall<'c> {
     pub(in crate::stores::redis) name: &'c str,
@@ -23,7 +23,7 @@ pub(in crate::stores::redis) struct ConditionCall<'c> {
     pub(in crate::stores::redis) amount: u32,
 }
 
-/// A call about those who wait on a condition.
+/// A request about the queue of a condition.
 pub(super) fn place_call<'c>(
     script: &'c Script,
     lock: &'c Arc<str>,
@@ -35,11 +35,11 @@ pub(super) fn place_call<'c>(
     }
 }
 
-/// Takes a place, asks about it, gives it up, or signals others.
+/// Enters the queue of a condition, queries it, leaves it, or signals its waiters.
 pub(crate) struct Condition<'a>(pub(crate) &'a ConditionOp<'a>);
 
 impl Condition<'_> {
-    /// Whether a second copy of a signal may have found that the first one left nobody.
+    /// Whether the first of two attempts may have signalled waiters that `count` does not include.
     fn may_have_run_twice(&self, count: i64, copies: &SentCopies) -> bool {
         let most = match self.0.step {
             ConditionStep::Signal(most) => most,
@@ -76,7 +76,7 @@ impl Operation for Condition<'_> {
                 step: word,
                 amount,
             }),
-            // A copy finds what the first one did, or wakes somebody in vain, which is allowed.
+            // A repeated request finds the result of the first, or wakes a waiter spuriously, which is allowed.
             repeat: Repeat::Halfway { unsent: true },
             ..call
         }
@@ -119,7 +119,7 @@ impl Operation for Condition<'_> {
             step,
         } = self.0;
         let error = match step {
-            // It changes nothing but how long the place lasts.
+            // A query only extends the life of the queue entry.
             ConditionStep::Look => redis.error_of(&self.call(), fault, copies.deadline),
             _ => redis.unknown(&lock.name, None, step.name(), fault.into_reason()),
         };

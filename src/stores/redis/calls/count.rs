@@ -1,4 +1,4 @@
-//! An operation on a counter, which copies of its request do not repeat.
+//! Operations on a counter. The server executes each request once, however often it arrives.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,18 @@ use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::CallError;
 
-/// Changes a counter, or asks for it.
+/// Changes or queries a counter.
 pub(crate) struct Count<'a> {
     op: &'a CountOp<'a>,
     layout: &'static Layout,
     script: &'static Script,
-    /// How long the server remembers that it was done.
+    /// How long the server remembers the reply.
     remembered: Duration,
 }
 
 impl<'a> Count<'a> {
-    /// An operation whose copies are refused from a while after `deadline` on. The server remembers it for longer.
+    /// An operation on a counter. The server refuses attempts that arrive well after `deadline`, and remembers the
+    /// reply for longer.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let (script, reason) = match op.step {
@@ -58,7 +59,7 @@ impl Operation for Count<'_> {
             lease: self.remembered,
             step: *step,
             successor: *permit,
-            // The second copy is told what the first one did.
+            // The server answers the second attempt with the result of the first.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::in_layout(self.layout, self.script, &counter.name, Some(request))
         }
@@ -77,7 +78,6 @@ impl Operation for Count<'_> {
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         let (lock, step) = (&self.op.counter.name, self.op.step);
         Err(match step {
-            // A question changes nothing, so nothing is unknown.
             step if step.is_question() => redis.error_of(&self.call(), fault, copies.deadline),
             step => redis.unknown(lock, None, step.name(), fault.into_reason()),
         })

@@ -1,4 +1,4 @@
-//! The release of a lock by somebody else than its holder.
+//! The release of a lock by another thread or process than its holder.
 
 use redis::Value;
 
@@ -8,7 +8,7 @@ use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, U
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
-/// Frees a lock whoever holds it.
+/// Releases a lock, whoever holds it.
 pub(crate) struct ForceRelease<'a>(pub(crate) &'a LockId);
 
 impl Operation for ForceRelease<'_> {

@@ -1,4 +1,4 @@
-//! Work on the server of a lock, in one step with the look whether its hold stands.
+//! Guarded work: commands or a script that the server runs in the same step in which it checks the hold.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -23,41 +23,40 @@ use crate::stores::redis::transport::{CallError, brief, plain};
 /// The key of the largest fence that a resource has seen.
 const FENCE: Key = Key::Prefix("redlatch_fence");
 
-/// The same script, asked about a fence.
+/// The script of guarded work, with a fence in place of a hold.
 static FENCED: LazyLock<Script> = LazyLock::new(|| {
     let args = &[Arg::Fence, Arg::Check, Arg::Work];
     Script::new(&GUARDED.text, &[FENCE], args).expiring()
 });
 
-/// After this time it is worth a look whether the hold was renewed.
+/// The interval for checking whether the hold was renewed.
 const LOOKS_AGAIN: Duration = Duration::from_millis(20);
 
-/// The line of the script that is exchanged for the user's.
+/// The line of the script that is replaced by the user's script.
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// The script with that of the user in it, as a function. A text that ends the function early runs what follows unchecked: it is
-/// its author's own, and no mistake makes one of a text that is meant to be whole.
+/// Puts the user's script into the guarding script, as a function. A script that closes this function early (with
+/// `end`) runs unguarded code: no mistake in a complete script does that.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
     Script::new(&whole, GUARDED.keys, GUARDED.args).expiring()
 }
 
-/// The condition of work.
+/// What has to hold for the work to run.
 #[derive(Clone, Copy)]
 enum Check<'a> {
-    /// The hold of this claim stands, which nobody may count on from the moment on.
+    /// The hold of this claim exists and is valid until this instant.
     Hold(&'a Claim, BootInstant),
-    /// No larger fence than this one was seen by the resource.
+    /// The resource has seen no larger fence than this one.
     Fence(&'a Arc<str>, u64),
 }
 
-/// Does work on the server if something is so there.
 struct Guarded<'a> {
     check: Check<'a>,
     work: Work<'a>,
     script: &'a Script,
-    /// The server has called it too late, and so has put our idea of its clock right.
+    /// Whether the server has refused it as late before, and its clock was corrected.
     was_late: bool,
 }
 
@@ -81,7 +80,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// How long to wait if it came too late because the validity is about to end, or to be prolonged.
+    /// Returns how long to wait for a renewal if the work was late because the validity of the hold is about to end.
     fn too_late(&mut self, copies: &SentCopies) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)
@@ -94,12 +93,12 @@ impl Guarded<'_> {
         Err(Unread::Outdated)
     }
 
-    /// An answer that cannot be read does not say that nothing was done.
+    /// A reply that cannot be read leaves it unknown whether the work was done.
     fn unreadable(&self, redis: &Redis, reply: &Value, copies: &SentCopies) -> Answered<Self> {
         self.unknown(redis, CallError::Server(brief(reply)), copies)
     }
 
-    /// The replies, up to one that is an error somewhere within.
+    /// The replies of the commands, up to one that contains an error.
     fn replies(&self, redis: &Redis, items: &[Value]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
@@ -112,7 +111,7 @@ impl Guarded<'_> {
     }
 }
 
-/// A reply of the server; the words of an error in it.
+/// A reply; `Err` with the text of an error in it.
 fn reply_of(value: &Value) -> Result<Reply, String> {
     Ok(match value {
         Value::Nil => Reply::Nil,
@@ -129,7 +128,7 @@ impl Operation for Guarded<'_> {
     type Answer = Outcome<Vec<Reply>, Duration>;
 
     fn call(&self) -> Call<'_> {
-        // It is sent once: whether a copy of it has run, nobody could tell.
+        // Sent once: the server could not recognize a second attempt.
         let call = match self.check {
             Check::Hold(claim, end) => Call {
                 valid_until: Some(end),
@@ -186,7 +185,7 @@ impl Operation for Guarded<'_> {
         Err(redis.unknown(self.lock(), visitor, operation, fault.into_reason()))
     }
 
-    /// A refusal of all of it names the keys of the data, too, and the user's script may be none.
+    /// Names the keys of the data as well, and reports a script that does not compile.
     fn refused(&self, redis: &Redis, fault: CallError, _: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
@@ -204,7 +203,7 @@ impl Operation for Guarded<'_> {
                 key: key.to_owned(),
             };
         }
-        // That of the lock itself the user has, for it has taken it.
+        // The user has the right to the lock's own key, since the lock was acquired.
         let mut keys: Vec<&str> = self.work.keys().collect();
         let fence = FENCE.of(lock);
         if let Check::Fence(..) = self.check {
@@ -215,7 +214,6 @@ impl Operation for Guarded<'_> {
 }
 
 impl Redis {
-    /// See [`Store::guarded`](store::Store::guarded).
     pub(crate) fn run_guarded(
         &self,
         guarded: &store::Guarded<'_>,

@@ -9,7 +9,7 @@ use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentC
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
 
-/// Makes the hold of one visitor that of another one. No replica is waited for: see `Facts::hands_off`.
+/// Transfers the hold of one visitor to another. Not used with `wait_replicas`: see `Facts::hands_off`.
 pub(crate) struct HandOff<'a> {
     pub(crate) from: &'a Claim,
     pub(crate) to: &'a Claim,
@@ -25,7 +25,7 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            // A copy finds what the first one did. What could not be sent is left to the release that comes next.
+            // A repeated request finds the result of the first. An unsent hand-off becomes a release.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
         }
@@ -52,7 +52,7 @@ impl Operation for HandOff<'_> {
                     leftover: None,
                 }))
             }
-            // The copy before it may have handed it off, and the other hold be over by now.
+            // The first attempt may have handed the lock off, and the successor may have released it since.
             (Some(2), Some(_), _) if copies.earlier_sent_since.is_some() => {
                 let reason = "a repeated request got no reply, and neither hold exists";
                 Ok(self.unknown(redis, CallError::NotSent(reason.to_owned().into()), copies)?)
@@ -63,7 +63,7 @@ impl Operation for HandOff<'_> {
         }
     }
 
-    /// Either of the two holds may stand.
+    /// Either of the two holds may exist.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         Ok(redis.not_known(self.from, "hand-over", fault.into_reason(), copies))
     }

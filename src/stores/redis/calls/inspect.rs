@@ -1,4 +1,4 @@
-//! The look at a lock.
+//! The inspection of a lock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 
-/// Tells who holds the lock, and how often `visitor` does.
+/// Queries whether the lock is held, and the hold count of `visitor`.
 pub(crate) struct Inspect<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) visitor: Option<&'a VisitorId>,

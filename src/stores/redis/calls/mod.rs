@@ -1,7 +1,7 @@
-//! Operations on one lock, each written once: what it sends, and how its answer reads.
+//! Operations on one lock, each written once: the request, and how its reply is read.
 //!
-//! Two drivers carry them out: [`Operation::run`] at the server that has the lock, with routing and repetition, and
-//! `RedisNode::carry_out` for a quorum, sent now and answered later.
+//! Two drivers run them: [`Operation::run`] at the server of the lock, with routing and repetition, and
+//! `RedisNode::carry_out` for a quorum, which sends now and reads later.
 
 mod acquire;
 mod call;
@@ -43,11 +43,11 @@ pub(super) use release_level::ReleaseLevel;
 pub(super) use requests::{SentCopies, note_in};
 pub(super) use resolve::Resolve;
 
-/// How often a request is sent anew because its clock or its count turned out to be wrong.
+/// How often a request is repeated because the cached clock offset, count or identity was wrong.
 const CORRECTIONS: u32 = 3;
 
-/// How often a request is sent anew because its connection was cut. A server that goes away cuts all of them, and not in
-/// one instant.
+/// How often a request is repeated because its connection was cut. A stopping server cuts its connections one after the
+/// other.
 const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";
@@ -55,10 +55,9 @@ const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against
 const NO_TIME_TO_CORRECT: &str = "TRYAGAIN cached server state (clock offset, hold count or identity) was stale; \
     the deadline expired while refreshing it";
 
-/// Why a reply is no answer.
+/// Why a reply is not an answer.
 pub(super) enum Unread {
-    /// Nothing was done because our idea of the server's clock, of which server it is or of the count was off, and the
-    /// reply has put it right.
+    /// Nothing was done: the cached clock offset, identity or count was stale. The reply has corrected it.
     Outdated,
     Unexpected,
     Error(Error),
@@ -70,25 +69,24 @@ impl From<Error> for Unread {
     }
 }
 
-/// The answer to an operation, and the same as it is read from a reply.
+/// The result of an operation, and the same before errors are mapped.
 type Answered<O> = Result<<O as Operation>::Answer>;
 type Read<O> = Result<<O as Operation>::Answer, Unread>;
 
-/// One operation on one lock.
 pub(super) trait Operation: Sized {
     type Answer;
 
     fn call(&self) -> Call<'_>;
 
-    /// Reads the reply to the last one of `copies`.
+    /// Reads the reply to the last attempt.
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self>;
 
-    /// The answer if a copy may have run, or may yet run, and `fault` hides whether it did.
+    /// The result if an attempt may have run or may still run, and `fault` hides its reply.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         Err(redis.error_of(&self.call(), fault, copies.deadline))
     }
 
-    /// Understands what came back; `None` if the request is to be sent again.
+    /// Reads the outcome of an attempt; `None` if the request has to be repeated.
     fn answer(
         &mut self,
         redis: &Redis,
@@ -110,11 +108,11 @@ pub(super) trait Operation: Sized {
         Some(self.fail(redis, fault, copies))
     }
 
-    /// The answer after `fault`, which is unknown if a copy may have run.
+    /// The result after `fault`, which is unknown if an attempt may have run.
     fn fail(&self, redis: &Redis, fault: CallError, copies: &mut SentCopies) -> Answered<Self> {
         let is_unanswered = matches!(fault, CallError::NoReply { .. });
         if !is_unanswered {
-            // That says nothing of the copies before.
+            // Earlier attempts may still have run.
             copies.last_did_not_run();
         }
         if is_unanswered || copies.are_in_doubt() {
@@ -123,12 +121,12 @@ pub(super) trait Operation: Sized {
         Err(self.refused(redis, fault, copies.deadline))
     }
 
-    /// The error if no copy has run and none may yet run.
+    /// The error if no attempt has run or can still run.
     fn refused(&self, redis: &Redis, fault: CallError, deadline: Instant) -> Error {
         redis.error_of(&self.call(), fault, deadline)
     }
 
-    /// Asks the server that has the lock.
+    /// Runs the operation at the server of the lock.
     fn run(&mut self, redis: &Redis, deadline: Instant) -> Answered<Self> {
         let mut copies = SentCopies::new(deadline);
         let (mut repeats, mut corrections) = (0, 0);
@@ -179,7 +177,7 @@ pub(super) trait Operation: Sized {
 }
 
 impl Redis {
-    /// The outcome of an operation on the hold of `claim` of which a copy may have run.
+    /// The unknown outcome of an operation on the hold of `claim`.
     fn not_known<D, R>(
         &self,
         claim: &Claim,

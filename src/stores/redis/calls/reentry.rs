@@ -1,4 +1,4 @@
-//! Re-entry: a request that sets the count of a hold from one number to another. A release of levels does the same.
+//! Setting the count of a hold: re-entry, and the release of levels.
 
 use redis::Value;
 
@@ -10,7 +10,7 @@ use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::Script;
 
-/// The part that acquisition and the release of levels have in common.
+/// The common part of a re-entry and a release of levels.
 pub(super) struct SetCount<'a> {
     pub(super) claim: &'a Claim,
     pub(super) known: u32,
@@ -18,7 +18,7 @@ pub(super) struct SetCount<'a> {
 }
 
 impl SetCount<'_> {
-    /// To set the same count twice is to set it once, and if a copy runs later than that, the hold reckons with it.
+    /// The request can be repeated: setting a count twice has the effect of setting it once.
     pub(super) fn call(&self, script: fn(&'static Layout) -> &'static Script) -> Call<'_> {
         Call {
             known: self.known,
@@ -28,7 +28,7 @@ impl SetCount<'_> {
         }
     }
 
-    /// Reads a reply that says that the count was not set.
+    /// Reads a reply that reports that the count was not set.
     pub(super) fn read_failure<D, R>(
         &mut self,
         redis: &Redis,
@@ -38,7 +38,7 @@ impl SetCount<'_> {
             (Some(2), Some(holder)) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3 | 6), _) => Err(Unread::Outdated),
             (Some(4), Some(count)) => match text_of(count).parse() {
-                // An earlier request that got no answer has changed the count.
+                // An earlier unanswered request has changed the count.
                 Ok(count) => {
                     self.known = count;
                     Err(Unread::Outdated)

@@ -1,5 +1,3 @@
-//! The release of a whole hold.
-
 use redis::Value;
 
 use crate::ground::claim::Claim;
@@ -11,10 +9,10 @@ use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 
-/// Gives a whole hold back.
+/// Releases a hold with all its levels.
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
-    /// Whether nothing is published where a message goes to every node of a cluster.
+    /// Whether nothing is published where a message would go to every node of a Cluster.
     pub(crate) is_quiet: bool,
 }
 
@@ -24,7 +22,7 @@ impl Operation for Release<'_> {
     fn call(&self) -> Call<'_> {
         Call {
             is_quiet: self.is_quiet,
-            // The first request may have done it, and the second one finds that out.
+            // If the first attempt released the hold, the second finds that out.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::of(self.claim, |layout| &layout.release)
         }
@@ -41,7 +39,7 @@ impl Operation for Release<'_> {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
             }
-            // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
+            // The first attempt released it: no other client can have freed this hold, and nothing proves a loss.
             (_, Some(0), Some(_)) if copies.earlier_sent_since.is_some() => {
                 Outcome::Done(Released::default())
             }
@@ -50,15 +48,15 @@ impl Operation for Release<'_> {
         })
     }
 
-    /// Any later answer settles it: the request itself can only free.
+    /// Any later reply resolves it: the request can only release.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         Ok(redis.not_known(self.claim, "release", fault.into_reason(), copies))
     }
 }
 
 impl Redis {
-    /// How many of the `receivers` of a message, a number of the server, are not in this client's queue: other processes, and
-    /// waiters of this process for several locks at once. The server says -1 if it cannot count them: there may be some.
+    /// How many of the `receivers` of a message are not in this client's queue: other processes, and waiters of this
+    /// process for several locks at once. The server reports -1 if it cannot count them; then one is assumed.
     pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;

@@ -1,5 +1,3 @@
-//! The release of levels of a hold.
-
 use redis::Value;
 
 use crate::ground::claim::Claim;
@@ -9,7 +7,7 @@ use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies};
 use crate::stores::redis::transport::CallError;
 
-/// Gives levels back, so that some stay.
+/// Releases some levels of a hold and keeps the others.
 pub(crate) struct ReleaseLevel<'a> {
     count: SetCount<'a>,
     replicates: bool,
@@ -27,7 +25,7 @@ impl<'a> ReleaseLevel<'a> {
         }
     }
 
-    /// The same, whatever replicas have of it.
+    /// A release of levels that needs no acknowledgment of replicas.
     pub(crate) fn alone(claim: &'a Claim, keep: u32) -> ReleaseLevel<'a> {
         ReleaseLevel {
             replicates: false,
@@ -52,7 +50,7 @@ impl Operation for ReleaseLevel<'_> {
         }
         let claim = self.count.claim;
         Ok(match copies.replicas_missing() {
-            // The level is given back, so this must not read as if nothing was done.
+            // The level is released, so the error must not say that nothing was done.
             Some(replica_ack) => {
                 redis.not_known(claim, "release", redis.half_done(&replica_ack), copies)
             }

@@ -1,4 +1,4 @@
-//! Requests to the server that has a lock, and what is known of the copies that were sent.
+//! Requests to the server of a lock, and the record of the attempts that were sent.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {
-    /// A call with what its client is set to.
+    /// Adds the settings of the client to a request.
     pub(in crate::stores::redis) fn completed<'c>(&self, call: Call<'c>) -> Call<'c> {
         Call {
             patience: self.patience,
@@ -26,7 +26,7 @@ impl Redis {
         }
     }
 
-    /// Sends a copy of a call to the server that has the lock, and reads the reply.
+    /// Sends an attempt to the server of the lock, and reads the reply.
     pub(in crate::stores::redis) fn ask(
         &self,
         call: &Call<'_>,
@@ -39,7 +39,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // On the connection that the request takes, for another one may lead to another server.
+            // Checked on the connection of the request: another connection may lead to another server.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),
@@ -70,7 +70,7 @@ impl Redis {
     }
 }
 
-/// Notes what the answer to a request that expires says besides: the time, and that its server is another one.
+/// Notes the server time in a reply, and that a reply reports another server.
 pub(in crate::stores::redis) fn note_in(
     connection: &mut Connection,
     reply: &Value,
@@ -78,23 +78,23 @@ pub(in crate::stores::redis) fn note_in(
     sent: BootInstant,
 ) {
     connection.note_time_in(reply, expiry, sent);
-    // Its keys may have become those of another server.
+    // Another server may have taken over the address.
     if integer_at(reply, 0) == Some(6) {
         connection.forget_identity();
     }
 }
 
-/// The copies of one request that were sent, as far as known.
+/// The attempts to send one request.
 pub(crate) struct SentCopies {
-    /// The end of the operation.
+    /// The deadline of the operation.
     pub(crate) deadline: Instant,
-    /// When the oldest copy that may have run was sent; `None`: surely none ran.
+    /// When the oldest attempt that may have run was sent; `None` if none ran.
     pub(crate) sent_since: Option<BootInstant>,
-    /// The same without the last copy: those before it got no answer.
+    /// The value of `sent_since` without the last attempt: those before it got no reply.
     pub(crate) earlier_sent_since: Option<BootInstant>,
-    /// The server refuses all of them after this time of its clock.
+    /// The server refuses all attempts after this time of its clock.
     pub(crate) not_after: i64,
-    /// The answer of the replicas to the last one, if they were asked.
+    /// The acknowledgment of the replicas for the last attempt, if it was requested.
     pub(in crate::stores::redis) replica_ack: Option<ReplicaAck>,
 }
 
@@ -109,28 +109,28 @@ impl SentCopies {
         }
     }
 
-    /// Notes that the last copy has not run, which says nothing of those before it.
+    /// Notes that the last attempt did not run. Earlier ones may have run.
     pub(crate) fn last_did_not_run(&mut self) {
         self.sent_since = self.earlier_sent_since;
     }
 
-    /// Notes that the last copy has no answer, and that another one comes behind it.
+    /// Notes that the last attempt got no reply, and that another follows.
     pub(crate) fn last_is_unanswered(&mut self) {
         self.earlier_sent_since = Some(*self.sent_since.get_or_insert_with(BootInstant::now));
     }
 
-    /// Whether a copy may have run, or may yet run.
+    /// Whether an attempt may have run or may still run.
     pub(crate) fn are_in_doubt(&self) -> bool {
         self.sent_since.is_some()
     }
 
-    /// What an unanswered copy before the last one may yet do to the hold of `claim`.
+    /// The in-doubt request that an earlier unanswered attempt leaves at the hold of `claim`.
     pub(super) fn leftover(&self, claim: &Claim) -> Option<InDoubt> {
         let earlier = self.earlier_sent_since;
         earlier.map(|_| claim.in_doubt(self.not_after))
     }
 
-    /// The answer of the replicas, if too few of them have it.
+    /// The acknowledgment of the replicas, if it was too small.
     pub(super) fn replicas_missing(&self) -> Option<ReplicaAck> {
         let replica_ack = self.replica_ack.as_ref();
         let is_missing = |it: &&ReplicaAck| **it != ReplicaAck::Enough;

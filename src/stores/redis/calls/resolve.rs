@@ -1,4 +1,4 @@
-//! The withdrawal of requests without an answer, one or many at once.
+//! Resolves in-doubt requests.
 
 use std::borrow::Borrow;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::integer_at;
 
-/// Frees what a request without an answer may have left. Its answer tells whether nothing comes any more.
+/// Releases what an in-doubt request may have acquired. Returns whether the request can no longer arrive.
 pub(crate) struct Resolve<I>(pub(crate) I);
 
 impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
@@ -48,7 +48,7 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
     }
 }
 
-/// The time at which a withdrawal was carried out.
+/// The server time at which the request was resolved.
 fn time_of(reply: &Value) -> Option<i64> {
     match reply {
         Value::Int(now) => Some(*now),

@@ -1,4 +1,4 @@
-//! Operations at a server that answers as told.
+//! Operations at a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -17,10 +17,10 @@ mod releases;
 mod sending;
 mod withdrawals;
 
-/// A time of a server's clock, in ms, that is long past.
+/// A server time long past, in ms.
 const THEN: i64 = 1_700_000_000_000;
 
-/// A time of a server's clock, in ms, that no clock here comes to.
+/// A server time far in the future, in ms.
 const FAR: i64 = 9_000_000_000_000;
 
 fn ms(millis: u64) -> Duration {
@@ -46,7 +46,7 @@ fn id_of(claim: &Claim) -> LockId {
     }
 }
 
-/// A server that answers the calls of scripts with these, one by one, and all later ones with the last of them.
+/// A server that answers scripts with these replies in turn, and then repeats the last one.
 fn answering(answers: Vec<Option<Says>>) -> StubServer {
     let mut asked = 0;
     StubServer::start(move |request| {
@@ -59,12 +59,12 @@ fn answering(answers: Vec<Option<Says>>) -> StubServer {
     })
 }
 
-/// A server that answers each call of a script with these items.
+/// A server that answers each script with these items.
 fn saying(items: Vec<Value>) -> StubServer {
     answering(vec![Some(Says::answer(Value::Array(items)))])
 }
 
-/// The settings of a client that wants a replica, of which `WAIT` says that none has it, or the error that it is.
+/// A client with `wait_replicas` of 1, and a server that answers `WAIT` like this.
 fn unreplicated(answers: Vec<Option<Says>>, wait: Says) -> (StubServer, Arc<Redis>) {
     let mut asked = 0;
     let server = StubServer::start(move |request| {
@@ -91,7 +91,7 @@ fn none_has_it() -> Says {
     Says::reply(Value::Int(0))
 }
 
-/// The calls of scripts that a server was asked for.
+/// The scripts that a server received.
 fn calls(server: &StubServer) -> Vec<Request> {
     let asked = server.asked();
     asked.into_iter().filter(Request::is_script).collect()

@@ -1,8 +1,7 @@
-//! Drawn answers of servers, for the tests of all that reads them: real ones of which parts are changed, and bytes of chance.
+//! Random replies for the tests of all code that reads replies: mutated real replies, and random bytes.
 //!
-//! Each of these tests reads the inputs that are kept for it in `tests/corpus`, and tries a number of draws; with
-//! `REDLATCH_LONG=1` it goes on for ten minutes, with draws that no run before had. A draw that fails is printed, and comes
-//! first with `REDLATCH_SEED`.
+//! Each test reads the kept inputs in `tests/corpus`, then a number of random ones. With `REDLATCH_LONG=1` it runs for
+//! ten minutes with new seeds. A failing draw is printed, and `REDLATCH_SEED` repeats it first.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -21,19 +20,19 @@ use crate::ground::claim::Kind;
 use crate::ground::clock::BootInstant;
 use crate::store::{CountOp, CountStep};
 
-/// So many draws a test tries in each run.
+/// The number of draws in each run.
 const DRAWS: u64 = 1_000;
 
-/// In so many ways each input is read that is kept.
+/// How many times each kept input is read.
 const WAYS: u64 = 50;
 
-/// For so long it tries in the long form.
+/// The duration of the long form.
 const LONG: Duration = Duration::from_secs(600);
 
-/// No draw takes longer than this, on a machine that is busy.
+/// The time limit of one draw, on a busy machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Parts of answers, and what stands where a number is: the edges of what fits.
+/// Pieces of replies, and numbers at the edges of their ranges.
 const PIECES: [&[u8]; 22] = [
     b"\r\n",
     b"\n",
@@ -77,12 +76,12 @@ const NUMBERS: [i64; 14] = [
 ];
 
 thread_local! {
-    /// The input that is read in place of drawn ones, and the one that was drawn last.
+    /// The kept input that replaces random ones, and the last random input.
     static KEPT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
     static LAST: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What is tried, printed if that fails.
+/// The input, printed if its check fails.
 struct Shown(String);
 
 impl Drop for Shown {
@@ -98,7 +97,7 @@ impl Drop for Shown {
     }
 }
 
-/// Has `check` read each input that is kept for it in this folder of `tests/corpus`.
+/// Runs `check` with each kept input in this folder of `tests/corpus`.
 fn read_kept(folder: &str, mut check: impl FnMut(&mut Rng)) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let files = std::fs::read_dir(corpus.join(folder)).unwrap_or_else(|error| panic!("{error}"));
@@ -118,7 +117,7 @@ fn read_kept(folder: &str, mut check: impl FnMut(&mut Rng)) {
     assert!(count >= 10, "{count} inputs in {folder}");
 }
 
-/// Has `check` read what is kept for it in this folder of `tests/corpus`, and then draw again and again.
+/// Runs `check` with the kept inputs in this folder of `tests/corpus`, then with random ones.
 pub(super) fn draws(folder: &str, mut check: impl FnMut(&mut Rng)) {
     read_kept(folder, &mut check);
     let variable = |name| std::env::var(name).ok();
@@ -142,7 +141,7 @@ pub(super) fn draws(folder: &str, mut check: impl FnMut(&mut Rng)) {
     }
 }
 
-/// The input that is kept; else one of the samples with some changes, now and then bytes of chance.
+/// The kept input; else a mutated sample, sometimes random bytes.
 pub(super) fn changed(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
     let kept = KEPT.with_borrow(Clone::clone);
     let bytes = kept.unwrap_or_else(|| drawn(draw, samples));
@@ -180,7 +179,7 @@ fn drawn(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
                 let from = draw.usize(..=other.len());
                 bytes.splice(at.., other.iter().skip(from).copied());
             }
-            // Another number in the place of the next one.
+            // Replaces the next number.
             _ => {
                 let behind = |from: usize, is_digit: bool| {
                     let rest = bytes.iter().skip(from);
@@ -197,7 +196,7 @@ fn drawn(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// One of the samples, each a reply as it is sent, as the value that it is read as, with some changes.
+/// A mutated sample, parsed as a reply.
 pub(super) fn altered(draw: &mut Rng, samples: &[&[u8]]) -> Value {
     if let Some(kept) = KEPT.with_borrow(Clone::clone) {
         return redis::parse_redis_value(&kept).unwrap_or(Value::Nil);
@@ -255,12 +254,12 @@ fn any(draw: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// A text as a server sends it.
+/// A string in the encoding of the protocol.
 pub(super) fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-/// How much memory a reply takes.
+/// The memory that a reply occupies.
 pub(super) fn weight(value: &Value) -> usize {
     let within = match value {
         Value::Array(items) => items.iter().map(weight).sum(),
@@ -271,7 +270,7 @@ pub(super) fn weight(value: &Value) -> usize {
     size_of::<Value>() + within
 }
 
-/// The errors that servers answer with.
+/// Error replies of servers.
 pub(super) const ERRORS: [&[u8]; 12] = [
     b"-ERR unknown command\r\n",
     b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
@@ -287,7 +286,7 @@ pub(super) const ERRORS: [&[u8]; 12] = [
     b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
 ];
 
-/// The answers of scripts, without the numbers of their requests.
+/// Replies of scripts, without the number of the request.
 const OF_SCRIPTS: [&[u8]; 10] = [
     b":30000\r\n",
     b":-1\r\n",
@@ -301,7 +300,7 @@ const OF_SCRIPTS: [&[u8]; 10] = [
     b"*3\r\n:1\r\n$1\r\n2\r\n:30000\r\n",
 ];
 
-/// Reads a reply as the answer to an operation, which has sent so many copies.
+/// Reads a reply to the last of this many attempts.
 fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, copies: u8) {
     let mut operation = operation;
     let mut sent = SentCopies::new(Instant::now());
@@ -315,7 +314,7 @@ fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, c
         Ok(value) => Ok(value.clone()),
         Err(text) => Err(transport::CallError::Server(text.to_owned())),
     };
-    // An answer or an error, or that the request is to be sent again.
+    // Any result is accepted: an answer, an error, or a repetition.
     let _ = operation.answer(redis, reply, &mut sent);
 }
 

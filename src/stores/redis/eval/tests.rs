@@ -1,4 +1,4 @@
-//! Calls of scripts at a server that knows them, or does not.
+//! Scripts at a server that knows them, or does not.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::stores::redis::calls::{Acquire, Operation as _};
 use crate::stores::redis::tests::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
 use crate::stores::redis::topology::Topology;
 
-/// Looks at a lock, and returns whether that went well.
+/// Inspects a lock, and returns whether that succeeded.
 fn look(store: &Redis) -> bool {
     let lock = LockId {
         kind: Kind::Reentrant,
@@ -23,7 +23,7 @@ fn look(store: &Redis) -> bool {
     store.inspect(&lock, None, soon()).is_ok()
 }
 
-/// A server that answers EVALSHA with this error, and EVAL well.
+/// A server that answers EVALSHA with this error, and accepts EVAL.
 fn refusing(error: &'static str) -> StubServer {
     StubServer::start(move |request| match request.is("EVALSHA") {
         true => Some(Says::error(error)),
@@ -45,7 +45,7 @@ fn a_script_that_the_server_does_not_know_is_sent_as_text() {
     assert_eq!(commands(&server), ["EVALSHA", "EVAL"]);
     let asked = server.asked();
     assert_eq!(asked[0].last(), asked[1].last(), "it is one request");
-    // The next one may know it.
+    // The next server may know the script.
     assert!(look(&store));
     assert_eq!(commands(&server)[2..], ["EVALSHA", "EVAL"]);
 }
@@ -66,7 +66,7 @@ fn any_other_error_is_the_answer() {
     assert_eq!(commands(&server), ["EVALSHA", "EVALSHA"]);
 }
 
-/// A store whose holds need one replica, at a server that says this to WAIT.
+/// A client with `wait_replicas` of 1, and a server that answers `WAIT` like this.
 fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
     let server = StubServer::start(move |request: &Request| match request.is("WAIT") {
         true => waited.clone(),
@@ -93,8 +93,8 @@ fn a_connection_over_which_the_replicas_answered_is_used_again() {
     assert_eq!(server.connected(), 1);
 }
 
-/// The answer of the replicas to a call where WAIT is answered so, and whether its connection is spent; `None` if the time
-/// was too short for anything.
+/// The acknowledgment of the replicas for this reply to `WAIT`, and whether the connection is spent; `None` if there
+/// was no time.
 fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     let (_server, store) = replicated(Some(waited));
     let Topology::One(node) = &store.topology else {

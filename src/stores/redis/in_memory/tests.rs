@@ -1,4 +1,4 @@
-//! Clients of servers in this process, for the tests of other modules.
+//! Clients of in-memory servers, for the tests of other modules.
 
 use std::sync::Arc;
 

@@ -1,29 +1,30 @@
--- Runs commands, or a script of the user, if a hold stands or no newer fence was seen.
+-- Runs commands or a script of the user, if a visitor holds a lock or no larger fence was seen.
 --
--- KEYS[1]  the lock, a hash or a token; or what keeps the largest fence seen
+-- KEYS[1]  the lock; or the key of the largest fence seen
 -- KEYS[i]  the keys of the commands
 -- ARGV[1]  the visitor, or the fence
 -- ARGV[2]  'token' for a token lock, 'read' or 'write' for a side of a read-write lock, 'fence' for a fence
--- ARGV[at]  the commands, of each the number of its words and then these; or the arguments of the script
+-- ARGV[at]  the commands, each as the number of its words and the words; or the arguments of the script
 -- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
--- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {1, now, replies}  done
---         {2, now, holder}   the visitor has no hold; holder is whoever has the lock, '' for nobody
+--         {2, now, holder}   the visitor has no hold; holder is the holder of the lock, '' if it is free
 --         {3, now}           too late, nothing was done
---         {7, now, index, error, replies}  the command with this index, from 0 on, failed; replies are of those before it
---         {8, now, fence}    a larger fence was seen before, nothing was done
+--         {7, now, index, error, replies}  the command with this index, from 0, failed; replies are those of the
+--           commands before it
+--         {8, now, fence}    a larger fence was seen, nothing was done
 --
--- Keeps: commands run in the same step in which the hold was seen. Replies are small enough to be read.
+-- Keeps: the commands and the check are one step. Replies are limited in size.
 
--- Gets the text of the user's script, as a function that has its own KEYS and ARGV.
+-- Replaced by the user's script, as a function with its own KEYS and ARGV.
 local script = nil
 
 -- include holder_of.lua
 
 -- include side_holder.lua
 
--- Who has a read-write lock, as above; '' for nobody.
+-- The holder of a read-write lock, as above; '' if it is free.
 local function holder_of_sides(key)
     if redis.call('HGET', key, 'mode') then
         return side_holder_of(key)
@@ -64,10 +65,10 @@ else
     end
 end
 
--- The fields of a table that keep a reply of another form, as there are after `redis.setresp(3)`.
+-- The fields of tables for RESP3 replies, after `redis.setresp(3)`.
 local FORMS = {'map', 'set', 'double', 'big_number', 'verbatim_string'}
 
--- How many bytes a reply is at most on its way. One that is nested too deep to be read has no end.
+-- The maximum size of an encoded reply in bytes; infinite if it is nested too deep to be read.
 local function size_of(reply, depth)
     if type(reply) ~= 'table' then
         return type(reply) == 'string' and #reply + 16 or 24
@@ -87,7 +88,7 @@ local function size_of(reply, depth)
     return size
 end
 
--- Keeps a reply. Returns why it counts as none.
+-- Stores a reply. Returns why it cannot be returned.
 local replies, room = {}, 1040000
 local function keep(reply)
     if type(reply) == 'table' and reply.err then
@@ -117,7 +118,7 @@ if script then
     elseif reply == nil then
         reply = false
     end
-    -- A table of the user may run code of its own where it is looked into.
+    -- A table of the user may have a metatable that runs code.
     local is_kept, why = pcall(keep, reply)
     if not is_kept then
         why = string.sub(tostring(type(why) == 'table' and rawget(why, 'err') or why), 1, 512)
@@ -132,16 +133,16 @@ else
         at = at + words + 1
     end
 end
--- Whether this is the error of a replica. Redis before 7 puts the line of the script first.
+-- Whether this is the error of a replica. Redis before 7 puts the script line first.
 local function is_read_only(text)
     return string.find(text, '^READONLY ') or string.find(text, '^@user_script: %d+: %-READONLY ')
 end
 
 if flaw and string.find(flaw, 'READONLY', 1, true) then
-    -- Text of the user may contain the word. A master refuses these only for their last argument.
+    -- The user's text may contain READONLY. A master refuses this probe only for its last argument.
     local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
     if is_read_only(probe.err) then
-        -- A replica refuses every write, so nothing was written before, either: the request is for the master.
+        -- A replica refuses every write, so nothing was written: the request has to go to the master.
         return redis.error_reply('READONLY this server is a replica')
     end
 end

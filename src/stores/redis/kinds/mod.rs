@@ -1,4 +1,4 @@
-//! The row of each kind of lock: all that this store has to know of it.
+//! The layout of each kind of lock in Redis: its keys, channels and scripts.
 
 use std::sync::LazyLock;
 
@@ -27,38 +27,36 @@ pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
 use wakes::{wakes_all, wakes_as_many, wakes_one};
 
-/// The properties of locks of one kind in Redis, and the scripts that they have.
+/// The layout of one kind of lock in Redis, and its scripts.
 ///
-/// The same field of each kind answers in one format. Each has keys and arguments of its own, so that kinds share those that do not
-/// differ.
+/// The same script of different kinds replies in the same format. Kinds share the scripts in which they do not differ.
 pub(super) struct Layout {
-    /// The channel of the unlock messages of a lock.
+    /// The channel of a lock's unlock messages.
     pub(super) channel: Key,
-    /// The channel of each waiter that has a place, where it has one of its own.
+    /// The channel of a single waiter in the queue, if waiters have channels of their own.
     pub(super) place_channel: Option<Key>,
-    /// How many waiters of this client a message with these words is for. `None` where a release publishes none: programs
-    /// that share a layout without messages leave waiters to poll.
+    /// How many waiters of this client a message wakes. `None` if a release publishes no message, so that waiters poll.
     pub(super) wakes: Option<fn(&str) -> usize>,
-    /// The word by which the script of rights tries the commands of this kind.
+    /// The name of this kind in the script that tests rights.
     pub(super) rights: &'static str,
     pub(super) acquire: Script,
     pub(super) release: Script,
     pub(super) release_level: Script,
-    /// Renews many holds in one call, each with keys and arguments of its own.
+    /// Renews many holds in one call, each with its own keys and arguments.
     pub(super) renew: Script,
     pub(super) transfer: Script,
     pub(super) resolve: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
-    /// The operations on the count of this kind, if it is one.
+    /// The operations on the counter, if this kind is one.
     pub(super) count: Option<Script>,
-    /// The question how many wait, if they stand in a queue on the server.
+    /// The query for the length of the queue, if there is one on the server.
     pub(super) waiters: Option<Script>,
-    /// Keys that scripts take which are not of this row.
+    /// Keys of scripts outside of this layout.
     beside: &'static [Key],
 }
 
-/// All kinds, in the order in which a script is looked for by its hash.
+/// All kinds, in the order in which a channel is matched.
 pub(super) const KINDS: [Kind; 9] = [
     Kind::Reentrant,
     Kind::Token,
@@ -71,7 +69,7 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind::Fair,
 ];
 
-/// The arguments of scripts that holds of most kinds have.
+/// The arguments that most kinds share.
 const SET_COUNT: &[Arg] = &[Visitor, Lease, Known, Wanted];
 const RENEW: &[Arg] = &[Visitor, Lease];
 const TRANSFER: &[Arg] = &[Visitor, Successor, Lease, Channel];
@@ -80,31 +78,29 @@ fn owned(text: &str, keys: &'static [Key]) -> Script {
     Script::new(text, keys, &[Visitor, Channel])
 }
 
-/// The keys of a script that takes that of the lock alone.
 const NAME: &[Key] = &[Key::Name];
 
-/// The answer to a request that is carried out once.
+/// The stored reply to a request that is executed once.
 const ONCE: Key = Key::OfVisitor("redlatch_once");
 
-/// Finds out which rights the user lacks for a lock.
+/// Tests which rights the user lacks for a lock.
 pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("rights.lua");
     Script::new(text, &[Key::Name], &[Channel, Rights, Counter])
 });
 
-/// The same for a name that may be of no lock of this user: a key that it may not use would keep it from the call.
+/// The test of rights without a key, for a lock name that the user may have no right to.
 pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("rights.lua");
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])
 });
 
-/// Does guarded work under a hold, whatever the kind of its lock.
+/// Runs guarded work under a hold of any kind.
 pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("guarded.lua");
     expiring(text, &[Key::Name], &[Visitor, Check, Work])
 });
 
-/// A script that takes the server time after which it is refused.
 fn expiring(text: &str, keys: &'static [Key], args: &'static [Arg]) -> Script {
     Script::new(text, keys, args).expiring()
 }
@@ -124,7 +120,7 @@ impl Layout {
         }
     }
 
-    /// Patterns of the keys that stand beside that of the lock itself.
+    /// Patterns of the lock's keys, without its own name.
     pub(super) fn keys_beside(&self, lock: &str) -> Vec<String> {
         let keys = self.scripts().flat_map(|script| script.keys);
         let keys = keys.chain(self.beside);
@@ -152,7 +148,7 @@ impl Layout {
     }
 }
 
-/// Returns the flaw of the name `given` for a lock of this kind, which becomes `full` with the prefix of the client.
+/// Checks the name `given`, which is `full` with the client's prefix. Returns what is wrong with it.
 pub(crate) fn flaw(kind: Kind, given: &str, full: &str) -> Option<Error> {
     keys::flaw(given, full, Layout::of(kind).channel)
 }

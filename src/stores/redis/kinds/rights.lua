@@ -1,18 +1,18 @@
--- Finds out which of the commands and channels that locks need this user may not use.
+-- Tests which commands and channels of a lock this user has no right to.
 --
--- KEYS[1]  any key of a lock, or ARGV[4] in place of it; it is not changed
+-- KEYS[1]  any key of a lock, or ARGV[4] in its place; it is not changed
 -- ARGV[1]  the channel of its unlock messages
 -- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore,
 --          'permit_ids' for one whose permits have ids, 'read' and 'write' for the sides of a read-write lock,
 --          'condition' for a lock with conditions, 'fair' for a fair lock
--- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
--- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the counter of a fenced lock; declared as a key, it could make the server refuse the script
+-- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns what is refused: a command in lower case, '~' and a key, '&' for the channel
+-- Returns the missing rights: a command in lower case, '~' and a key, '&' for the channel
 --
--- Keeps: nothing is changed, and nobody woken. HSET and PEXPIRE are refused by their own arguments after the rights were
--- looked at, so are SET and its time, INCRBY, DECRBY, ZADD and ZINCRBY; HDEL, ZREM, LREM, LPOP, DEL and PUBLISH are called
--- for a key and a channel that no lock can have. So are RPUSH and LPUSH, whose item is gone at once.
+-- Keeps: nothing is changed, and no waiter is woken. A server checks rights before arguments: HSET, PEXPIRE, SET,
+-- INCRBY, DECRBY, ZADD and ZINCRBY have invalid arguments. HDEL, ZREM, LREM, LPOP, DEL and PUBLISH get a key or a
+-- channel that no lock can have, as do RPUSH and LPUSH, whose item is removed at once.
 local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[4]
 local function try(command, ...)
@@ -32,7 +32,7 @@ local function try(command, ...)
         refused[#refused + 1] = string.lower(command)
     end
 end
--- Whether the user may have such a key is not the question.
+-- The right to this key is not tested.
 local function try_apart(command, ...)
     local before = #refused
     try(command, key .. '\n', ...)

@@ -1,20 +1,20 @@
-//! The heads of scripts against the table, slots, and shared functions.
+//! Checks the script headers against the layouts, the slots of keys, and shared functions.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 use crate::stores::redis::scripts::Arg;
 
-/// The words of which the line of such an argument in the head of a script has one.
+/// The header line of such an argument contains one of these.
 fn words(arg: Arg) -> [&'static str; 2] {
     match arg {
         Visitor | Successor => ["visitor", "token"],
         Lease => ["lease", "lease"],
-        Known => ["count that stands there", "count that stands there"],
+        Known => ["expected count", "expected count"],
         Wanted => ["count wanted", "count wanted"],
         Channel => ["the channel of", "the channel of"],
         Rights => ["'token' for a token lock", "the mode that"],
         Inside => ["the writer inside", "the writer inside"],
-        Wish => ["the place wanted", "the place wanted"],
+        Wish => ["requested position", "requested position"],
         Patience => ["the patience", "the patience"],
         HearsAll => ["if the server knows all", "if the server knows all"],
         Floor => ["the smallest fencing token", "the smallest fencing token"],
@@ -30,7 +30,7 @@ fn words(arg: Arg) -> [&'static str; 2] {
     }
 }
 
-/// The lines in the head of a script that begin so, one for each key or argument.
+/// The header lines for keys or arguments.
 fn lines<'a>(script: &'a Script, list: &str) -> Vec<&'a str> {
     let head = script
         .text
@@ -54,7 +54,7 @@ fn the_head_of_each_script_names_what_it_takes() {
         let mut args = args.into_iter();
         while takes.peek().is_some() {
             let line = args.next().unwrap();
-            // A line may be of several.
+            // A line may describe several arguments.
             for _ in line.split_once("  ").unwrap().0.split(", ") {
                 let arg = *takes.next().unwrap();
                 assert!(
@@ -119,7 +119,7 @@ fn the_sharded_scripts_say_so_everywhere() {
 fn all_scripts_tell_a_lock_from_another_hash() {
     for kind in [Kind::Reentrant, Kind::Fenced] {
         for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
-            // The withdrawal says nothing of a holder.
+            // This script does not report a holder.
             let is_withdrawal = script.text.contains("may have left");
             let functions = script.text.matches("local function holder_of(key)").count();
             assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);
@@ -134,7 +134,7 @@ fn each_kind_has_its_channel_its_messages_and_its_word() {
     let permits = Key::Prefix("redisson_sc");
     let side = Key::Prefix("redisson_rwlock");
     let latch = Key::Braced("redisson_countdownlatch__channel__");
-    // How many a message wakes with the words "0" and "3".
+    // How many waiters the messages "0" and "3" wake.
     let (one, all) = (Some([1, 1]), Some([usize::MAX; 2]));
     for (kind, channel, wakes, rights) in [
         (Kind::Reentrant, plain, one, ""),
@@ -203,7 +203,7 @@ fn a_name_is_refused_by_the_rule_of_its_kind() {
 
 #[test]
 fn the_first_key_of_each_script_is_the_lock() {
-    // By it alone some proxies choose the server.
+    // Some proxies choose the server by the first key alone.
     let of_kinds = KINDS
         .into_iter()
         .flat_map(|kind| Layout::of(kind).scripts());

@@ -1,21 +1,21 @@
-//! How many waiters of this client a message is for.
+//! How many waiters of this client a message wakes.
 
-/// The rule of a semaphore: its messages tell how many permits are free.
+/// For a semaphore: its messages contain the number of free permits.
 pub(super) fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
 }
 
-/// The rule of a lock that one of its waiters gets.
+/// For an exclusive lock.
 pub(super) fn wakes_one(words: &str) -> usize {
     match words {
-        // Redisson's "read unlock", which is for everybody.
+        // Redisson's "read unlock", which wakes all waiters.
         "1" => usize::MAX,
         _ => 1,
     }
 }
 
-/// The rule of a latch: its opening is for everybody, and that it was set is for nobody.
+/// For a latch: "0" says that it opened, "1" that it was set.
 pub(super) fn wakes_all(words: &str) -> usize {
     match words {
         "0" => usize::MAX,

@@ -1,4 +1,4 @@
-//! The ways to open a store, none of which connects.
+//! Constructors of stores, none of which connects.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -10,7 +10,7 @@ fn urls(urls: &[&str]) -> Vec<String> {
     urls.iter().map(|url| (*url).to_owned()).collect()
 }
 
-/// The reason why a store cannot be opened; empty if it can.
+/// Why a store cannot be opened; empty if it can.
 fn refusal(opened: Result<Redis>) -> String {
     opened
         .err()

@@ -1,6 +1,6 @@
-//! A look at the server's settings for what endangers locks.
+//! Checks a server's settings for risks to locks.
 //!
-//! A look that the user may not take is a finding of its own, and no error. Nothing is changed on the server.
+//! A query that the user has no right to is a finding, not an error. Nothing is changed on the server.
 
 mod replicas;
 mod rights;
@@ -23,7 +23,7 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, lacks, share};
 use settings::{Info, Place, Settings};
 
-/// The name of a lock that nobody has, under which the rights are tried.
+/// The name of an unused lock, for testing rights.
 const LOCK: &str = "redlatch:preflight";
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -34,7 +34,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
         wait_replicas: store.replication.map_or(0, |wanted| wanted.replicas),
     };
     let is_watched = store.topology.is_watched();
-    // Those who watch over it must have time to answer where it is silent.
+    // If the server does not reply, the sentinels need time to reply.
     let by = share(deadline, 1 + usize::from(is_watched));
     let mut have_answered: Vec<Arc<str>> = Vec::new();
     let looks = store.topology.each(by, |node, connection, deadline| {
@@ -72,8 +72,8 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     Ok(all)
 }
 
-/// Looks at a node over its connection, and tells whether it has answered to anything. The inner error is that of a server which
-/// does not tell its state.
+/// Checks a node over its connection, and sets `has_answered` once it replies. The inner error is that of a server that
+/// does not report its state.
 fn look(
     lock: &Arc<str>,
     node: &Node,
@@ -96,7 +96,7 @@ fn look(
     match ask(&["INFO"])? {
         Ok(info) => {
             let mut info = text_of(&info);
-            // It shows itself in the paths of its modules alone.
+            // It identifies itself only in the paths of its modules.
             let hello = ask(&["HELLO"])?;
             if format!("{hello:?}").to_ascii_lowercase().contains("google") {
                 info += &format!("\r\n{}:Google Memorystore\r\n", settings::SERVICE);
@@ -111,13 +111,13 @@ fn look(
                     Err(CallError::Server(text)) if text.starts_with("NOPERM") => {
                         may_not = vec!["CONFIG GET (+config|get)"];
                     }
-                    // Some products have no such command; what it says stays unknown.
+                    // Some products lack this command.
                     _ => {}
                 }
             }
             settings::find(&mut found, &info, &settings, place);
         }
-        // It may not look; that alone is no danger.
+        // A missing right to query is not a risk to locks.
         Err(CallError::Server(text)) if lacks(&text, "info") => may_not.push("INFO (+info)"),
         Err(fault) => return Ok(Err(fault)),
     }

@@ -1,16 +1,15 @@
-//! The consequences for locks of a master's replicas.
+//! Risks to locks from the replicas of a master.
 
 use super::settings::{Info, Place, Settings};
 use crate::stores::redis::findings::Findings;
 
-/// Finds what endangers locks at the replicas of a master.
 pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, place: Place) {
     const CODE: &str = "replicas";
     let Some(count) = info.number("connected_slaves") else {
         return;
     };
     let (wanted, others) = (u64::from(place.wait_replicas), found.all.len());
-    // It stands in INFO only when min-replicas-to-write is above 0.
+    // INFO has this field only if min-replicas-to-write is above 0.
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
     let least = least.and_then(|least| least.parse().ok()).unwrap_or(1);
@@ -39,7 +38,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
                 "scripts ignore min-replicas-to-write before Redis 7",
                 "install Redis 7 or later",
             ),
-            // Either switches the other off.
+            // 0 in one of the settings disables both.
             false => (
                 "min-replicas-to-write or min-replicas-max-lag is 0",
                 "set min-replicas-to-write 1 and min-replicas-max-lag 10",

@@ -12,7 +12,7 @@ use crate::stores::redis::kinds::{RIGHTS, RIGHTS_WITHOUT_KEY};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, lacks_evalsha};
 
-/// The effect of lacking a right without which a lock can be taken, renewed and released; `None` for other rights.
+/// The effect of lacking this right, if locks can be acquired, renewed and released without it.
 pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
     Some(match right {
         "+subscribe" | "+ssubscribe" => "no message wakes its waiters, so they poll once a second",
@@ -28,7 +28,7 @@ pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
 
 const CODE: &str = "rights";
 
-/// Tries the rights that `Client::lock` needs.
+/// Tests the rights that `Client::lock` needs.
 pub(super) fn find(
     found: &mut Findings,
     lock: &Arc<str>,
@@ -36,12 +36,12 @@ pub(super) fn find(
     connection: &mut Connection,
     deadline: Instant,
 ) -> Result<(), CallError> {
-    // It may have been allowed since.
+    // The right to EVALSHA may have been granted since.
     let by_hash = ["EVALSHA", NO_SCRIPT, "0"];
     if node.pool.uses_text() && refused(connection, &by_hash, deadline)?.is_none() {
         node.pool.note_evalsha(true);
     }
-    // Which node has the slot of its key does not matter: rights are looked at first.
+    // Any node of a Cluster will do: a server checks rights before slots.
     let rights = Call::new(Kind::default(), |_| &RIGHTS_WITHOUT_KEY, lock, None);
     let mut try_by =
         |call: &Call<'_>| match node.pool.eval(connection, call, Limit::default(), deadline) {
@@ -56,18 +56,18 @@ pub(super) fn find(
     }
     let fault = tried.as_ref().err().cloned();
     if fault.is_none() {
-        // It runs scripts, maybe since a while.
+        // The server runs scripts, perhaps only recently.
         node.pool.note_dialect(None);
     }
     let mut missing = missing_in(tried, lock, CHANNEL);
     let eval = match &fault {
         Some(CallError::Server(text)) if lacks_eval(text) => Some(text.clone()),
         Some(_) if missing.is_empty() => None,
-        // A script that the server knows already may be allowed where a new one is not.
+        // A user without the right to EVAL may still run scripts that the server knows.
         _ => refused(connection, &["EVAL", "return 1", "0"], deadline)?,
     };
     let untried = fault.filter(|_| missing.is_empty() && eval.is_none());
-    // Which keys and channels the user may use, only the names of its locks can tell.
+    // The rights to keys and channels depend on the names of the locks, which are unknown here.
     missing.retain(|right| right.starts_with('+') && right != "+eval");
     let is_right = |text: &String| text.starts_with("NOPERM");
     missing.extend(
@@ -149,7 +149,7 @@ pub(super) fn find(
 /// The hash of no script.
 const NO_SCRIPT: &str = "ffffffffffffffffffffffffffffffffffffffff";
 
-/// Returns the words by which the server refuses to call scripts this way.
+/// Returns the error with which the server refuses this way to run scripts.
 fn refused(
     connection: &mut Connection,
     words: &[&str; 3],
@@ -165,12 +165,12 @@ fn refused(
     }
 }
 
-/// Adds those of the rights to commands that no script can try.
+/// Tests the rights that no script can test, and adds the missing ones.
 ///
 /// # Errors
 ///
-/// That of a connection of its own, with the command that was not answered on it: one that has listened may have heard
-/// something.
+/// The fault of the connection, with the command that got no reply. The connection is separate, because it may receive
+/// messages.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,

@@ -1,4 +1,4 @@
-//! The consequences for locks of the settings and the state that a server tells.
+//! Risks to locks from the settings and the state of a server.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use super::replicas;
 use crate::stores::redis::findings::Findings;
 use crate::stores::redis::replies::info_field;
 
-/// The oldest version of Redis on which the tests run.
+/// The oldest version of Redis that is tested.
 const OLDEST: (u32, u32) = (6, 2);
 
 const SLOTS: u32 = 16_384;
 
-/// Fields of `INFO` by which other products are known, those with their versions, and their names.
+/// Other products: the field of `INFO` that identifies each, the field with its version, and its name.
 const OTHERS: [(&str, &str, &str); 5] = [
     ("dragonfly_version", "dragonfly_version", "Dragonfly"),
     ("garnet_version", "garnet_version", "Garnet"),
@@ -20,24 +20,24 @@ const OTHERS: [(&str, &str, &str); 5] = [
     ("mvcc_depth", "redis_version", "KeyDB"),
 ];
 
-/// The field that is added to `INFO` for a service that shows itself elsewhere.
+/// A field added to `INFO` for a service that identifies itself elsewhere.
 pub(super) const SERVICE: &str = "redlatch_service";
 
-/// The settings of the client that matter.
+/// The client's settings that affect the findings.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Whether it knows the server as a node of a cluster.
+    /// Whether the client uses the server as a node of a Cluster.
     pub(super) is_cluster: bool,
-    /// Whether it would follow a failover.
+    /// Whether the client would follow a failover.
     pub(super) can_fail_over: bool,
     /// How many replicas have to acknowledge a hold.
     pub(super) wait_replicas: u32,
 }
 
-/// The settings that `INFO` does not tell, as far as they were told.
+/// The settings that `CONFIG GET` returned.
 pub(super) type Settings = BTreeMap<&'static str, String>;
 
-/// The answer to `INFO`.
+/// The reply to `INFO`.
 pub(super) struct Info<'a>(pub(super) &'a str);
 
 impl<'a> Info<'a> {
@@ -49,7 +49,7 @@ impl<'a> Info<'a> {
         self.field(name)?.parse().ok()
     }
 
-    /// The first two numbers of the version of Redis; Valkey names the one from which it comes.
+    /// Major and minor version of Redis. Valkey reports the version of Redis that it is compatible with.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.field("redis_version")?.split('.');
         let major = numbers.next()?.parse().ok()?;
@@ -61,7 +61,7 @@ impl<'a> Info<'a> {
         self.field(name) == Some(value)
     }
 
-    /// The names of the settings that matter beside it.
+    /// The settings to query in addition.
     pub(super) fn settings(&self) -> Vec<&'static str> {
         let mut wanted = Vec::new();
         if self.is("aof_enabled", "1") {
@@ -79,7 +79,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// Finds what endangers locks at one server.
+/// Finds risks to locks at one server.
 pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, place: Place) {
     find_version(found, info);
     match info.field("role") {
@@ -101,7 +101,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
     }
     find_eviction(found, info);
     find_persistence(found, info, settings);
-    // A replica has its say at its master.
+    // For a replica, the findings about replication belong to its master.
     if info.field("role").is_none_or(|role| role == "master") {
         replicas::find(found, info, settings, place);
     }
@@ -184,7 +184,7 @@ fn find_persistence(found: &mut Findings, info: &Info<'_>, settings: &Settings) 
         let message = "it could not write its append-only file, and grants no locks until it can";
         found.danger(CODE, message, STOPPED);
     }
-    // Without snapshots to come it goes on after one that failed.
+    // The server keeps accepting writes after a failed snapshot if no further snapshots are configured.
     let goes_on = is_set("stop-writes-on-bgsave-error", "no") || is_set("save", "");
     if info.is("rdb_last_bgsave_status", "err") && !goes_on {
         let message =
@@ -210,12 +210,12 @@ fn find_persistence(found: &mut Findings, info: &Info<'_>, settings: &Settings) 
     found.note(CODE, message, advice);
 }
 
-/// Finds the state of a cluster, as one master sees it.
+/// Checks the state of a Cluster, as seen by one master.
 pub(super) fn find_cluster_state(found: &mut Findings, info: &str) {
     const CODE: &str = "cluster-state";
     let info = Info(info);
     let shaky = info.number("cluster_slots_pfail").unwrap_or_default();
-    // Some products tell the state alone.
+    // Some products report only `cluster_state`.
     let rest = u64::from(SLOTS).saturating_sub(shaky);
     let served = info.number("cluster_slots_ok").unwrap_or(rest);
     if !info.is("cluster_state", "ok") || served < rest {

@@ -14,7 +14,7 @@ const ALONE: Place = Place {
     wait_replicas: 0,
 };
 
-/// The findings that are not well, as `code severity`.
+/// The findings above `ok`, as `code severity`.
 fn found_with(info: &str, settings: &[(&'static str, &str)], place: Place) -> Vec<String> {
     let told = settings.iter();
     let told = told.map(|(name, value)| (*name, (*value).to_owned()));
@@ -152,7 +152,7 @@ fn finds_what_endangers_locks() {
             ALONE,
             &[],
         ),
-        // Without snapshots to come that stops nobody.
+        // Without snapshots to come, a failed snapshot stops no writes.
         (
             &[("", "rdb_last_bgsave_status:err")],
             &[ALWAYS, ("save", "")],

@@ -1,4 +1,4 @@
-//! The answers to the renewals that were sent, and which claims they leave open.
+//! Reads the replies to renewals, and determines which claims need another round.
 
 use std::mem::take;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// How long the rest of a reply is waited for whose beginning is there, while other servers may answer.
+/// How long to wait for the rest of a reply while other servers may reply.
 const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
 
 impl Renewals<'_> {
-    /// Reads all replies, as they come.
+    /// Reads all replies in the order of their arrival.
     pub(super) fn read_all(&mut self) {
         while !self.sent.is_empty() {
             let count = self.sent.len();
@@ -51,7 +51,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Reads what there is for a batch. Returns whether that went well, if it was all.
+    /// Reads the replies to a batch that have arrived. Returns the outcome once all are read.
     fn read(&mut self, one: &mut SentBatch<'_>) -> Option<Result<(), CallError>> {
         while let Some(expected) = one.expected.front() {
             let by = time::now() + REST_OF_A_REPLY;
@@ -86,8 +86,8 @@ impl Renewals<'_> {
         Some(Ok(()))
     }
 
-    /// Takes the answer of the script for one part: all are renewed in full but those that it names, unless it came too
-    /// late.
+    /// Reads the reply of the script for one part. All its claims are renewed, except for those in the reply, unless
+    /// the request was late.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);
@@ -96,7 +96,7 @@ impl Renewals<'_> {
         let items = match reply {
             Value::Array(items) if integer_at(reply, 1) == Some(1) => items.as_slice(),
             _ => {
-                // The answer has put our idea of the server's clock right.
+                // The reply has corrected the cached clock offset.
                 let again = OpenClaim {
                     asked: one.batch.asked(),
                     ..OpenClaim::default()
@@ -140,7 +140,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Takes the words by which the server refused one part.
+    /// Handles the error with which the server refused one part.
     fn refused(&mut self, one: &mut SentBatch<'_>, part: usize, by_text: bool, text: String) {
         let server = &one.batch.server;
         let indices = one.batch.part(part);
@@ -151,7 +151,7 @@ impl Renewals<'_> {
         if lacks_script(&text) {
             one.connection.connection.has_forgotten_scripts();
         }
-        // Who may not send scripts may call those that others have.
+        // A user without the right to EVAL may still run scripts that the server knows.
         let is_other_way = lacks_script(&text) || by_text && lacks_eval(&text);
         let may_be_for_one = text.starts_with("TRYAGAIN") || may_be_for_one_key(&text);
         let fault = CallError::Server(text);
@@ -161,11 +161,11 @@ impl Renewals<'_> {
                 let target = cluster.follow(&it, shard);
                 (it.is_ask.then_some(target), true)
             }
-            // A slot that is asked for is asked for there again.
+            // A claim that was redirected by ASK is sent to the same node again.
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;
-        // Some are at another node, or what is refused is one of them.
+        // One of the claims may be the reason, or may be at another node.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
         let again = OpenClaim {
             asked: asked.filter(|_| is_again),
@@ -178,7 +178,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Takes renewals back that do not count, if there is a flaw.
+    /// Discards renewals that too few replicas acknowledged.
     fn discount(&mut self, batch: &Batch<'_>, flaw: Option<String>) {
         let Some(flaw) = flaw else { return };
         for index in batch.parts.iter().flatten() {
@@ -190,8 +190,8 @@ impl Renewals<'_> {
         }
     }
 
-    /// Ends a batch. After a fault claims without a reply have no outcome. A connection whose answers are late is kept: at a
-    /// distant server there may not be the time to make another one.
+    /// Ends a batch. After a fault, claims without a reply have no outcome. A connection with late replies is kept,
+    /// because connecting to a distant server may take too long.
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
         let outcome = one.fault.map_or(read, Err);

@@ -1,4 +1,4 @@
-//! The claims that are renewed together, and the call of the script for them.
+//! The claims that are renewed by one call of the script.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -14,11 +14,11 @@ use crate::stores::redis::topology::cluster::Shard;
 use crate::stores::redis::transport::{Borrowed, CallError};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// How many holds, or permits with ids, one call of the script renews, so that it keeps the server for less than a
-/// millisecond. The permits of one handle are renewed together, however many they are.
+/// How many holds, or permits with ids, one call renews. This keeps the server busy for less than 1 ms. The permits of
+/// one handle are renewed together, however many there are.
 const RENEWED_AT_ONCE: usize = 100;
 
-/// How many permits with ids a hold is; one for any other.
+/// How many permits with ids the claim holds; 1 for other kinds.
 fn permits_of(claim: &Claim) -> usize {
     match claim.kind.rules().has_ids {
         true => (claim.visitor.as_str().len() / ID_LENGTH).max(1),
@@ -26,19 +26,19 @@ fn permits_of(claim: &Claim) -> usize {
     }
 }
 
-/// A claim that has no outcome yet.
+/// A claim without an outcome.
 #[derive(Clone, Default)]
 pub(super) struct OpenClaim {
-    /// Its place among all claims.
+    /// Its index in `Renewals::claims`.
     pub(super) index: usize,
-    /// The node to ask, instead of the one that has the slot.
+    /// The node to ask in place of the slot's master, after ASK.
     pub(super) asked: Option<Arc<Shard>>,
-    /// Whether it has to be asked for alone: of claims refused together one may be the reason, and of the keys of a slot on
-    /// the move some are here and some are there.
+    /// Whether it needs a call of its own: it may be why a batch was refused, or its key may have moved away from the
+    /// others of its slot.
     pub(super) is_single: bool,
 }
 
-/// A server to renew at.
+/// A server at which to renew.
 pub(super) enum Server<'a> {
     One(&'a Node),
     Shard(Arc<Shard>),
@@ -56,7 +56,7 @@ impl Deref for Server<'_> {
 }
 
 impl<'a> Server<'a> {
-    /// The server that has this lock, as far as known.
+    /// The server of this lock, as far as known.
     pub(super) fn of(topology: &'a Topology, lock: &str) -> Option<Server<'a>> {
         match topology {
             Topology::One(node) => Some(Server::One(node)),
@@ -86,9 +86,9 @@ impl<'a> Server<'a> {
 pub(super) struct Batch<'a> {
     pub(super) server: Server<'a>,
     pub(super) is_asking: bool,
-    /// The indices of the claims that each call of a script renews. A cluster allows only those of one slot.
+    /// The indices of the claims in each call. In a Cluster, all claims of a call have the same slot.
     pub(super) parts: Vec<Vec<usize>>,
-    /// The last part of each slot and script, and how many permits it renews.
+    /// The last part of each slot and script, with the number of its permits.
     last: BTreeMap<(u16, usize), (usize, usize)>,
 }
 
@@ -126,27 +126,27 @@ impl<'a> Batch<'a> {
         self.parts.get(part).map_or(&[], Vec::as_slice)
     }
 
-    /// The node that was asked instead of the one that has the slot.
+    /// The node that was asked in place of the slot's master.
     pub(super) fn asked(&self) -> Option<Arc<Shard>> {
         self.server.shard().filter(|_| self.is_asking).cloned()
     }
 }
 
-/// A batch on its way.
+/// A batch that was sent.
 pub(super) struct SentBatch<'a> {
     pub(super) batch: Batch<'a>,
     pub(super) connection: Borrowed,
     pub(super) sent: BootInstant,
     pub(super) expected: VecDeque<Expected>,
-    /// The answer after which the connection is of no use.
+    /// The error reply after which the connection cannot be used.
     pub(super) fault: Option<CallError>,
 }
 
-/// A reply that is to come.
+/// A reply that is expected on the connection.
 pub(super) enum Expected {
-    /// The one to ASKING.
+    /// The reply to ASKING.
     Nothing,
-    /// The one for this part.
+    /// The reply for this part.
     Part {
         part: usize,
         number: i64,
@@ -156,7 +156,6 @@ pub(super) enum Expected {
 }
 
 impl Expected {
-    /// The number that the reply repeats, if it does.
     pub(super) fn number(&self) -> Option<i64> {
         match *self {
             Expected::Part { number, .. } => Some(number),

@@ -1,10 +1,10 @@
-//! Renewals, of which one call of the script renews many: at one server, in a cluster, and at a node of a quorum.
+//! Renewals, many with one call of the script: at one server, in a Cluster, and at a node of a quorum.
 //!
-//! Claims without an outcome are sorted by server and slot, and asked for in rounds. In each round all requests are written
-//! before any answer is read, and the answers are read as they come, so that no server waits for another. A claim has
-//! another round if its request was not sent, was redirected, came too late, needs the text of the script, or was refused
-//! together with others. One server is a cluster of one shard without slots. A node of a quorum sends its first round now
-//! and reads the answers later.
+//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests before
+//! it reads replies, in the order of their arrival, so that no server delays another. A claim gets another round if its
+//! request was not sent, was redirected, was late, needs the text of the script, or was refused in a batch. A single
+//! server is treated as a Cluster of one shard. A node of a quorum sends its first round now and reads the replies
+//! later.
 
 mod answers;
 mod batch;
@@ -32,17 +32,17 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, asking, share};
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
-/// A claim is asked for at most this often in one call.
+/// The maximum number of requests for a claim in one call.
 const ROUNDS: u32 = 6;
 
-/// The outcome of a claim that the server did not find when it was asked for together with others: a proxy may have sent
-/// the whole request to the server of the first one.
+/// The outcome of a claim that the server did not find in a batch: a proxy may have sent the whole batch to the server
+/// of the first key.
 const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
-/// All claims of one call, and what became of them.
+/// The claims of one call, and their outcomes.
 struct Renewals<'a> {
     redis: &'a Redis,
-    /// The node of a quorum, which has to have a vote at the server.
+    /// The node of a quorum, which must have a vote at the server.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -82,7 +82,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Reads the answers to the first round, and asks again for what is open then.
+    /// Reads the replies to the first round, and starts further rounds.
     fn finish(mut self) -> Vec<Renewal> {
         self.read_all();
         for _ in 1..ROUNDS {
@@ -101,7 +101,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Notes that nothing is known of some claims that were asked for together. With `again` they are asked for again so.
+    /// Sets the outcome of these claims to unknown. With `again` they get another round.
     fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&OpenClaim>) {
         for index in indices {
             self.note(*index, Renewal::Unknown(reason.to_owned()));
@@ -113,19 +113,19 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Sends all that is open.
+    /// Sends all claims without an outcome.
     fn send(&mut self, is_first: bool) {
         let batches = self.batches(is_first);
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
         let count = batches.len();
         for (index, batch) in batches.into_iter().enumerate() {
-            // One share is for reading.
+            // One share of the time is for reading.
             let shares = if is_cluster { count - index + 1 } else { 1 };
             let by = share(self.deadline, shares);
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // The slot may have another master by now, and the nodes of a quorum are connected aside.
+                    // The slot may have another master by now. Nodes of a quorum connect in the background.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);
@@ -160,7 +160,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Takes a connection for renewals out; for a quorum one that leads to a server with a vote.
+    /// Borrows a connection for renewals; for a quorum, to a server that may vote.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
             return server.renewals.borrow(deadline);
@@ -174,8 +174,8 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Sorts what is open by server and slot. In the first round claims at nodes in doubt are left for the next one, because
-    /// to look for those nodes takes time.
+    /// Groups the claims by server and slot. The first round leaves out claims at doubtful nodes, because a refresh of
+    /// the slot map takes time.
     fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
         let (topology, claims) = (&self.redis.topology, self.claims);
         let open = std::mem::take(&mut self.open);
@@ -189,7 +189,7 @@ impl<'a> Renewals<'a> {
             && !is_first
             && open.iter().any(is_doubtful)
         {
-            // Where it fails, what is known has to do.
+            // If the refresh fails, the known slot map is used.
             let _ = cluster.refresh(share(self.deadline, 2));
         }
         let mut batches: Vec<Batch<'a>> = Vec::new();
@@ -217,12 +217,12 @@ impl<'a> Renewals<'a> {
                 }
             }
         }
-        // To connect takes time, so those with a connection come first.
+        // Batches that have a connection go first, because connecting takes time.
         batches.sort_by_key(|batch| batch.server.renewals.slots.idle() == 0);
         batches
     }
 
-    /// Packs all that a batch asks, and tells the answers that are to come.
+    /// Encodes the requests of a batch, and lists the expected replies.
     fn pack(
         &self,
         batch: &Batch<'_>,
@@ -247,7 +247,7 @@ impl<'a> Renewals<'a> {
             let Some(first @ Call { script, .. }) = calls.first() else {
                 continue;
             };
-            // The first call on a connection has the text, so that it is never refused for want of it.
+            // The first call on a connection sends the text, so that the server cannot lack the script.
             let by_text = uses_text || !connection.has_script(script);
             let number = batch.server.pool.number(connection, first);
             if batch.server.pool.dialect().is_none() {
@@ -286,7 +286,7 @@ impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
 }
 
 impl RedisNode {
-    /// Sends the renewals of `claims`, if `handle` has a vote.
+    /// Sends the renewals of `claims` if `handle` has a vote.
     pub(crate) fn send_renew<'a>(
         &'a self,
         claims: &'a [Claim],
@@ -300,7 +300,7 @@ impl RedisNode {
         } else if renewals.open.is_empty() {
             Pending::Ready(Ok(renewals.outcomes))
         } else {
-            // Nothing was sent, so another connection will do.
+            // Nothing was sent, so another connection can be used.
             Pending::NotConnected
         }
     }

@@ -1,4 +1,4 @@
-//! Renewals at servers that answer as told.
+//! Renewals at servers with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod single;
@@ -17,7 +17,7 @@ fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|it| claim(&format!("lock-{it}"))).collect()
 }
 
-/// The answer that all were renewed but these, each with what there is in its place.
+/// The reply that all claims were renewed, except for these.
 fn renewed_but(others: &[(i64, Value)]) -> Says {
     let mut items = vec![now(), Value::Int(1)];
     for (place, what) in others {
@@ -39,7 +39,7 @@ fn error(text: &str) -> Says {
     Says::error(text)
 }
 
-/// A server that says this to scripts, of which each call has its number.
+/// A server with these replies to scripts, which are numbered.
 fn server(answers: impl Fn(usize, &Request) -> Says + Send + 'static) -> StubServer {
     let mut calls = 0..;
     StubServer::start(move |request| {
@@ -48,7 +48,7 @@ fn server(answers: impl Fn(usize, &Request) -> Says + Send + 'static) -> StubSer
     })
 }
 
-/// The reason why nothing is known of the only claim.
+/// Why the outcome of the only claim is unknown.
 fn why(outcomes: &[Renewal]) -> &str {
     match outcomes {
         [Renewal::Unknown(reason)] => reason,

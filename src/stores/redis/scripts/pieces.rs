@@ -1,6 +1,6 @@
-//! The pieces that several scripts share: the files in `pieces/`.
+//! The parts that several scripts share: the files in `pieces/`.
 
-/// The script with each line `-- include NAME` replaced by the piece of that name, and so in the piece.
+/// Replaces each line `-- include NAME` by the part of this name, recursively.
 pub(super) fn spliced(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| {
@@ -13,7 +13,6 @@ pub(super) fn spliced(text: &str) -> String {
 
 macro_rules! pieces {
     ($($name:literal)*) => {
-        /// The name of each piece, and its text.
         const PIECES: &[(&str, &str)] = &[$(($name, include_str!(concat!("pieces/", $name)))),*];
     };
 }

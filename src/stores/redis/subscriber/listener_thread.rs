@@ -1,11 +1,9 @@
-//! A thread that is started when it is first needed.
-
 use std::thread;
 
 use crate::ground::events;
 use crate::ground::sync::{self, JoinHandle, Mutex};
 
-/// The thread of something that listens, started when it is first needed.
+/// A thread that is started when it is first needed.
 #[derive(Default)]
 pub(in crate::stores::redis) struct ListenerThread(Mutex<Option<JoinHandle<()>>>);
 
@@ -21,7 +19,7 @@ impl ListenerThread {
         }
         match sync::spawn(name, run) {
             Ok(handle) => *thread = Some(handle),
-            // Waiters then look for themselves, once a second.
+            // Without it, waiters poll once a second.
             Err(error) => events::subscriber_cannot_start(&error),
         }
     }
@@ -30,12 +28,12 @@ impl ListenerThread {
         self.0.lock().as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of the thread, which was told to end.
+    /// Waits for the end of the thread, which was asked to end before.
     pub(in crate::stores::redis) fn join(&self) {
         if let Some(handle) = self.0.lock().take()
             && handle.thread().id() != thread::current().id()
         {
-            // It does not panic; if it did, waiters had their own look once a second.
+            // The thread does not panic; if it did, waiters would poll once a second.
             let _ = handle.join();
         }
     }

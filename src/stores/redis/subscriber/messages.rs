@@ -1,4 +1,4 @@
-//! The messages of a server to a subscriber, how many waiters an unlock message wakes, and the channels that are given up.
+//! Handles messages of the server: unlock messages wake waiters, and confirmations change the state of channels.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// The server says that it listens to a sharded channel no more. If nobody asked for that, its slot is elsewhere.
+    /// Handles the end of a sharded subscription. If it was not requested here, the slot has moved.
     fn unsubscribed(&self, channel: &str) {
         let is_moved = {
             let mut state = self.state.lock();
@@ -65,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Some subscription was refused. If the server names the slot, it is not its own.
+    /// Handles a refused subscription. If the error names a slot, the slot has moved.
     pub(super) fn refused(&self, text: &str) {
         if self.on_move.is_none() {
             return;
@@ -75,12 +75,12 @@ impl Shared {
             .and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
         let refused: Vec<Arc<str>> = {
             let mut state = self.state.lock();
-            // To give a channel up may be refused as well.
+            // The refused command may have been SUNSUBSCRIBE.
             state
                 .leaving
                 .retain(|name, _| slot.is_none_or(|slot| keys::slot(name) != slot));
             let channels = state.channels.iter_mut().filter(|(name, entry)| {
-                // Of any other refusal it is not known which of those without an answer it is for.
+                // Other errors do not say which subscription was refused.
                 slot.map_or(!entry.is_live(), |slot| keys::slot(name) == slot)
             });
             channels
@@ -92,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Wakes those who wait for channels that are elsewhere now: they find out where.
+    /// Wakes the waiters of channels that have moved. Their next request finds the new server.
     fn moved<'a>(&self, channels: impl IntoIterator<Item = &'a str>) {
         if let Some(on_move) = &self.on_move {
             on_move();
@@ -102,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Gives up channels that nobody has waited on for a while. Returns whether any is left.
+    /// Unsubscribes from channels that had no waiter for a while. Returns whether any channel is left.
     pub(super) fn sweep(&self, state: &mut State) -> bool {
         let idle: Vec<Arc<str>> = state
             .channels
@@ -110,7 +110,7 @@ impl Shared {
             .filter(|(_, channel)| {
                 channel.waiters == 0
                     && channel.idle_since.is_none_or(|since| {
-                        // Else a confirmation that is on its way would be taken for that of the next subscription.
+                        // A late confirmation must not be counted for the next subscription.
                         let is_settled = channel.asked == channel.confirmed;
                         time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
@@ -124,7 +124,7 @@ impl Shared {
         !state.channels.is_empty()
     }
 
-    /// Listens to these channels no more.
+    /// Unsubscribes from these channels.
     pub(super) fn give_up(&self, state: &mut State, idle: &[Arc<str>]) {
         let asked = |name: &&Arc<str>| state.channels.get(*name).is_some_and(|it| it.asked > 0);
         let asked: Vec<_> = idle.iter().filter(asked).collect();
@@ -146,16 +146,16 @@ impl Shared {
     }
 }
 
-/// How many waiters of this client an unlock message on this channel is for, in the order in which they came.
+/// How many waiters of this client an unlock message wakes, in their order.
 fn woken_by(channel: &str, words: &str) -> usize {
     let layouts = KINDS.into_iter().map(Layout::of);
     let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));
     let wakes = of_channel.find_map(|layout| layout.wakes);
-    // A message is no more than a hint.
+    // For an unknown channel, waking a waiter is harmless.
     wakes.map_or(1, |wakes| wakes(words))
 }
 
-/// Notes that a channel is not listened to. Returns whether it was, or was about to be.
+/// Marks a channel as not subscribed. Returns whether it was subscribed or a subscription was sent.
 fn forget(entry: Option<&mut Channel>) -> bool {
     entry.is_some_and(|entry| {
         entry.confirmed = 0;

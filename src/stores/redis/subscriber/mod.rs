@@ -1,12 +1,12 @@
-//! The subscriber: one thread and one connection that listen for the unlock messages of one server.
+//! The subscriber: one thread and one connection that receive the unlock messages of one server.
 //!
-//! In a cluster a message may be sharded: it is heard at the server that has the slot of the channel. When the slot goes
-//! to another server this one says so, and the waiters are woken: their next request finds where it went.
+//! In a Cluster, messages may be sharded: they are received at the server of the channel's slot. When the slot moves,
+//! the server reports it, and the waiters are woken. Their next request finds the new server.
 //!
-//! The channels that are wanted (those with waiters) are kept apart from the subscriptions on the present connection,
-//! and the two are brought together: by the waiter that writes its SUBSCRIBE itself, while the thread reads, and by the
-//! thread after each reconnect. Whenever a subscription is confirmed all waiters of the channel try once more, because
-//! messages before it were not heard. A server that does not answer a PING in time is taken for gone.
+//! The wanted channels, which have waiters, are stored apart from the subscriptions of the current connection. A new
+//! waiter sends its SUBSCRIBE itself, and the thread sends all of them after a reconnect. When a subscription is
+//! confirmed, all waiters of the channel try again, because earlier messages were not received. A server that does not
+//! answer PING in time is treated as unreachable.
 
 mod listener_thread;
 mod messages;
@@ -24,7 +24,7 @@ use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
-/// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
+/// How long a channel stays subscribed after its last waiter left. Contended names stay contended.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Subscriber {
@@ -36,7 +36,7 @@ struct Shared {
     connector: Arc<dyn Connector>,
     command_timeout: Duration,
     notifier: Arc<Notifier>,
-    /// Called when the server says that a slot is elsewhere; `None` if messages are not sharded.
+    /// Called when the server reports that a slot has moved; `None` if messages are not sharded.
     on_move: Option<Hook>,
     state: Mutex<State>,
     wanted: Condvar,
@@ -45,9 +45,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     channels: BTreeMap<Arc<str>, Channel>,
-    /// The writing end of the present connection.
+    /// The writing end of the current connection.
     writer: Option<Writer>,
-    /// Sharded channels that were given up here and are still to be confirmed.
+    /// How many confirmations of SUNSUBSCRIBE each channel still gets.
     leaving: BTreeMap<Arc<str>, u32>,
     is_closed: bool,
 }
@@ -60,7 +60,7 @@ struct State {
 #[derive(Default)]
 struct Channel {
     waiters: usize,
-    /// SUBSCRIBEs sent on the present connection, and those confirmed.
+    /// SUBSCRIBEs sent on the current connection, and how many of them were confirmed.
     asked: u32,
     confirmed: u32,
     idle_since: Option<Instant>,
@@ -87,7 +87,7 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // The former master may live on, and say nothing for ever.
+        // The former master may still run, and send nothing.
         let weak = Arc::downgrade(&shared);
         shared.connector.master().on_change(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -100,8 +100,8 @@ impl Subscriber {
         }
     }
 
-    /// Asks for the messages of `channel`, until the interest is dropped. Returns whether they arrive already. One that does
-    /// not linger is for one waiter alone.
+    /// Subscribes to `channel` until the interest is dropped. Returns whether messages already arrive. A channel that
+    /// does not linger has only one waiter.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         self.ensure_running();
         let mut state = self.shared.state.lock();
@@ -112,7 +112,7 @@ impl Subscriber {
         self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live();
         if state.writer.is_none() {
-            // The thread sleeps until somebody wants something, or until it connects again.
+            // Without a connection, the thread sleeps until a channel is wanted.
             self.shared.wanted.notify_one();
         }
         let interest = Interest {
@@ -123,7 +123,7 @@ impl Subscriber {
         (interest, is_live)
     }
 
-    /// Asks for the messages of `channel` once more, if somebody waits for them and they were refused here.
+    /// Subscribes to `channel` again if it has waiters and was refused.
     pub(super) fn ask_again(&self, channel: &Arc<str>) {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -132,13 +132,13 @@ impl Subscriber {
         }
     }
 
-    /// Whether the present connection listens to `channel`.
+    /// Whether the current connection is subscribed to `channel`.
     pub(super) fn hears(&self, channel: &str) -> bool {
         let state = self.shared.state.lock();
         state.channels.get(channel).is_some_and(Channel::is_live)
     }
 
-    /// Whether somebody waits for messages, and there is no connection that they come over.
+    /// Whether there are waiters, but no connection.
     pub(super) fn is_down(&self) -> bool {
         let state = self.shared.state.lock();
         let mut channels = state.channels.values();
@@ -153,26 +153,26 @@ impl Subscriber {
         }
     }
 
-    /// Ends the thread.
+    /// Ends the thread, and waits for its end.
     pub(super) fn close(&self) {
         self.dismiss();
         self.thread.join();
     }
 
-    /// Has the thread end, and does not wait for it.
+    /// Asks the thread to end.
     pub(super) fn dismiss(&self) {
         self.shared.state.lock().is_closed = true;
         self.shared.hang_up();
         self.shared.wanted.notify_one();
     }
 
-    /// Whether its thread has ended, or never begun.
+    /// Whether the thread has ended or was never started.
     pub(super) fn is_over(&self) -> bool {
         self.thread.is_over()
     }
 }
 
-/// The interest of one waiter in the messages of one channel.
+/// A waiter's interest in the messages of a channel.
 pub(super) struct Interest {
     shared: Arc<Shared>,
     channel: Arc<str>,
@@ -190,7 +190,8 @@ impl Drop for Interest {
             return;
         }
         entry.idle_since = Some(time::now());
-        // The confirmation of one that comes back so soon would not be known from that of this one.
+        // A waiter that comes back would take the confirmation of this subscription for its own, so there is nothing to
+        // wait for.
         if !self.lingers && entry.is_live() {
             self.shared
                 .give_up(&mut state, &[Arc::clone(&self.channel)]);
@@ -199,7 +200,7 @@ impl Drop for Interest {
 }
 
 impl Shared {
-    /// Asks for the messages of a channel, if that was not done yet.
+    /// Subscribes to a channel, unless that was requested before.
     fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
         if entry.asked == 0
             && let Some(writer) = writer
@@ -207,7 +208,7 @@ impl Shared {
             if writer.send(&self.subscribe([channel])).is_ok() {
                 entry.asked = 1;
             } else {
-                // The thread sees the end of the connection, makes another and subscribes there.
+                // The thread notices the end of the connection, reconnects and subscribes.
                 writer.shut_down();
             }
         }
@@ -220,8 +221,8 @@ impl Shared {
         )
     }
 
-    /// One command for each channel, because they are refused one by one: the slot is elsewhere, or the user has no right to
-    /// it.
+    /// Encodes one command per channel, because the server may refuse some of them: a slot has moved, or the user lacks
+    /// the right.
     fn packed<'a>(
         &self,
         [plain, sharded]: [redis::Cmd; 2],
@@ -240,7 +241,7 @@ impl Shared {
         packed
     }
 
-    /// Ends the present connection; its reader makes another one.
+    /// Ends the current connection. The thread then reconnects.
     fn hang_up(&self) {
         if let Some(writer) = &self.state.lock().writer {
             writer.shut_down();

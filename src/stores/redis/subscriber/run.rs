@@ -1,4 +1,4 @@
-//! The thread of a subscriber: connects, asks for what is wanted, reads until the connection ends.
+//! The thread of a subscriber: connects, subscribes, and reads until the connection ends.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,15 @@ use crate::ground::backoff::Backoff;
 use crate::ground::{events, numbers, time};
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// As long as something could not be sent, it is tried again this often, and after each message.
+/// How often unsent bytes are retried.
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
 
-/// A connection this long without a word is asked whether it lives.
+/// After this long without a message, the connection is checked with PING.
 const PING_AFTER: Duration = Duration::from_secs(5);
 
-/// How long it has for the answer.
 const PONG_WITHIN: Duration = Duration::from_secs(2);
 
-/// A connection that has lasted so long was of use.
+/// A connection that lasted this long resets the backoff.
 const LASTING: Duration = Duration::from_secs(1);
 
 impl Shared {
@@ -46,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until then, whoever comes meanwhile: all look for themselves.
+    /// Sleeps until `end`, also if a new waiter comes: waiters poll meanwhile.
     fn pause_until(&self, end: Instant) {
         let mut state = self.state.lock();
         while !state.is_closed && time::now() < end {
@@ -54,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until somebody wants something; false when the client is closed.
+    /// Sleeps until a channel is wanted. Returns `false` when the client is closed.
     fn until_wanted(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -69,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Connects, and asks for all that is wanted.
+    /// Connects, and subscribes to all wanted channels.
     pub(super) fn connect(&self) -> Result<Connection, String> {
         let deadline = time::now() + self.command_timeout;
         let connection = self
@@ -91,7 +90,7 @@ impl Shared {
             channel.confirmed = 0;
         }
         state.writer = Some(writer);
-        // A thread that found another master meanwhile has found no writer to hang up.
+        // If the master changed meanwhile, there was no connection to end.
         if connection.generation != self.connector.master().generation() {
             state.writer = None;
             return Err("the master changed".to_owned());
@@ -109,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Reads until the connection ends. Returns why it did.
+    /// Reads until the connection ends. Returns the reason.
     pub(super) fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
         let mut deadline = time::now() + PING_AFTER;
@@ -121,7 +120,7 @@ impl Shared {
             };
             let now = time::now();
             if now >= sweep_at {
-                // However much is heard of others.
+                // Also on a busy connection.
                 self.sweep(&mut self.state.lock());
                 sweep_at = now + LINGER;
             }
@@ -138,7 +137,7 @@ impl Shared {
                     deadline = time::now() + PING_AFTER;
                 }
                 Err(fault) if fault.is_timeout() && part < deadline => {}
-                // A user without the right to a channel still hears the others, and looks for itself meanwhile.
+                // The waiters of a refused channel poll, and other channels still work.
                 Err(CallError::Server(text)) => {
                     events::subscriber_refused(&self.connector.master().node(), &text);
                     self.refused(&text);
@@ -170,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// Sends what could not be sent before. Returns whether there is still something.
+    /// Sends the unsent bytes. Returns whether some are left.
     fn flush(&self) -> std::io::Result<bool> {
         match &mut self.state.lock().writer {
             Some(writer) => writer.flush().map(|()| writer.has_rest()),

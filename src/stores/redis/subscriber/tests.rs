@@ -1,4 +1,4 @@
-//! A subscriber at a server that answers as told. Where its thread has no part in it, the test reads in its place.
+//! A subscriber at a server with scripted replies. If its thread is idle, the test handles messages in its place.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod messages;
@@ -14,11 +14,11 @@ fn channel(name: &str) -> Arc<str> {
 }
 
 struct Scene {
-    // Before the server, so that its thread has somebody to hear of the end from.
+    // Declared before the server: dropped first, so that the thread can still unsubscribe.
     subscriber: Subscriber,
     _server: StubServer,
     notifier: Arc<Notifier>,
-    /// How often a slot was said to be elsewhere.
+    /// How often a slot was reported as moved.
     moves: Arc<AtomicUsize>,
 }
 
@@ -42,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// One whose thread does nothing.
+    /// A fixture whose thread is idle.
     fn still(is_sharded: bool) -> Scene {
         let scene = Scene::with(StubServer::start(|_| None), is_sharded);
         scene.subscriber.thread.ensure_running("idle", || {});

@@ -1,4 +1,4 @@
-//! The processes behind the holders, by the names of their connections.
+//! The processes of holders, found by the names of their connections.
 
 use std::time::Instant;
 
@@ -7,11 +7,11 @@ use crate::store::Connected;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// The processes of this library that are connected to a server; none if the user may not see them.
+/// The processes of this library that are connected to a server; empty if the user has no right to `CLIENT LIST`.
 ///
 /// # Errors
 ///
-/// Those after which the connection is of no use.
+/// Faults after which the connection cannot be used.
 pub(super) fn of_this_library(
     connection: &mut Connection,
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! The questions about keys, and what their answers say of locks.
+//! Queries about keys, and the locks that the replies describe.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,29 +15,28 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// So many holds of one lock are told at most, and a larger hash is looked at with more care.
+/// The maximum number of holders that are reported. A hash with more fields is first checked for its mode.
 const MOST_HOLDS: usize = 64;
 
-/// The queue of a fair lock, and the end of a hold that reads.
+/// The queue of a fair lock, and the TTL key of a reader's hold.
 const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 const END: Key = Key::BehindVisitor(":rwlock_timeout:1");
 
-/// Names of keys.
 type Names = Vec<Arc<str>>;
 
-/// The answer of a server to one question, or its words of refusal.
+/// The reply to one query; `Err` with the text of an error.
 type Answer = Result<Value, String>;
 
-/// A conversation with one server.
+/// Queries of one server.
 pub(super) struct Look<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
     deadline: Instant,
-    /// Whether it is known that these are names of locks: then a hold need not look like one of the two libraries.
+    /// Whether the names are known to be names of locks. Then a hold may have any client id.
     are_locks: bool,
 }
 
-/// The locks that were found, and the names about which the server said something else.
+/// The locks that were found, and the names for which the server returned an error.
 #[derive(Default)]
 pub(super) struct Looked {
     pub(super) found: Vec<LockInfo>,
@@ -50,7 +49,7 @@ impl Looked {
         self.others.extend(more.others);
     }
 
-    /// The answer about a key, unless the server says that it is elsewhere, or not for this user.
+    /// The reply about a key, unless the server refused this key.
     pub(super) fn usable(
         &mut self,
         name: &Arc<str>,
@@ -58,7 +57,7 @@ impl Looked {
     ) -> Result<Option<Value>, CallError> {
         match answer {
             Ok(value) => Ok(Some(value)),
-            // A right that is missing for one key may be there for the others; a command is refused for all.
+            // A missing right to a key concerns this key, but one to a command concerns all.
             Err(text) if matches!(class_of(&text), Class::Permission) && !is_about_a_key(&text) => {
                 Err(CallError::Server(text))
             }
@@ -69,7 +68,7 @@ impl Looked {
         }
     }
 
-    /// The next one of these answers, which is about this key, if it can be used.
+    /// The next reply, which is about this key, unless the server refused it.
     pub(super) fn next(
         &mut self,
         name: &Arc<str>,
@@ -85,7 +84,7 @@ impl Looked {
 /// A hash that is a lock.
 struct Hash {
     name: Arc<str>,
-    /// The side that has it, if it is a read-write lock.
+    /// The side that is held, for a read-write lock.
     side: Option<LockKind>,
     holders: Vec<Holder>,
 }
@@ -105,7 +104,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Asks all questions, and returns the answers in their order.
+    /// Sends all queries, and returns the replies in their order.
     pub(super) fn ask(&mut self, questions: &[Cmd]) -> Result<Vec<Answer>, CallError> {
         let deadline = self.deadline;
         let mut answers = Vec::with_capacity(questions.len());
@@ -115,7 +114,7 @@ impl<'a> Look<'a> {
             Err(fault) => Err(fault),
         };
         if self.connection.is_asking {
-            // The word that goes before counts for one question.
+            // ASKING applies to one command.
             for question in questions {
                 let packed = question.get_packed_command();
                 answers.push(kept(self.connection.call(&packed, deadline))?);
@@ -135,7 +134,7 @@ impl<'a> Look<'a> {
         Ok(answers)
     }
 
-    /// Sends a query about each of these keys, with `field` behind the key. Returns the replies that can be used.
+    /// Sends a query about each key, with `field` after the key. Returns the replies without errors.
     pub(super) fn query_each(
         &mut self,
         command: &Cmd,
@@ -171,14 +170,14 @@ impl<'a> Look<'a> {
         Ok([hashes, strings])
     }
 
-    /// The locks among these hashes. No value of a hash is read that has another field than a lock has.
+    /// The locks among these hashes. Values are read only if all fields of the hash may be those of a lock.
     pub(super) fn hashes(&mut self, names: Names) -> Result<Looked, CallError> {
         let mut looked = Looked::default();
         let (mut small, mut large) = (Vec::new(), Vec::new());
         for (name, size) in self.query_each(&redis::cmd("HLEN"), names, None, &mut looked)? {
             match number_of(&size) {
                 0 => {}
-                // One more, for the mode.
+                // One field more, for the mode.
                 size if size <= MOST_HOLDS as i64 + 1 => small.push(name),
                 _ => large.push(name),
             }
@@ -213,7 +212,7 @@ impl<'a> Look<'a> {
         Ok(looked)
     }
 
-    /// The rest of what is to be said of locks: their ends, their tokens, those who wait.
+    /// Queries the TTLs, fencing tokens and subscribers of the locks, and adds them.
     fn tell_of(&mut self, hashes: Vec<Hash>, looked: &mut Looked) -> Result<(), CallError> {
         let listeners = self.listeners();
         let mut questions = Vec::new();
@@ -240,7 +239,7 @@ impl<'a> Look<'a> {
         for hash in hashes {
             let life = looked.next(&hash.name, &mut answers)?;
             let life = life.as_ref().map_or(-2, number_of);
-            // The rest may be missing.
+            // The other replies are optional.
             let mut next = || answers.next().and_then(Result::ok);
             let listening = next().as_ref().and_then(listeners_of);
             let mut info = LockInfo {
@@ -251,7 +250,7 @@ impl<'a> Look<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // A reader of ours whose key is gone has ended; what stands there goes with the next request.
+                // A reader's hold whose TTL key is gone has expired. The next request removes its field.
                 let mut ends = Vec::with_capacity(info.holders.len());
                 ends.extend(info.holders.iter().map(|_| next()));
                 let mut ends = ends.into_iter();
@@ -269,11 +268,11 @@ impl<'a> Look<'a> {
                     _ => LockKind::Reentrant,
                 };
                 if is_fair {
-                    // Each of those who wait listens to a channel of its own.
+                    // Each waiter of a fair lock subscribes to a channel of its own.
                     info.listening = None;
                 }
             }
-            // It has ended between two questions.
+            // The lock expired between two queries.
             if life != -2 {
                 looked.found.push(info);
             }
@@ -281,7 +280,7 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// The question how many listen to a channel.
+    /// The query for the number of subscribers.
     fn listeners(&self) -> Cmd {
         let mut question = redis::cmd("PUBSUB");
         match self.node.pool.is_sharded {
@@ -292,36 +291,36 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Whether a refusal is for one key, and not for a command: `hkeys` is no key.
+/// Whether a refusal concerns a key. The command `hkeys` is none.
 fn is_about_a_key(text: &str) -> bool {
     text.contains("access") && text.contains("key")
 }
 
-/// A question about a key.
+/// A query about a key.
 pub(super) fn about(question: &Cmd, key: &str) -> Cmd {
     let mut question = question.clone();
     question.arg(key);
     question
 }
 
-/// The number of those who listen, from `[channel, number]`.
+/// The number of subscribers in `[channel, number]`.
 fn listeners_of(answer: &Value) -> Option<u32> {
     u32::try_from(number_of(item_at(answer, 1)?)).ok()
 }
 
-/// A number as a server gives it; -2 for what is none.
+/// The number in a reply; -2 if there is none.
 pub(super) fn number_of(value: &Value) -> i64 {
     text_of(value).parse().unwrap_or(-2)
 }
 
-/// Whether a lock can have this field. Under the name of a lock a hold need have no uuid.
+/// Whether a lock can have this field. If the name is known to be a lock, a hold needs no uuid.
 fn is_of_a_lock(field: &str, is_lock: bool) -> bool {
     let has_number = |(_, rest): (&str, &str)| rest.starts_with(|sign: char| sign.is_ascii_digit());
     let is_hold = |field: &str| is_lock && field.split_once(':').is_some_and(has_number);
     field == "mode" || Parts::of(field).is_some() || is_hold(field)
 }
 
-/// Reads the fields of a hash with their values; `None` if it is no lock.
+/// Reads the fields of a hash; `None` if it is not a lock.
 fn read(name: &Arc<str>, pairs: &Value, is_lock: bool) -> Option<Hash> {
     let Value::Array(pairs) = pairs else {
         return None;

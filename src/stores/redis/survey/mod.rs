@@ -1,7 +1,7 @@
-//! The look of an operator at locks: at one, and at all whose names begin alike.
+//! Queries of operators about locks: about one, and about all with a prefix.
 //!
-//! It reads with plain commands, so that a server in trouble runs no script for it, and writes nothing. All masters are
-//! scanned one after the other, never with `KEYS`, and of no hash more is read than a lock can be.
+//! Plain commands only, which write nothing and run no script on a server in trouble. Masters are scanned one after the
+//! other, without `KEYS`. Of each hash, at most as much is read as a lock can have.
 
 mod connected;
 mod look;
@@ -22,11 +22,11 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection};
 use look::{Look, Looked};
 
-/// How many keys a server looks at for one page.
+/// The COUNT of each SCAN.
 const KEYS_AT_ONCE: u32 = 512;
 
 impl Redis {
-    /// Tells who holds a lock, with all that the server shows.
+    /// Describes a lock and its holders.
     pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<Vec<LockInfo>> {
         let name = &lock.name;
         let form = lock.kind.rules().form;
@@ -38,7 +38,7 @@ impl Redis {
                 Form::Text => look.strings(one, true, false)?,
                 Form::Number => look.strings(one, false, true)?,
             };
-            // Elsewhere, or no lock at all.
+            // The key has moved, or is not a lock.
             match looked.others.into_iter().next() {
                 Some((_, text)) => Err(CallError::Server(text)),
                 None => Ok(looked.found),
@@ -53,13 +53,13 @@ impl Redis {
             let connected = self.topology.with(name, deadline, |_, connection| {
                 connected::of_this_library(connection, deadline)
             });
-            // They say no more than which processes those are.
+            // Only the processes of the holders, so a failure is ignored.
             introduce(&mut found, &connected.unwrap_or_default());
         }
         Ok(found)
     }
 
-    /// Looks at the next locks from where `position` is.
+    /// Returns the next locks after `position`.
     pub(super) fn survey_page(
         &self,
         scope: &Scope,
@@ -70,7 +70,7 @@ impl Redis {
         let page = |node: &Node, connection: &mut Connection, name: &Arc<str>| {
             let generation = connection.generation;
             let goes_on = at.as_ref() == Some(&(Arc::clone(name), generation));
-            // Another server has other cursors.
+            // A cursor is valid only at its server.
             let cursor = if goes_on { cursor } else { 0 };
             read_page(node, connection, scope, cursor, deadline)
         };
@@ -85,7 +85,7 @@ impl Redis {
         let (generation, cursor, mut found) = told.map_err(|fault| {
             position.is_over = true;
             let all = format!("{}*", scope.prefix).into();
-            // The name of a cluster's master is its address.
+            // The name of a Cluster's master is its address.
             let node = match &self.topology {
                 Topology::One(node) => node.name(),
                 Topology::Cluster(_) => Arc::clone(&name),
@@ -93,7 +93,7 @@ impl Redis {
             self.error_about(node, &all, &[], fault)
         })?;
         if at.is_none() {
-            // They say no more than which processes hold what, so their failure is none of the look.
+            // Only the processes of the holders, so a failure is ignored.
             let connected =
                 self.topology
                     .at_next(&position.done, false, deadline, |_, connection, _| {
@@ -114,10 +114,10 @@ impl Redis {
     }
 }
 
-/// Why what stands under a name is no lock of the wanted kind.
+/// The error for a key that is not a lock of the requested kind.
 const NO_LOCK: &str = "WRONGTYPE this hash is not a lock, or is a lock of another kind";
 
-/// Whether a lock that was found can be one of this form.
+/// Whether a lock that was found can have this form.
 fn is_of(kind: LockKind, form: Form) -> bool {
     let is_side = matches!(kind, LockKind::Read | LockKind::Write);
     match form {
@@ -148,7 +148,7 @@ fn read_page(
     if has_strings {
         looked.extend(look.strings(strings, scope.has_tokens, scope.has_counters)?);
     }
-    // Without an end it is no lock that anybody could wait for; a number has none.
+    // A hash without a TTL is not a lock of any library. A counter has none.
     let is_lock = |info: &LockInfo| {
         info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
     };
@@ -156,7 +156,7 @@ fn read_page(
     Ok((generation, next, looked.found))
 }
 
-/// The next keys, of any type or hashes alone.
+/// The next keys, of any type or only hashes.
 fn scan(
     connection: &mut Connection,
     scope: &Scope,
@@ -175,7 +175,7 @@ fn scan(
     let (Some(next), Some(Value::Array(keys))) = (next, item_at(&reply, 1)) else {
         return Err(CallError::Server("unexpected reply to SCAN".to_owned()));
     };
-    // Names of locks are text.
+    // The name of a lock is UTF-8.
     let name = |key: &Value| match key {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok().map(Arc::from),
         _ => None,
@@ -183,7 +183,7 @@ fn scan(
     Ok((next, keys.iter().filter_map(name).collect()))
 }
 
-/// The pattern of all names that begin so.
+/// The pattern of all names with this prefix.
 fn pattern(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 1);
     for sign in prefix.chars() {

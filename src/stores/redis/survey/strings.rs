@@ -1,4 +1,4 @@
-//! The locks that are strings: tokens, and the numbers of semaphores and latches.
+//! Locks that are strings: tokens, and the numbers of semaphores and latches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::survey::look::{Look, Looked, about, number_of};
 use crate::stores::redis::transport::CallError;
 
-/// A longer string is the token of no lock.
+/// A longer string is not the token of a lock.
 const LONGEST_TOKEN: i64 = 256;
 
-/// The keys that semaphores have beside their number.
+/// The keys of a semaphore other than its number.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const IDS: Key = Key::Suffix("timeout");
 
 impl Look<'_> {
-    /// The tokens and the numbers among these strings, as far as they are wanted.
+    /// The tokens and counters among these strings, as far as requested.
     pub(super) fn strings(
         &mut self,
         names: Vec<Arc<str>>,
@@ -79,7 +79,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether a key is one that stands beside that of a lock.
+/// Whether a key belongs to a lock of another name.
 fn is_beside(name: &str) -> bool {
     const BEGINNINGS: [&str; 3] = ["redlatch_once:", "redlatch_fence:", "redisson_lock_token:"];
     let begins = BEGINNINGS.iter().any(|begin| name.starts_with(begin));

@@ -1,4 +1,4 @@
-//! Looks at a server whose keys a test names.
+//! Queries of operators, at a server with scripted keys.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod pages;
@@ -16,7 +16,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-/// The field of a hold of ours: its thread and its number.
+/// The field of a hold of this library.
 fn hold(thread: u32, number: u32) -> String {
     format!("{CLIENT}:{thread}:{number}")
 }
@@ -28,7 +28,7 @@ enum Content {
     List,
 }
 
-/// The keys of a server, each with its time to live.
+/// The keys of a server, each with its TTL.
 #[derive(Clone, Default)]
 struct Keys(BTreeMap<String, (Content, i64)>);
 
@@ -68,7 +68,7 @@ impl Keys {
         }
     }
 
-    /// The answer to a plain command about one of them.
+    /// The reply to a plain command about a key.
     fn answer(&self, request: &Request) -> Option<Says> {
         let name = request.get(1).map_or("", String::as_str);
         let array = |items: Vec<Value>| Value::Array(items);
@@ -116,7 +116,7 @@ impl Keys {
     }
 }
 
-/// A server with these keys, that says something else where `rather` does.
+/// A server with these keys, except for the replies of `rather`.
 fn server(
     keys: Keys,
     mut rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
@@ -124,7 +124,7 @@ fn server(
     StubServer::start(move |request| rather(request).or_else(|| keys.answer(request)))
 }
 
-/// How often a server was asked this.
+/// How often a server received this command.
 fn count(server: &StubServer, words: &str) -> usize {
     server.asked().iter().filter(|it| it.is(words)).count()
 }

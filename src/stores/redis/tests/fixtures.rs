@@ -1,4 +1,4 @@
-//! Requests, replies, claims, times, settings and routes for tests at a stub.
+//! Requests, replies, claims, deadlines, settings and routes for tests at a stub.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::{Redis, Settings};
 
-/// The reply to an acquisition that got the lock, without the server's time.
+/// The reply to a granted acquisition, without the server time.
 pub(crate) const GRANTED: i64 = (1 << 22) - 1;
 
 pub(crate) fn soon() -> Instant {
@@ -27,7 +27,7 @@ pub(crate) fn within(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
 }
 
-/// A claim of a lock that its visitor has not entered.
+/// A claim of a lock that is not held yet.
 pub(crate) fn claim(name: &str) -> Claim {
     Claim {
         kind: Kind::Reentrant,
@@ -41,7 +41,7 @@ pub(crate) fn claim(name: &str) -> Claim {
     }
 }
 
-/// Default settings with shorter timeouts for connecting and for commands.
+/// Default settings with shorter timeouts.
 pub(crate) fn settings() -> Settings {
     let timeout = Duration::from_secs(3);
     Settings {
@@ -56,7 +56,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct Route {
     address: Address,
     pub(crate) known_master: KnownMaster,
-    /// Whether no connection can be made any more.
+    /// Whether connecting fails.
     is_blocked: AtomicBool,
 }
 
@@ -71,12 +71,12 @@ impl Route {
         })
     }
 
-    /// Has no room for one more connection.
+    /// Makes connecting fail as if all connections were in use.
     pub(crate) fn block(&self) {
         self.is_blocked.store(true, Ordering::Relaxed);
     }
 
-    /// Leads to another server from now on, which cannot be reached.
+    /// Leads to another, unreachable server from now on.
     pub(crate) fn lead_elsewhere(&self) {
         self.block();
         self.known_master.suspect(self.known_master.generation());
@@ -116,14 +116,14 @@ impl Request {
         Request(words.map(String::from).collect())
     }
 
-    /// Returns whether it begins with these words, in any case.
+    /// Returns whether the request begins with these words, in any case.
     pub(crate) fn is(&self, words: &str) -> bool {
         let begin = self.iter().take(words.split(' ').count());
         let begin: Vec<_> = begin.map(String::as_str).collect();
         begin.join(" ").eq_ignore_ascii_case(words)
     }
 
-    /// Returns whether it calls a script, by its hash or with its text.
+    /// Returns whether the request runs a script.
     pub(crate) fn is_script(&self) -> bool {
         self.is("EVAL") || self.is("EVALSHA")
     }
@@ -185,7 +185,7 @@ impl StubServer {
         format!("redis://{}", self.address())
     }
 
-    /// The requests so far, without those of the handshake.
+    /// The requests so far, without the handshakes.
     pub(crate) fn asked(&self) -> Vec<Request> {
         let mut asked = self.0.asked.lock().clone();
         let handshake = ["CLIENT SETNAME", "HELLO", "TIME"];
@@ -193,12 +193,12 @@ impl StubServer {
         asked
     }
 
-    /// How many connections were made to it.
+    /// How many connections were made.
     pub(crate) fn connected(&self) -> usize {
         self.0.streams.lock().len()
     }
 
-    /// The store of a client of it.
+    /// The store of a client of this server.
     pub(crate) fn store(&self) -> Arc<Redis> {
         self.store_with(|_| {})
     }
@@ -210,7 +210,6 @@ impl StubServer {
     }
 }
 
-/// A string as a server sends it.
 pub(crate) fn bulk(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
 }

@@ -1,4 +1,4 @@
-//! A server on loopback whose replies a test scripts, byte by byte. A server in this process answers all other requests.
+//! A server on loopback whose replies a test scripts, byte by byte. The in-memory server answers all other requests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use redlatch_server::{Server, next};
 pub(crate) use super::fixtures::{GRANTED, Request, Route, bulk, claim, settings, soon, within};
 use crate::ground::sync::Mutex;
 
-/// The acts of the server upon a request; none for no reply, ever.
+/// What the server does upon a request. Empty for no reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Says(pub(super) Vec<Act>);
 
@@ -21,14 +21,14 @@ pub(crate) struct Says(pub(super) Vec<Act>);
 pub(super) enum Act {
     Bytes(Vec<u8>),
     Pause(Duration),
-    /// It closes the connection.
+    /// Closes the connection.
     Cut,
 }
 
-/// The beginning of bytes in which the number of the request is still to be put.
+/// The prefix of a reply into which the number of the request is inserted.
 pub(super) const NUMBERED: &str = "*2\r\n:#\r\n";
 
-/// A server, which ends with its value.
+/// A server, which stops when it is dropped.
 pub(crate) struct StubServer(pub(super) Arc<Shared>);
 
 type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
@@ -38,12 +38,12 @@ pub(super) struct Shared {
     answers: Mutex<Answers>,
     server: Mutex<Server>,
     pub(super) asked: Mutex<Vec<Request>>,
-    /// Each connection that was made, by the client's port.
+    /// The connections, by the port of the client.
     pub(super) streams: Mutex<BTreeMap<u64, TcpStream>>,
 }
 
 impl StubServer {
-    /// Starts a server that does what `answers` says about each request.
+    /// Starts a server with these replies.
     pub(crate) fn start(
         answers: impl FnMut(&Request) -> Option<Says> + Send + 'static,
     ) -> StubServer {
@@ -64,7 +64,7 @@ impl StubServer {
         StubServer(shared)
     }
 
-    /// Does what `answers` says from now on.
+    /// Replaces the replies.
     pub(crate) fn answer(&self, answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) {
         *self.0.answers.lock() = Box::new(answers);
     }
@@ -118,7 +118,7 @@ impl Drop for StubServer {
     }
 }
 
-/// The time in microseconds.
+/// The time in µs.
 fn now() -> i64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64
 }

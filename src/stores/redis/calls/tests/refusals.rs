@@ -8,8 +8,8 @@ fn words(items: &[&str]) -> Option<Says> {
     Some(Says::answer(Value::Array(items)))
 }
 
-/// The missing rights in the error of an inspection that the server refuses with these words; it answers `rights` when it is
-/// asked for them.
+/// Makes the server refuse an inspection with this error, and answer the test of rights with `rights`. Returns the
+/// missing rights in the error.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
     let server = answering(vec![Some(Says::error(words)), rights]);
     let told = server.store().inspect(&id_of(&claim(0)), None, soon());
@@ -74,7 +74,7 @@ fn the_rights_that_are_missing_are_asked_for() {
 fn the_rights_are_those_that_the_words_name_where_nobody_can_ask() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
-    // The look names no key beside that of the lock, so the script that tries is refused for that.
+    // An inspection has only the lock's own key, so the test of rights fails for the same key.
     assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
     assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
     assert_eq!(
@@ -82,7 +82,7 @@ fn the_rights_are_those_that_the_words_name_where_nobody_can_ask() {
         ["+hget"]
     );
     assert!(missing("NOPERM no", Some(Says::error("ERR no"))).is_empty());
-    // No words about keys that are no refusal.
+    // The error mentions a key, but is no refusal of it.
     assert!(missing("NOAUTH a key", Some(Says::error("ERR a key"))).is_empty());
 }
 

@@ -23,7 +23,7 @@ fn settled(outcomes: Vec<Result<bool>>) -> Vec<bool> {
 #[test]
 fn a_withdrawal_settles_what_comes_before_its_time_alone() {
     for (now, settles) in [(THEN - 1, false), (THEN, false), (THEN + 1, true)] {
-        // The first of them goes alone, the others go together.
+        // The first is sent alone, the others together.
         let server = answering(vec![Some(Says::ints(&[5, now]))]);
         let mut doubts = [doubt(1, THEN), doubt(2, THEN), doubt(3, THEN)];
         let outcomes = resolve(&server.store(), &mut doubts);

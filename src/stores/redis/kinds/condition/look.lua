@@ -1,26 +1,26 @@
--- Takes a place among those who wait on a condition, asks whether it was signalled, or gives it up.
+-- Joins the queue of a condition, checks for a signal, or leaves the queue.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  those who wait, in the order in which they came, by µs since 1970
--- KEYS[3]  when those who wait, and those who were signalled and have not asked since, have to be heard of, ms since 1970
--- ARGV[1]  the visitor whose place it is
--- ARGV[2]  the operation: 'enlist' takes a place, 'look' asks, 'leave' gives it up unless it was signalled; 'drop' gives it up
---          with its signal, which somebody else gets, and 'pass' does so if its thread may have been told of the signal
--- ARGV[3]  the visitor whose hold has to stand to take a place
--- ARGV[4]  the lease of a place, ms: whoever is silent for longer is dead
--- ARGV[5]  the channels of those who wait, without `:visitor` behind them
--- ARGV[6]  the server time after which the request is refused if it is to take a place or to ask, ms since 1970
--- ARGV[7]  the number of the request, which comes before the answer: {number, …}
+-- KEYS[2]  the queue: waiters by the time of joining, µs since 1970
+-- KEYS[3]  the deadlines for the next request of each waiter, also of signalled ones that have not asked since, ms
+--          since 1970
+-- ARGV[1]  the visitor of the queue entry
+-- ARGV[2]  the operation: 'enlist' joins, 'look' checks, 'leave' leaves unless signalled; 'drop' leaves and passes a
+--          signal on to another waiter; 'pass' does the same if the thread may have been notified
+-- ARGV[3]  the visitor that has to hold the lock in order to join
+-- ARGV[4]  the lease of a queue entry, ms: a waiter that sends no request for longer is dead
+-- ARGV[5]  the channels of the waiters, without the suffix `:visitor`
+-- ARGV[6]  the server time after which the request is refused if it joins or checks, ms since 1970
+-- ARGV[7]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {0, now}          it waits
---         {1, now}          it waits no more: it was signalled, or its place was given up
---         {2, now, holder}  the hold is gone; holder is whoever has the lock, '' for nobody and for one that is not told
+-- Returns {0, now}          waiting
+--         {1, now}          signalled, or no longer in the queue
+--         {2, now, holder}  the hold is gone; holder is the holder of the lock, '' if it is free or unknown
 --         {3, now}          too late, nothing was done
---         {4, now}          the place was there, and is given up
---         {5, now}          dropped or passed on
+--         {4, now}          left the queue
+--         {5, now}          left the queue; a signal was passed on
 --
--- Keeps: a signal is not lost with the one that got it. No key lacks a time to live. A full server takes no new place, and
--- does all else.
+-- Keeps: the signal of a dead waiter is passed on. Each key has a TTL. At maxmemory only joining fails.
 
 -- include holder_of.lua
 -- include places.lua
@@ -33,9 +33,9 @@ end
 
 -- include gone.lua
 
--- Has the place last for a while from now on. Returns the error of a command that was refused.
+-- Extends the life of the queue entry. Returns the error of a refused command.
 local function keep()
-    -- First, for behind what needs no memory a full server takes the other.
+    -- First: after a write that needs no memory, a server at maxmemory accepts the next one in the script.
     local lasts = pcall('PEXPIRE', waiting, 10 * life)
     local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)
     local lasts_too = pcall('PEXPIRE', due, 10 * life)
@@ -52,7 +52,7 @@ if op == 'enlist' then
         return gone(has, '')
     end
     if not call('ZSCORE', waiting, visitor) then
-        -- Behind all others, also if the server's clock was set back meanwhile.
+        -- After all others, also if the server's clock was set back.
         local last = call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2]
         local came = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
         call('ZADD', waiting, string.format('%.0f', came), visitor)
@@ -67,18 +67,18 @@ if op == 'enlist' then
 end
 
 if op == 'look' then
-    -- What the dead were told, the next one is told.
+    -- The signal of a dead waiter goes to the next.
     local late = call('ZRANGEBYSCORE', due, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
     for _, other in ipairs(late) do
-        -- Some of them may have been taken away as the dead before one that was woken: they had no signal.
+        -- wake_first may have removed some of them as dead waiters without a signal.
         if other ~= visitor and call('ZREM', due, other) == 1 and call('ZREM', waiting, other) == 0 then
             wake_first(waiting, due, channels, now)
         end
     end
-    -- An end farther ahead than a place lasts is of before the server's clock was set back: one that was told may be dead.
+    -- A deadline beyond the lease was set before the server's clock was set back: the signalled waiter may be dead.
     local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
     for _, other in ipairs(ahead) do
-        -- Not one that wake_first has taken out of both sets meanwhile: it had no signal.
+        -- wake_first may have removed it from both sets: then it had no signal.
         if not call('ZSCORE', waiting, other) and other ~= visitor and call('ZREM', due, other) == 1 then
             wake_first(waiting, due, channels, now)
         end

@@ -1,10 +1,10 @@
-//! The conditions that threads which hold a lock wait for.
+//! The conditions of a lock, which its holders wait for.
 
 use super::*;
 
-/// The conditions of locks of every kind that has some, and what a user needs for them beside the lock.
+/// The scripts of conditions.
 pub(in crate::stores::redis) struct Conditions {
-    /// The row by which rights are tried and named.
+    /// The layout by which rights are tested and named.
     pub(in crate::stores::redis) layout: Layout,
     pub(in crate::stores::redis) look: Script,
     pub(in crate::stores::redis) signal: Script,
@@ -26,12 +26,12 @@ pub(in crate::stores::redis) static CONDITION: LazyLock<Conditions> = LazyLock::
     }
 });
 
-/// A lock, those who wait on a condition of it, and when each has to be heard of.
+/// A lock, the queue of a condition, and the deadlines of the queue entries.
 pub(super) const WAITING: &[Key] = &[
     Key::Name,
     Key::OfCondition(":waiting"),
     Key::OfCondition(":due"),
 ];
 
-/// The channels of those who wait on a condition, each with `:visitor` behind it.
+/// The channels of a condition's waiters, each followed by `:visitor`.
 pub(in crate::stores::redis) const PLACES: Key = Key::OfCondition("");

@@ -1,19 +1,20 @@
--- Signals those who wait on a condition, the longest waiting first.
+-- Signals waiters of a condition, the longest waiting first.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  those who wait, by when they came, µs since 1970
--- KEYS[3]  when those who wait, and those who were signalled and have not asked since, have to be heard of, ms since 1970
--- ARGV[1]  the visitor whose hold has to stand
--- ARGV[2]  the amount: how many are to be signalled
--- ARGV[3]  the channels of those who wait, without `:visitor` behind them
+-- KEYS[2]  the queue: waiters by the time of joining, µs since 1970
+-- KEYS[3]  the deadlines for the next request of each waiter, also of signalled ones that have not asked since, ms
+--          since 1970
+-- ARGV[1]  the visitor that has to hold the lock
+-- ARGV[2]  the amount: how many waiters to signal
+-- ARGV[3]  the channels of the waiters, without the suffix `:visitor`
 -- ARGV[4]  the server time after which the request is refused, ms since 1970
--- ARGV[5]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[5]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, count}   so many were signalled
---         {2, now, holder}  the hold is gone; holder is whoever has the lock, '' for nobody and for one that is not told
+-- Returns {1, now, count}   count waiters were signalled
+--         {2, now, holder}  the hold is gone; holder is the holder of the lock, '' if it is free or unknown
 --         {3, now}          too late, nothing was done
 --
--- Keeps: nobody dead is counted. Needs no memory, so it works on a server that is full.
+-- Keeps: dead waiters are not counted. Needs no memory, so it works at maxmemory.
 
 -- include holder_of.lua
 -- include places.lua

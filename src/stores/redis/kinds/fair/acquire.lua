@@ -1,25 +1,26 @@
--- Takes a fair lock, or enters it once more. A visitor that waits for it takes its place among those who do.
+-- Acquires a fair lock, or re-enters it. A visitor that has to wait joins the queue.
 --
 -- KEYS[1]  the lock: a hash of one visitor and its hold count
--- KEYS[2]  those who wait: a list
--- KEYS[3]  the times from which on they count as dead, and when they looked last: a sorted set, as fair_queue.lua says
+-- KEYS[2]  the queue: a list of waiters
+-- KEYS[3]  the times from which on waiters count as dead, and of their last requests: see fair_queue.lua
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
--- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
+-- ARGV[3]  the expected count; 0 to begin a hold
 -- ARGV[4]  the count wanted
--- ARGV[5]  the channel of unlock messages, behind which stand ':' and a visitor
--- ARGV[6]  the place wanted: 'join' for one behind all others, 'rejoin' for one that it had before, 'never' or 'barge' for none
--- ARGV[7]  the patience: for how long a waiter counts as alive behind the one before it, ms
--- ARGV[8]  '1' if the server knows all who listen to a channel, '0' if some may listen at other servers
+-- ARGV[5]  the channel of unlock messages, to be followed by ':' and a visitor
+-- ARGV[6]  the requested position: 'join' at the end of the queue, 'rejoin' where it was before, 'never' or 'barge' for
+--          none
+-- ARGV[7]  the patience: how long a waiter counts as alive behind the waiter before it, ms
+-- ARGV[8]  '1' if the server knows all subscribers of a channel, '0' if some may be at other servers
 -- ARGV[9]  the server time after which the request is refused, ms since 1970
--- ARGV[10]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[10]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as acquire.lua: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, and
---         {0, now, ttl, holder, pause}  refused; holder is whoever has the lock, or is before the visitor while nobody
---         has it; the visitor is to look again after pause ms at the latest
+-- Returns as acquire.lua: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, or
+--         {0, now, ttl, holder, pause}  refused; holder is the holder, or the first waiter while the lock is free; the
+--           visitor has to ask again within pause ms
 --
--- Keeps: a key of a hold never lacks a time to live. A copy of the first request changes no count, and shortens nothing. A
--- visitor has one place. What a full server refuses comes first, or behind the removal of somebody who is dead.
+-- Keeps: the key of a hold always has a TTL. A repeated first request changes no count and shortens no lease. A visitor
+-- has one queue entry. Writes that a server at maxmemory refuses come first, or after the removal of a dead waiter.
 
 -- include in_time.lua
 local queue, times = KEYS[2], KEYS[3]
@@ -37,7 +38,7 @@ local granted = number * 4194304 + math.min(expiry - now, 4194303)
 local is_held, holder = call('EXISTS', key) == 1, nil
 if is_held then
     if call('HEXISTS', key, visitor) == 1 then
-        -- This is a copy of the request that began the hold.
+        -- A repetition of the request that began the hold.
         if call('PTTL', key) < ARGV[2] + 0 then
             call('PEXPIRE', key, ARGV[2])
         end
@@ -50,8 +51,9 @@ if is_held then
     end
 end
 
--- How much longer a waiter that is first at a free lock counts as alive, ms; it is told once more, for a message may have been
--- lost. One of Redisson that listens looks when it is told, however long that takes. Who may not ask takes everybody to listen.
+-- How much longer the first waiter of a free lock counts as alive, ms. It is notified again, because a message may have
+-- been lost. A subscribed waiter of Redisson always reacts to a message. Without the right to query subscribers, all
+-- waiters count as subscribed.
 local function left_of(waiter, ends, is_behind_dead)
     local heard = pcall('PUBLISH', base .. ':' .. waiter, '0') ~= 0 or ARGV[8] ~= '1'
     if heard and not is_ours(waiter) then
@@ -91,13 +93,13 @@ end
 local ends, length = call('ZSCORE', times, visitor), call('LLEN', queue)
 local is_in = ends and true
 if length ~= call('ZCARD', times) or not ends and wish == 'rejoin' then
-    -- The list, or the set, or a part of it was lost.
+    -- The list or the set was lost in part.
     is_in = false
     for _, waiter in ipairs(call('LRANGE', queue, 0, -1)) do
         is_in = is_in or waiter == visitor
     end
 end
--- One that was taken away without having left came before all others, for that happens to the first alone.
+-- A waiter that was removed without leaving was the first: only the first is removed.
 local is_first = first == visitor or not is_in and wish == 'rejoin'
 local place = is_first and 1 or is_in and call('LINDEX', queue, 1) == visitor and 2 or is_in and length or length + 1
 call('ZADD', times, time_of(now + patience * place, now), visitor)
@@ -116,7 +118,7 @@ local pause = 1000
 if not is_held then
     pause = math.max(50, math.min(rest or 1000, 1000))
 elseif place > 2 and (ARGV[8] ~= '1' or (pcall('PUBSUB', 'NUMSUB', base .. ':' .. visitor)[2] or 0) ~= 0) then
-    -- One that does not listen is to look each second.
+    -- A waiter without a subscription polls once a second.
     pause = 3000
 end
 return {number, {0, now, ttl, holder, pause}}

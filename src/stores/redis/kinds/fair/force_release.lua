@@ -1,15 +1,15 @@
--- Frees a fair lock whoever holds it, and tells the first who waits.
+-- Releases a fair lock, whoever holds it, and notifies the first waiter.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  those who wait
--- KEYS[3]  the times from which on they count as dead
--- ARGV[1]  the channel of unlock messages, behind which stand ':' and a visitor
+-- KEYS[2]  the queue
+-- KEYS[3]  the times from which on waiters count as dead
+-- ARGV[1]  the channel of unlock messages, to be followed by ':' and a visitor
 -- ARGV[2]  the server time after which the request is refused, ms since 1970
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now} freed, {0, now} nobody held it, {3, now} too late, nothing was done
+-- Returns {1, now} freed, {0, now} it was free, {3, now} too late, nothing was done
 --
--- Keeps: what is no lock of this kind is left alone.
+-- Keeps: a key that is not a lock of this kind is unchanged.
 
 -- include holder_of.lua
 

@@ -1,8 +1,8 @@
-//! The lock that goes to those who wait in the order in which they came.
+//! The fair lock: first come, first served.
 
 use super::*;
 
-/// Those who wait in order, each with a channel behind that of the lock.
+/// The waiters queue on the server, each with a channel of its own.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     let acquire = include_str!("acquire.lua");
     let asked = &[
@@ -26,8 +26,8 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     }
 });
 
-/// Those who wait for a fair lock.
+/// The queue of a fair lock.
 const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 
-/// A fair lock, those who wait for it, and until when they count as alive.
+/// A fair lock, its queue, and the times until which its waiters count as alive.
 const WITH_QUEUE: &[Key] = &[Key::Name, QUEUE, Key::Prefix("redisson_lock_timeout")];

@@ -1,16 +1,16 @@
--- Gives a whole hold of a fair lock back, and tells the first who waits.
+-- Releases a hold of a fair lock with all its levels, and notifies the first waiter.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  those who wait
--- KEYS[3]  the times from which on they count as dead
+-- KEYS[2]  the queue
+-- KEYS[3]  the times from which on waiters count as dead
 -- ARGV[1]  the visitor
--- ARGV[2]  the channel of unlock messages, behind which stand ':' and a visitor; '' to send none
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[2]  the channel of unlock messages, to be followed by ':' and a visitor; '' to send none
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as release.lua: number * 4194304 freed, {1, error} freed, but nobody could be told, {0, holder} not held by the
---         visitor
+-- Returns as release.lua: number * 4194304 freed, {1, error} freed, but the message could not be published, {0, holder}
+--          not held by the visitor
 --
--- Keeps: only the visitor's own field goes, and those who are dead. Needs no memory, so it works on a server that is full.
+-- Keeps: only the visitor's own field and dead waiters are removed. Needs no memory, so it works at maxmemory.
 
 local number = ARGV[3] + 0
 local call, key = redis.pcall, KEYS[1]
@@ -20,7 +20,7 @@ local call, key = redis.pcall, KEYS[1]
 local time = redis.call('TIME')
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- A cluster node whose slot is on the move does not answer for a key that is gone.
+    -- While its slot moves, a Cluster node refuses queries about a missing key.
     if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304
     end

@@ -1,10 +1,10 @@
--- Tells how many wait for a fair lock, those among them who are dead and were not passed over yet.
+-- Returns the length of the queue of a fair lock, including dead waiters that were not removed yet.
 --
--- KEYS[1]  the lock: by its first key a proxy finds the server
--- KEYS[2]  those who wait: a list
--- ARGV[1]  the number of the request, which comes before the answer: {number, …}
+-- KEYS[1]  the lock: a proxy finds the server by the first key
+-- KEYS[2]  the queue: a list of waiters
+-- ARGV[1]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns how many there are
+-- Returns the length
 --
 -- Keeps: nothing is changed.
 

@@ -1,15 +1,15 @@
--- Takes a visitor out of the queue of a fair lock, and frees what a request without an answer may have left of its hold.
+-- Removes a visitor from the queue of a fair lock, and releases what an in-doubt request may have left of its hold.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  those who wait
--- KEYS[3]  the times from which on they count as dead
+-- KEYS[2]  the queue
+-- KEYS[3]  the times from which on waiters count as dead
 -- ARGV[1]  the visitor
--- ARGV[2]  the channel of unlock messages, behind which stand ':' and a visitor
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[2]  the channel of unlock messages, to be followed by ':' and a visitor
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
+-- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
 --
--- Keeps: only the visitor's own field and place go. Works on a server that is full.
+-- Keeps: only the visitor's own field and queue entry are removed. Works at maxmemory.
 
 -- include fair_queue.lua
 
@@ -22,7 +22,7 @@ call('ZREM', times, visitor)
 if type(freed) == 'table' then
     return freed
 end
--- A cluster node whose slot is on the move does not answer for a key that is gone.
+-- While its slot moves, a Cluster node refuses queries about a missing key.
 if opens and pcall('EXISTS', key) ~= 1 then
     tell_first(queue, times, ARGV[2], now)
 end

@@ -1,4 +1,4 @@
-//! The reentrant lock with a number that grows with each holder.
+//! The fenced lock: reentrant, with a token that increases with each holder.
 
 use super::*;
 

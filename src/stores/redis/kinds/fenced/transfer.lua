@@ -1,19 +1,19 @@
--- Makes the hold of one visitor that of another one of the same process, with a fencing token of its own.
+-- Transfers the hold of one visitor to another of the same process, with a new fencing token.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the fencing token that was drawn last
--- ARGV[1]  the visitor that gives its hold back, whatever its count
--- ARGV[2]  the visitor that is to have it, with a count of 1
+-- KEYS[2]  the last fencing token
+-- ARGV[1]  the visitor that hands its hold off, whatever its count
+-- ARGV[2]  the visitor that receives the hold, with a count of 1
 -- ARGV[3]  the lease of the latter, ms
 -- ARGV[4]  the channel of unlock messages
--- ARGV[5]  the smallest fencing token that may be drawn
+-- ARGV[5]  the smallest fencing token to draw
 -- ARGV[6]  the server time after which the request is refused, ms since 1970
--- ARGV[7]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[7]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as transfer.lua, with the token: {1, now, listeners, token}, {2, now, holder}, {3, now}
 --
--- Keeps: the lock is free at no moment; after an error the first visitor still has it; the token only rises. A copy of the
--- request draws a token of its own.
+-- Keeps: the lock is never free in between. After an error the first visitor still holds it. The token only increases;
+-- a repeated request draws another.
 
 -- include holder_of.lua
 

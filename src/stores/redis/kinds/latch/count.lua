@@ -1,18 +1,19 @@
--- Counts a latch down, sets it, tells its count or takes it away; each request once, whatever copies of it come.
+-- Counts a latch down, sets, returns or deletes it. A repeated request is executed once.
 --
 -- KEYS[1]  the latch: its count; it is open if the key is missing
--- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', which changes nothing
+-- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', which changes nothing
 -- ARGV[1]  the operation: 'down', 'set', 'get' or 'delete'
 -- ARGV[2]  the amount: the count to set
 -- ARGV[3]  the channel of the latch
--- ARGV[4]  the lease of KEYS[2], ms, which outlasts all copies of the request
+-- ARGV[4]  the lease of KEYS[2], ms, longer than any repetition of the request takes
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done; of 'down' and 'get' the count that is left, of 'set' and 'delete' 1 if it was done, else 0
+-- Returns {1, now, answer}  done; answer is the count for 'down' and 'get'; for 'set' and 'delete' 1 if it was done,
+--           else 0
 --         {3, now}          too late, nothing was done
 --
--- Keeps: the answer stands before the count changes, so a full server refuses both. A latch that is open has no key.
+-- Keeps: the reply is stored before the count changes, so a server at maxmemory refuses both. An open latch has no key.
 
 -- include in_time.lua
 local latch, once, op = KEYS[1], KEYS[2], ARGV[1]
@@ -20,7 +21,7 @@ local count = call('GET', latch)
 if count and not string.find(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
--- Redisson's counts may be larger than any number of a reply can be.
+-- Redisson's counts may exceed the largest integer of a reply.
 local left = math.min(math.max((count or 0) - (op == 'down' and 1 or 0), 0), 9007199254740991)
 if op == 'get' then
     return {number, {1, now, left}}
@@ -49,7 +50,7 @@ else
     done, message = pcall('DEL', latch), '0'
 end
 if type(done) == 'table' and done.err then
-    -- A user without the right to it may ask again.
+    -- Without the right to it, the user can send the request again.
     pcall('DEL', once)
     return done
 end

@@ -1,8 +1,8 @@
-//! A count that opens when it has come down to 0.
+//! The count-down latch.
 
 use super::*;
 
-/// A latch has no holds: the scripts of holds are those of the plain lock, which find no lock there.
+/// A latch has no holds. The scripts for holds are those of the plain lock, which find none.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Braced("redisson_countdownlatch__channel__"),
     wakes: Some(wakes_all),

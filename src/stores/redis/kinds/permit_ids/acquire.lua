@@ -1,21 +1,21 @@
--- Takes permits of a semaphore under ids of their own, and gives back those that have ended.
+-- Takes permits of a semaphore with new ids, and returns expired permits to it.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the ids of those that were taken, each with its end, ms since 1970
--- ARGV[1]  the visitor: the ids of the permits wanted, 32 hexadecimal digits each
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the ids of taken permits, each with its expiry, ms since 1970
+-- ARGV[1]  the visitor: the ids of the requested permits, 32 hexadecimal digits each
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the channel of the semaphore
 -- ARGV[4]  the server time after which the request is refused, ms since 1970
--- ARGV[5]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[5]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns number * 4194304 + left  granted; left is the time until ARGV[4], ms, at most 4194303
---         {5, now, life}  granted; the semaphore ends in life ms, before the lease
---         {0, now, ttl, ''}  refused; it is worth to ask again in ttl ms, if no message comes before
+--         {5, now, life}  granted; the semaphore expires in life ms, before the lease
+--         {0, now, ttl, ''}  refused; ask again in ttl ms, or after a message
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of what is free and what is taken. A copy takes nothing, and changes no end, which others may have set. A
--- full server refuses the first write. What a user may have no right to comes first, or is undone by a command that has just
--- run.
+-- Keeps: the sum of free and taken permits. A repeated request takes nothing, and leaves expiries, which others may
+-- have set. A server at maxmemory refuses the first write. A write for which the right may be missing comes first, or
+-- is undone by a command that has just run.
 
 -- include ids.lua
 

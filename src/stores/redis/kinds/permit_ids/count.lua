@@ -1,26 +1,26 @@
--- Changes the permits of a semaphore or one of its ids, or tells of them; each request once, whatever copies of it come.
+-- Changes or returns the permits of a semaphore, or one of its ids. A repeated request is executed once.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', 'taken' and 'lease', which
---          change no permit
--- KEYS[3]  the ids of the permits that were taken, each with its end, ms since 1970
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', 'taken' and 'lease', which
+--          change nothing
+-- KEYS[3]  the ids of taken permits, each with its expiry, ms since 1970
 -- ARGV[1]  the operation: 'get', 'taken', 'lease', 'set', 'replace', 'add', 'delete', 'give_back' or 'set_lease'
 -- ARGV[2]  the amount: the permits to set or to add, or the lease to set, ms
 -- ARGV[3]  the channel of the semaphore
--- ARGV[4]  the lease of KEYS[2], ms, which outlasts all copies of the request
--- ARGV[5]  the life of a semaphore that is set, ms, 0 if it has no end
--- ARGV[6]  the visitor that it is about: the id of a permit, 32 hexadecimal digits
+-- ARGV[4]  the lease of KEYS[2], ms, longer than any repetition of the request takes
+-- ARGV[5]  the life of a new semaphore, ms, 0 for no expiry
+-- ARGV[6]  the visitor: the id of a permit, 32 hexadecimal digits
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
--- ARGV[8]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done; of 'add' the permits that are free, of 'get' these and those that have ended, of 'taken'
---                           those that have not, of 'lease' the rest in ms, at most that of the semaphore, 0 if there is no
---                           such permit; of the others 1 if it was done, else 0
+-- Returns {1, now, answer}  done; answer is the free permits for 'add'; free and expired permits for 'get'; unexpired
+--           taken permits for 'taken'; the rest of the lease in ms for 'lease', at most the semaphore's, 0 without such
+--           a permit; else 1 if it was done, 0 if not
 --         {3, now}          too late, nothing was done
---         {4, now}          more permits than 2147483647 would be free, or fewer than none by that many; nothing was done
+--         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --
--- Keeps: the answer stands before anything changes, so a full server refuses both, except for a permit that is taken. What
--- was taken from a semaphore that is gone is not given back to the next one.
+-- Keeps: the reply is stored before anything changes, so a server at maxmemory refuses both, except for a taken permit.
+-- Permits of a deleted semaphore are not returned to the next one.
 
 -- include id_of.lua
 -- include keep_taken.lua
@@ -30,7 +30,7 @@ local op = ARGV[1]
 -- include free_permits.lua
 local taken, at = KEYS[#KEYS], string.format('%.0f', now)
 local id = string.gsub(ARGV[6], string.rep('%x', 32), id_of)
--- How long the permit lasts; nil if it has ended.
+-- The rest of the permit's lease; nil if it has expired.
 local function rest()
     local ends = free and call('ZSCORE', taken, id)
     return ends and ends + 0 > now and ends - now or nil
@@ -52,14 +52,14 @@ if op == 'give_back' or op == 'set_lease' then
     does = rest()
     answer = does and 1 or 0
     if does then
-        -- Whether this user may remove anything; behind it a full server takes what follows.
+        -- Checks the right to ZREM. After it, a server at maxmemory accepts the following writes.
         call('ZREM', taken, '')
     end
 elseif op == 'set' then
     answer, does = 1 - answer, not free
 elseif op == 'replace' then
     answer, does = 1, true
-    -- Those that have ended and nobody has given back are counted: they come back.
+    -- Expired permits that were not returned yet are counted as free.
     by = free and string.format('%.0f', by - free - call('ZCOUNT', taken, '-inf', '+inf'))
 elseif op == 'add' then
     answer, does = (free or 0) + by, true

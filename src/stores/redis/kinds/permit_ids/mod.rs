@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// As the row of permits, with ids in the place of owners: Redisson's own set.
+/// As the layout of permits, but with ids, in Redisson's own set, in place of owners.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

@@ -1,16 +1,16 @@
--- Gives back the permits of a handle that have not ended, and wakes those who wait.
+-- Returns the unexpired permits of a handle, and notifies the waiters.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the ids of those that were taken, each with its end, ms since 1970
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the ids of taken permits, each with its expiry, ms since 1970
 -- ARGV[1]  the visitor: the ids of the permits, 32 hexadecimal digits each
 -- ARGV[2]  the channel of the semaphore
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns number * 4194304 + n  all were given back; n clients, at most 4194303, have heard of it
---         {1, error}  all were given back, but the message could not be published
---         {0, holder} some were not there any more, and the others were given back; holder is '', or what a key has become
+-- Returns number * 4194304 + n  all were returned; n clients, at most 4194303, received the message
+--         {1, error}  all were returned, but the message could not be published
+--         {0, holder} some were gone, the others were returned; holder is '', or says that a key is no semaphore
 --
--- Keeps: permits are given back once, also to a full server.
+-- Keeps: permits are returned once, also at maxmemory.
 
 -- include ids.lua
 

@@ -1,14 +1,14 @@
--- Gives back what a request without an answer may have taken.
+-- Returns the permits that an in-doubt request may have taken.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the ids of those that were taken, each with its end, ms since 1970
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the ids of taken permits, each with its expiry, ms since 1970
 -- ARGV[1]  the visitor: the ids of the permits, 32 hexadecimal digits each
 -- ARGV[2]  the channel of the semaphore
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
+-- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
 --
--- Keeps: permits are given back once, also to a full server.
+-- Keeps: permits are returned once, also at maxmemory.
 
 -- include ids.lua
 

@@ -1,20 +1,21 @@
--- Takes permits of a semaphore, and gives back those whose owners' leases are over.
+-- Takes permits of a semaphore, and returns permits with expired leases to it.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the owners of those that were taken, each with the end of its lease, ms since 1970
--- ARGV[1]  the visitor, which begins with the permits wanted: `permits*…`
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the owners of taken permits, each with the expiry of its lease, ms since 1970
+-- ARGV[1]  the visitor, which begins with the number of requested permits: `permits*…`
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the channel of the semaphore
 -- ARGV[4]  the server time after which the request is refused, ms since 1970
--- ARGV[5]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[5]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns number * 4194304 + left  granted; left is the time until ARGV[4], ms, at most 4194303
---         {5, now, life}  granted; the semaphore ends in life ms, before the lease
---         {0, now, ttl, ''}  refused; it is worth to ask again in ttl ms, if no message comes before
+--         {5, now, life}  granted; the semaphore expires in life ms, before the lease
+--         {0, now, ttl, ''}  refused; ask again in ttl ms, or after a message
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of what is free and what is owned. A copy takes nothing, and shortens no lease. A full server refuses the
--- first write. What a user may have no right to comes first, or is undone by a command that has just run.
+-- Keeps: the sum of free and owned permits. A repeated request takes nothing, and shortens no lease. A server at
+-- maxmemory refuses the first write. A write for which the right may be missing comes first, or is undone by a command
+-- that has just run.
 
 -- include owners.lua
 

@@ -1,24 +1,24 @@
--- Changes the free permits of a semaphore, or tells them; each request once, whatever copies of it come.
+-- Changes or returns the free permits of a semaphore. A repeated request is executed once.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', which changes no permit
--- KEYS[3]  the owners of the permits that were taken
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', which changes nothing
+-- KEYS[3]  the owners of taken permits
 -- ARGV[1]  the operation: 'set', 'add', 'add_if_there', 'drain', 'get', 'delete' or 'forget'
 -- ARGV[2]  the amount: the permits to set or to add
 -- ARGV[3]  the channel of the semaphore
--- ARGV[4]  the lease of KEYS[2], ms, which outlasts all copies of the request
--- ARGV[5]  the life of a semaphore that is set, ms, 0 if it has no end
+-- ARGV[4]  the lease of KEYS[2], ms, longer than any repetition of the request takes
+-- ARGV[5]  the life of a new semaphore, ms, 0 for no expiry
 -- ARGV[6]  the visitor whose permits are forgotten
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
--- ARGV[8]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done; of 'add' the permits that are free, of 'get' and 'drain' these and those of owners whose
---                           leases are over; of the others 1 if it was done, else 0
+-- Returns {1, now, answer}  done; answer is the free permits for 'add'; free permits and those with expired leases for
+--           'get' and 'drain'; else 1 if it was done, 0 if not
 --         {3, now}          too late, nothing was done
---         {4, now}          more permits than 2147483647 would be free, or fewer than none by that many; nothing was done
+--         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --
--- Keeps: the answer stands before the count changes, so a full server refuses both. What was taken from a semaphore that is
--- gone is not given back to the next one.
+-- Keeps: the reply is stored before the count changes, so a server at maxmemory refuses both. Permits of a deleted
+-- semaphore are not returned to the next one.
 
 -- include keep_taken.lua
 
@@ -70,7 +70,7 @@ elseif op == 'delete' then
 elseif op == 'forget' then
     done = pcall('ZREM', taken, ARGV[6])
 elseif op == 'drain' then
-    -- Whether this user may remove anything.
+    -- Checks the right to ZREM.
     done = #over > 0 and pcall('ZREM', taken, '') or nil
     if type(done) ~= 'table' then
         done = pcall('DECRBY', key, free)

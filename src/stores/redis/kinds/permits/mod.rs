@@ -1,8 +1,8 @@
-//! A semaphore whose permits come back when their holder dies.
+//! A semaphore whose permits return when their holder dies.
 
 use super::*;
 
-/// Nobody asks whom permits belong to, nor enters them twice or hands them over: those scripts are the plain lock's.
+/// Permits are not inspected, re-entered or handed off: those scripts are the plain lock's.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

@@ -1,16 +1,16 @@
--- Gives permits back, and wakes those who wait.
+-- Returns permits, and notifies the waiters.
 --
--- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the owners of those that were taken
--- ARGV[1]  the visitor, which begins with its permits: `permits*…`
+-- KEYS[1]  the semaphore: the number of free permits
+-- KEYS[2]  the owners of taken permits
+-- ARGV[1]  the visitor, which begins with the number of its permits: `permits*…`
 -- ARGV[2]  the channel of the semaphore
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns number * 4194304 + n  given back; n clients, at most 4194303, have heard of it
---         {1, error}  given back, but the message could not be published
---         {0, holder} the visitor owns none; holder is '', or what a key has become
+-- Returns number * 4194304 + n  returned; n clients, at most 4194303, received the message
+--         {1, error}  returned, but the message could not be published
+--         {0, holder} the visitor owns none; holder is '', or says that a key is no semaphore
 --
--- Keeps: permits are given back once, also to a full server.
+-- Keeps: permits are returned once, also at maxmemory.
 
 -- include owners.lua
 

@@ -4,14 +4,14 @@
 -- KEYS[2i]              the owners of its permits
 -- ARGV[2i-1], ARGV[2i]  the visitor of KEYS[2i] and its lease, ms
 -- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
--- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
+-- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done; the i-th owner was not renewed: what is 0 if it owns nothing any more, or what a key
---                               has become. It was renewed if what is above 0: the semaphore ends in so many ms, before
---                               the lease
+--         {now, 1, i, what, …}  done; the i-th owner was not renewed: what is 0 if it owns no permit, or says that a
+--           key is no semaphore. An owner with what above 0 was renewed: the semaphore expires in what ms, before the
+--           lease
 --
--- Keeps: only what is owned, of a semaphore that is there, is given a new end, also on a full server.
+-- Keeps: only owned permits of an existing semaphore are renewed, also at maxmemory.
 
 -- include owners.lua
 

@@ -1,15 +1,15 @@
--- Frees a read-write lock whoever reads, or whoever writes.
+-- Releases all holds of one side of a read-write lock.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the notes on those who wait
+-- KEYS[2]  the entries of the waiters
 -- ARGV[1]  the channel of unlock messages
--- ARGV[2]  the mode that is to end, 'read' or 'write'
+-- ARGV[2]  the mode that is released, 'read' or 'write'
 -- ARGV[3]  the server time after which the request is refused, ms since 1970
--- ARGV[4]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[4]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now} freed, {0, now} nobody held it in that mode, {3, now} too late, nothing was done
+-- Returns {1, now} freed, {0, now} this side was free, {3, now} too late, nothing was done
 --
--- Keeps: what is no read-write lock is left alone.
+-- Keeps: a key that is not a read-write lock is unchanged.
 
 -- include sides.lua
 -- include turns.lua

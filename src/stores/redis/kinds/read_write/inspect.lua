@@ -1,12 +1,13 @@
--- Tells who holds a read-write lock in one of its modes.
+-- Returns whether a side of a read-write lock is held, and the count of a visitor.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the time key of the visitor
+-- KEYS[2]  the TTL key of the visitor
 -- ARGV[1]  a visitor, or ''
--- ARGV[2]  the mode that is asked for, 'read' or 'write'
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[2]  the mode that is queried, 'read' or 'write'
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {exists, count, ttl}: count is that of the visitor, '' if it holds nothing; ttl in ms, -1 for ever, -2 for none
+-- Returns {exists, count, ttl}: count is the visitor's, '' if it has no hold; ttl in ms, -1 without a TTL, -2 if the
+--           lock is free
 
 -- include sides.lua
 
@@ -16,7 +17,7 @@ local mode, flaw = mode_of(key)
 if flaw then
     return flaw
 end
--- Who writes may read inside.
+-- A writer may also read.
 if not mode or mode ~= ARGV[2] and (mode == 'read' or call('HLEN', key) < 3) then
     return {number, {0, '', -2}}
 end

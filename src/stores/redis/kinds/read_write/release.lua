@@ -1,16 +1,17 @@
--- Gives a whole hold of a read-write lock back, of a reader or a writer, and wakes those who wait.
+-- Releases a hold of a reader or a writer with all its levels, and notifies the waiters.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the time key of the visitor
--- KEYS[3]  the notes on those who wait
+-- KEYS[2]  the TTL key of the visitor
+-- KEYS[3]  the entries of the waiters
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages, '' to send none
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as release.lua: number * 4194304 + n freed and n clients have heard of it, {1, error} freed without a message,
+-- Returns as release.lua: number * 4194304 + n freed and n clients received the message, {1, error} freed without a
+--          message,
 --         {0, holder} not held by the visitor
 --
--- Keeps: other holds last as long as before. Works on a server that is full.
+-- Keeps: other holds are unchanged. Works at maxmemory.
 
 -- include sides.lua
 -- include turns.lua
@@ -21,7 +22,7 @@ local has = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(has) == 'table' then
     return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or has
 elseif has == 0 then
-    -- That of a hold that was taken away by force.
+    -- The TTL key may be left over from a forced release.
     redis.pcall('DEL', KEYS[2])
     return {number, {0, holder_of(KEYS[1])}}
 end
@@ -35,5 +36,5 @@ local heard = redis.pcall('PUBLISH', ARGV[2], message)
 if type(heard) == 'table' then
     return {number, {1, heard.err}}
 end
--- The last reader leaves no turn to others.
+-- The last reader wakes no readers.
 return number * 4194304 + (message == '1' and math.min(heard, 4194303) or 0)

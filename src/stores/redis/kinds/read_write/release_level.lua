@@ -1,17 +1,17 @@
--- Gives one level of a hold of a read-write lock back, of a reader or a writer; the hold goes on.
+-- Releases one level of a hold of a reader or a writer, which continues.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the time key of the visitor
+-- KEYS[2]  the TTL key of the visitor
 -- ARGV[1]  the visitor
--- ARGV[2]  the lease that the remaining levels count on, ms
--- ARGV[3]  the count that stands there, as far as the visitor knows
+-- ARGV[2]  the lease of the remaining levels, ms
+-- ARGV[3]  the expected count
 -- ARGV[4]  the count wanted, at least 1
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as release_level.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
 --
--- Keeps: other holds last as long as before.
+-- Keeps: other holds are unchanged.
 
 -- include sides.lua
 

@@ -1,15 +1,15 @@
 -- Renews many holds of read-write locks at once, of readers and of writers.
 --
 -- KEYS[2i-1]            a lock
--- KEYS[2i]              the time key of its visitor
+-- KEYS[2i]              the TTL key of its visitor
 -- ARGV[2i-1], ARGV[2i]  the visitor and its lease, ms
 -- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
--- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
+-- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done; the i-th hold was not renewed: what is 0 if nobody has the lock, else who does
+--         {now, 1, i, what, …}  done; the i-th hold was not renewed: what is 0 if the lock is free, else its holder
 --
--- Keeps: only what has the visitor's own field is given a longer life; nothing is shortened.
+-- Keeps: only holds with the visitor's own field are extended. No lease is shortened.
 
 -- include sides.lua
 

@@ -1,15 +1,15 @@
--- Frees what a request without an answer may have left of a hold of a reader or a writer, or of its wait.
+-- Releases what an in-doubt request may have left of a hold of a reader or a writer, or of its queue entry.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the time key of the visitor
--- KEYS[3]  the notes on those who wait
+-- KEYS[2]  the TTL key of the visitor
+-- KEYS[3]  the entries of the waiters
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
+-- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
 --
--- Keeps: other holds last as long as before. Works on a server that is full.
+-- Keeps: other holds are unchanged. Works at maxmemory.
 
 -- include sides.lua
 -- include turns.lua
@@ -18,7 +18,7 @@
 -- include clock.lua
 local message, told, refused
 if redis.pcall('ZREM', KEYS[3], ARGV[1]) == 1 and (is_writer(ARGV[1]) or redis.pcall('EXISTS', KEYS[1]) == 0) then
-    -- Others need not wait for it any more.
+    -- Its queue entry may have kept others waiting.
     message = '1'
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then

@@ -1,24 +1,25 @@
--- Takes a lock, or enters it once more.
+-- Acquires a lock, or re-enters it.
 --
 -- KEYS[1]  the lock: a hash of one visitor and its hold count
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
--- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
+-- ARGV[3]  the expected count; 0 to begin a hold
 -- ARGV[4]  the count wanted
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
--- ARGV[6 or 7]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns number * 4194304 + left  granted; left is the time until ARGV[5], ms, at most 4194303
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a visitor that begins so
---         {2, now, holder}  the hold to enter is gone; holder is whoever has the lock, '' for nobody
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of its
+--           holder
+--         {2, now, holder}  the hold to enter is gone; holder is the holder of the lock, '' if it is free
 --         {3, now}          too late, nothing was done
---         {6, now}          its keys may have become those of another server, nothing was done
---         {4, now, count}   another count stands there, nothing was done
+--         {6, now}          another server may have taken over the address, nothing was done
+--         {4, now, count}   the count is another, nothing was done
 --
 -- now is the server time in ms since 1970, for the expiry of the next request.
 --
--- Keeps: a key of ours never lacks a time to live; a count above 1 comes only onto the visitor's own field.
+-- Keeps: the key of a lock always has a TTL. A count above 1 is set only in the visitor's own field.
 
 local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
 local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]

@@ -1,13 +1,13 @@
--- Frees a lock whoever holds it.
+-- Releases a lock, whoever holds it.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the channel of unlock messages
 -- ARGV[2]  the server time after which the request is refused, ms since 1970
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now} freed, {0, now} nobody held it, {3, now} too late, nothing was done
+-- Returns {1, now} freed, {0, now} it was free, {3, now} too late, nothing was done
 --
--- Keeps: what is no lock of this kind is left alone.
+-- Keeps: a key that is not a lock of this kind is unchanged.
 
 -- include holder_of.lua
 

@@ -1,10 +1,11 @@
--- Tells who holds a lock.
+-- Returns whether a lock is held, and the count of a visitor.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  a visitor, or ''
--- ARGV[2]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[2]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {exists, count, ttl}: count is that of the visitor, '' if it holds nothing; ttl in ms, -1 for ever, -2 for none
+-- Returns {exists, count, ttl}: count is the visitor's, '' if it has no hold; ttl in ms, -1 without a TTL, -2 if the
+--           lock is free
 
 -- include holder_of.lua
 

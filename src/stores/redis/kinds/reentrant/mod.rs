@@ -1,11 +1,10 @@
-//! Redisson's plain lock, whose row those of other kinds differ from.
+//! Redisson's plain lock, the default for all other layouts.
 
 use super::*;
 
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(Layout::plain);
 
 impl Layout {
-    /// The row of Redisson's plain lock, of which those of other kinds differ.
     pub(super) fn plain() -> Layout {
         Layout {
             channel: CHANNEL,

@@ -1,21 +1,22 @@
--- Gives a whole hold back and wakes those who wait.
+-- Releases a hold with all its levels, and notifies the waiters.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages, '' to send none
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns number * 4194304 + n  freed; n clients, at most 4194303, have heard of it
+-- Returns number * 4194304 + n  freed; n clients, at most 4194303, received the message
 --         {1, error}  freed, but the message could not be published
---         {0, holder} not held by the visitor; holder is whoever has the lock, '' for nobody, or what the key has become
+--         {0, holder} not held by the visitor; holder is the holder of the lock, '' if it is free, or says that the key
+--           is no lock
 --
--- Keeps: only the visitor's own field goes. Needs no memory, so it works on a server that is full.
+-- Keeps: only the visitor's own field is deleted. Needs no memory, so it works at maxmemory.
 
 local number = ARGV[3] + 0
 local call, key = redis.pcall, KEYS[1]
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- A cluster node whose slot is on the move does not answer for a key that is gone.
+    -- While its slot moves, a Cluster node refuses queries about a missing key.
     if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304
     end

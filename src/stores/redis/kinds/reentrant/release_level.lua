@@ -1,16 +1,16 @@
--- Gives one level of a hold back; the hold goes on.
+-- Releases one level of a hold, which continues.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the visitor
--- ARGV[2]  the lease that the remaining levels count on, ms
--- ARGV[3]  the count that stands there, as far as the visitor knows
+-- ARGV[2]  the lease of the remaining levels, ms
+-- ARGV[3]  the expected count
 -- ARGV[4]  the count wanted, at least 1
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as acquire.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
 --
--- Keeps: the lease stands before the count says that the level is gone.
+-- Keeps: the lease is set before the count is lowered.
 
 -- include holder_of.lua
 

@@ -3,12 +3,12 @@
 -- KEYS[i]               a lock
 -- ARGV[2i-1], ARGV[2i]  the visitor of KEYS[i] and its lease, ms
 -- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
--- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
+-- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if nobody holds it, else whoever does
+--         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if the lock is free, else its holder
 --
--- Keeps: only a key with the visitor's own field is given a new time to live.
+-- Keeps: only a key with the visitor's own field gets a new TTL.
 
 -- include holder_of.lua
 

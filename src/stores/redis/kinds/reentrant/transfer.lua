@@ -1,18 +1,19 @@
--- Makes the hold of one visitor that of another one of the same process.
+-- Transfers the hold of one visitor to another of the same process.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the visitor that gives its hold back, whatever its count
--- ARGV[2]  the visitor that is to have it, with a count of 1
+-- ARGV[1]  the visitor that hands its hold off, whatever its count
+-- ARGV[2]  the visitor that receives the hold, with a count of 1
 -- ARGV[3]  the lease of the latter, ms
 -- ARGV[4]  the channel of unlock messages
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, listeners}  done; how many listen to the channel, -1 if that may not be asked
---         {2, now, holder}     the first one has no hold; holder is whoever has the lock, '' for nobody
+-- Returns {1, now, listeners}  done; listeners is the number of subscribers of the channel, -1 if the user may not
+--           query it
+--         {2, now, holder}     the first visitor has no hold; holder is the holder of the lock, '' if it is free
 --         {3, now}             too late, nothing was done
 --
--- Keeps: the lock is free at no moment; after an error the first visitor still has it.
+-- Keeps: the lock is never free in between. After an error the first visitor still holds it.
 
 -- include holder_of.lua
 

@@ -1,16 +1,16 @@
--- Frees what a request without an answer may have left.
+-- Releases what an in-doubt request may have left.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
+-- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
 --
--- Keeps: only the visitor's own field goes.
+-- Keeps: only the visitor's own field is deleted.
 
 -- include clock.lua
--- A cluster node whose slot is on the move does not answer for a key that is gone.
+-- While its slot moves, a Cluster node refuses queries about a missing key.
 if call('HDEL', key, ARGV[1]) == 1 and pcall('EXISTS', key) ~= 1 then
     pcall('PUBLISH', ARGV[2], '0')
 end

@@ -1,20 +1,21 @@
--- Takes a token lock.
+-- Acquires a token lock.
 --
--- KEYS[1]  the lock: a string, the token of whoever holds it
+-- KEYS[1]  the lock: a string, the token of its holder
 -- ARGV[1]  the token
 -- ARGV[2]  the lease, ms
--- ARGV[3]  0, the count that stands there: a token lock is not entered twice
+-- ARGV[3]  0, the expected count: a token lock is not reentrant
 -- ARGV[4]  1, the count wanted
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
--- ARGV[6 or 7]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as acquire.lua: number * 4194304 + left  granted, or taken before by a copy of this request
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a token that begins so
+-- Returns as acquire.lua: number * 4194304 + left  granted, also to a repeated request
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of its
+--           token
 --         {3, now}               too late, nothing was done
---         {6, now}               its keys may have become those of another server, nothing was done
+--         {6, now}               another server may have taken over the address, nothing was done
 --
--- Keeps: a key of ours never lacks a time to live.
+-- Keeps: the key of a lock always has a TTL.
 local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
 local call, key, token, lease = redis.call, KEYS[1], ARGV[1], ARGV[2]
 local time = call('TIME')

@@ -1,7 +1,7 @@
-//! Token locks on a server that runs no scripts: commands in place of each script, with answers that read as its.
+//! Token locks on a server without scripts: commands replace each script, with replies in the same format.
 //!
-//! The server never refuses them for being late: one that was delayed on its way may take a free lock for one lease, with a
-//! token that nobody holds. Behind them stands an `ECHO`, which tells their answers from others.
+//! The server cannot refuse late commands: a delayed one may acquire a free lock for one lease, with a token that
+//! nobody holds. An `ECHO` after the commands identifies their replies.
 
 use redis::Value;
 
@@ -10,7 +10,7 @@ use crate::stores::redis::packed::Packed;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, time_of};
 
-/// What the commands stand for.
+/// The script that the commands replace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instead {
     Acquire = 1,
@@ -22,7 +22,7 @@ pub(crate) enum Instead {
     Inspect,
 }
 
-/// The command of a server that frees a key with a given text in it.
+/// The server's command that deletes a key with a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Valkey 9.0 and later.
@@ -31,10 +31,10 @@ pub(crate) enum Dialect {
     DelEx = 2,
 }
 
-/// How many commands stand before the `ECHO`.
+/// How many commands precede the `ECHO`.
 const COUNT: usize = 2;
 
-/// What the number of a request says of commands stands above these bits.
+/// The bits above these in the number of a request say which commands it has.
 const NUMBER_BITS: u32 = 32;
 
 impl Dialect {
@@ -44,7 +44,7 @@ impl Dialect {
         Dialect::ALL.into_iter().find(|it| *it as u8 == code)
     }
 
-    /// The command that frees `key` if `token` is there.
+    /// The command that deletes `key` if its value is `token`.
     pub(crate) fn freeing<'a>(self, key: &'a str, token: &'a str) -> Vec<&'a str> {
         match self {
             Dialect::DelIfEq => vec!["DELIFEQ", key, token],
@@ -53,12 +53,12 @@ impl Dialect {
     }
 }
 
-/// The number of a request by commands, made of that of a request.
+/// The number of a request by commands, made from a plain number.
 pub(crate) fn numbered(number: i64, dialect: Dialect, step: Instead) -> i64 {
     number | (dialect as i64 | (step as i64) << 2) << NUMBER_BITS
 }
 
-/// What a request with this number asks by commands, if it does.
+/// The commands that a request with this number has, if any.
 fn asked(number: i64) -> Option<(Dialect, Instead)> {
     use Instead::*;
     const STEPS: [Instead; 7] = [
@@ -76,7 +76,7 @@ fn asked(number: i64) -> Option<(Dialect, Instead)> {
     Some((dialect, step))
 }
 
-/// Packs the commands in place of the script of `call`. Returns whether its number asks for that.
+/// Encodes the commands that replace the script of `call`. Returns `false` if its number says that it is a script.
 pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     let Some((dialect, step)) = asked(number) else {
         return false;
@@ -102,18 +102,18 @@ pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The answers that have come to one request by commands.
+/// The replies received so far for one request by commands.
 #[derive(Default)]
 pub(crate) struct Answers(Vec<Result<Value, String>>);
 
 impl Answers {
-    /// Whether a request with this number has such answers.
+    /// Whether a request with this number is answered by such replies.
     pub(crate) fn are_of(number: i64) -> bool {
         asked(number).is_some()
     }
 
-    /// Adds the next answer. After the last one it returns what the script would have answered, and whether others came before,
-    /// which nobody has asked for.
+    /// Adds the next reply. After the last one it returns the reply of the replaced script, and whether unsolicited
+    /// replies came before.
     pub(crate) fn add(
         &mut self,
         number: i64,
@@ -133,7 +133,7 @@ impl Answers {
         let mut rest = rest.into_iter();
         let mut next = || rest.next().unwrap_or(Ok(Value::Nil));
         let read = match (next(), next()) {
-            // Whose answer it is cannot be told.
+            // Without the echo, it is not known which request this answers.
             (Ok(_), _) if !is_echo => Err(CallError::NoReply {
                 reason: "the number of the request was refused".into(),
                 timed_out: false,
@@ -144,7 +144,7 @@ impl Answers {
     }
 }
 
-/// The answer of the script for `step`, from those to one or two commands.
+/// Makes the reply of the replaced script from those of the commands.
 fn read(
     step: Instead,
     [visitor, successor]: [&str; 2],
@@ -155,7 +155,7 @@ fn read(
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let told = |answer: Value| (answer != Nil).then(|| text_of(&answer));
     let found = match (step, first) {
-        // The scripts tell of such a key as of a holder.
+        // The scripts report a key of another type as a holder.
         (Instead::Release | Instead::Renew | Instead::Transfer, Err(error))
             if error.starts_with("WRONGTYPE") =>
         {
@@ -170,7 +170,7 @@ fn read(
         _ => -1,
     };
     Ok(Value::Array(match step {
-        // It tells no time.
+        // The commands return no server time.
         Instead::Acquire if is_own || !is_there => return Ok(Int(-1)),
         Instead::Acquire => vec![Int(0), Int(0), Int(left), text(&found)],
         Instead::Release if found == "1" => return Ok(Int(0)),

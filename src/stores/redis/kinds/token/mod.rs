@@ -1,4 +1,4 @@
-//! The plain lock of the Redis documentation: a text that only its holder knows.
+//! The lock of the Redis documentation: a string that only its holder knows.
 
 use super::*;
 

@@ -3,17 +3,17 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the token
 -- ARGV[2]  the channel of unlock messages, which this kind of lock does not use
--- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns number * 4194304  freed; nobody is told
---         {0, holder}  not held with this token; holder is whoever has the lock, '' for nobody
+-- Returns number * 4194304  freed; no message is published
+--         {0, holder}  not held with this token; holder is the holder of the lock, '' if it is free
 --
--- Keeps: only the key with our own token goes. Needs no memory.
+-- Keeps: only a key with this token is deleted. Needs no memory.
 local number = ARGV[3] + 0
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' then
     return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}}
-        -- Another error is raised, for it then names the script.
+        -- Another error is raised again, so that it names the script.
         or redis.call('GET', KEYS[1])
 elseif holder ~= ARGV[1] then
     return {number, {0, string.sub(holder or '', 1, 64)}}

@@ -1,4 +1,4 @@
-//! Looks at a server that answers as told.
+//! Checks of a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) fn soon() -> Instant {
 pub(super) const INFO: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
                     aof_enabled:1\r\nconnected_slaves:0\r\n";
 
-/// A server where all is well, but for what `rather` says.
+/// A server without findings, except for the replies of `rather`.
 pub(super) fn server(
     mut rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> StubServer {
@@ -39,7 +39,7 @@ pub(super) fn well(request: &Request) -> Option<Says> {
     request.is_script().then_some(Says::answer(none))
 }
 
-/// What a server says rather.
+/// Replies that replace those of the healthy server.
 pub(super) type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
 
 /// Each finding as `code severity`.
@@ -56,7 +56,7 @@ pub(super) fn looked(
     check(&server(rather).store(), soon()).unwrap()
 }
 
-/// The findings that are not well, and what they say.
+/// The findings above `ok`, with their messages.
 pub(super) fn bad(
     rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> Vec<(String, String)> {
@@ -108,7 +108,7 @@ fn a_look_that_the_user_may_not_take_is_a_finding_and_no_error() {
         found.contains(&("rights note".to_owned(), about)),
         "{found:?}"
     );
-    // Some products have no such command.
+    // Some products lack this command.
     let found = bad(refusing("CONFIG", "ERR unknown command"));
     assert!(
         found.iter().all(|(code, _)| code == "persistence note"),
@@ -205,7 +205,7 @@ fn a_server_that_wants_another_password_is_not_said_to_be_away() {
     );
 }
 
-/// A cluster of so many servers that answer as well ones do, but for what `rather` says, and what a look at it finds.
+/// A Cluster of healthy servers, except for the replies of `rather`, and the findings of a check.
 fn of_cluster(
     count: usize,
     rather: fn(&Request) -> Option<Says>,

@@ -1,4 +1,4 @@
-//! The rights that are tried, at a server that answers as told.
+//! Tests of rights, at a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::looks::{Answers, bad, codes, refusing, server, soon, well};
@@ -16,7 +16,7 @@ fn the_rights_that_locks_need_are_tried_and_named() {
         let words = "the user lacks rights that locks need: ";
         message.strip_prefix(words).unwrap().to_owned()
     };
-    // Which keys and channels the user may use does not matter.
+    // Missing keys and channels are left out.
     let refused = Value::Array(["hset", "~x", "&", "pexpire"].map(bulk).to_vec());
     let by_script =
         move |request: &Request| request.is_script().then(|| Says::answer(refused.clone()));
@@ -25,12 +25,12 @@ fn the_rights_that_locks_need_are_tried_and_named() {
     let again = "NOPERM this user has no permissions to run the 'eval' command";
     let without = move |request: &Request| request.is_script().then(|| Says::error(again));
     assert_eq!(named(Box::new(without)), "+eval");
-    // That of a right without which a lock can be taken has an effect alone.
+    // A right that locks can do without is reported with its effect.
     let spared = |rather: Answers| match &*bad(rather) {
         [(code, message)] if code == "rights note" => message.clone(),
         found => panic!("{found:?}"),
     };
-    // It was renamed; the words are those of 6.2 and of 7.0.
+    // The command was renamed. These are the errors of 6.2 and of 7.0.
     for renamed in [
         "ERR unknown command `EVAL`, with args beginning with: `return 1`, ",
         "ERR unknown command 'EVAL', with args beginning with: 'return 1' ",
@@ -51,7 +51,7 @@ fn the_rights_that_locks_need_are_tried_and_named() {
         let effect = spared(Box::new(listens));
         assert!(effect.contains("+subscribe: no message"), "{effect}");
     }
-    // The server knows the script that tries them, and would get no other one.
+    // The server knows the script that tests rights, but the user could not send another one.
     assert_eq!(named(Box::new(refusing("EVAL", again))), "+eval");
     let found = bad(refusing("EVALSHA", eval));
     let [(code, message)] = &*found else {
@@ -70,7 +70,7 @@ fn the_rights_that_locks_need_are_tried_and_named() {
     let codes: Vec<_> = found.iter().map(|(code, _)| &**code).collect();
     assert_eq!(codes, ["rights danger", "rights note", "rights note"]);
     assert!(found[0].1.ends_with(": +hset"), "{found:?}");
-    // That the channel is not the user's says nothing of the command.
+    // A missing right to a channel is not a missing right to the command.
     assert!(
         bad(refusing(
             "SUBSCRIBE",

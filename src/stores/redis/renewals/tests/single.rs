@@ -1,4 +1,4 @@
-//! Renewals at one server: what is asked, and how the answers read.
+//! Renewals at one server: requests and replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -12,7 +12,7 @@ fn the_answer_names_those_that_were_not_renewed() {
             (1, bulk("other:7")),
             (2, Value::Int(0)),
             (4, Value::Int(500)),
-            // That is none of those that were asked for.
+            // Not an index of a claim.
             (0, bulk("odd")),
             (9, bulk("odd")),
         ]),
@@ -77,8 +77,8 @@ fn what_would_be_refused_again_is_not_asked_for_again() {
     }
 }
 
-/// Why the first of two claims is not renewed, empty if it is, where a renewal needs two replicas and WAIT is answered so, and
-/// the second claim is lost; `None` if the time was too short for anything.
+/// Renews two claims that need two replicas, of which the second is lost. Returns why the first is not renewed, empty
+/// if it is; `None` if there was no time for anything.
 fn replicated(waited: Says, deadline: Instant) -> Option<String> {
     let server = StubServer::start(move |request| match request.is("WAIT") {
         true => Some(waited.clone()),

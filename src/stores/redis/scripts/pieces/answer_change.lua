@@ -1,6 +1,6 @@
--- Answers by the reply to what changed, and sends the message if there is one.
+-- Replies according to the result of the change, and publishes the message if there is one.
 if type(done) == 'table' and done.err then
-    -- A user without the right to it may ask again.
+    -- Without the right to it, the user can send the request again.
     pcall('DEL', KEYS[2])
     return done
 end

@@ -1,4 +1,4 @@
--- Keeps the answer, and returns it unless something `does` change.
+-- Stores the reply, and returns it unless something has to change (`does`).
 call('SET', KEYS[2], answer == 'range' and answer or string.format('%.0f', answer), 'PX', ARGV[4])
 if not does then
     return {number, answer == 'range' and {4, now} or {1, now, answer}}

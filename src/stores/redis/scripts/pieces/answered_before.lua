@@ -1,4 +1,4 @@
--- Answers a request that was carried out before as it was answered then.
+-- Repeats the stored reply if the request was executed before.
 local before = call('GET', KEYS[2])
 if before then
     return {number, before == 'range' and {4, now} or {1, now, before + 0}}

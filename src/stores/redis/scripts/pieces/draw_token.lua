@@ -1,4 +1,5 @@
--- The time in µs goes on where the last token was lost. Above the limit Lua has no number for each token.
+-- After a loss of the last token, the time in µs continues the sequence. Above the limit, Lua cannot represent each
+-- integer.
 local last = call('GET', KEYS[2]) or '0'
 local token = string.find(last, '^%d+$') and math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)
 if not token or token > 9007199254740991 then

@@ -1,5 +1,5 @@
--- Enters a hold once more, or answers why not: `known` is the count that stands there, as far as the visitor knows, ARGV[4] the
--- count wanted. The end of a script that found a free lock before.
+-- The end of an acquisition where the lock was not free: re-enters the hold, or replies why not. `known` is the expected
+-- count, ARGV[4] the count wanted.
 if known == '0' then
     local holder, flaw = holder_of(key)
     return flaw or {number, {0, now, call('PTTL', key), holder}}

@@ -1,18 +1,20 @@
--- Those who wait for a fair lock stand in a list, in the order in which they came. A sorted set has for each of them the time,
--- ms, from which on it counts as dead: for one of this library a patience for each place behind its last look, as each holder of
--- Redisson takes one off the times of all. With it stands when it looked last; for one of Redisson since when nobody listens for
--- it. Each listens to a channel of its own.
+-- The queue of a fair lock is a list, in the order of joining. A sorted set has the time, ms, from which on each waiter
+-- counts as dead. For a waiter of this library, it is the time of its last request plus one patience per position in
+-- the queue, because each holder of Redisson subtracts one patience from all times. The score also encodes the time of
+-- the last request; for a waiter of Redisson, the time since when its channel has no subscriber. Each waiter subscribes
+-- to a channel of its own.
 
 -- include looks.lua
 
--- Whether a waiter is one of this library, whose visitors have the number of a hold at the end.
+-- Whether a waiter is of this library: its visitors end with the number of a hold.
 local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
 end
 
--- The first who waits, false if nobody does. Before it, all but `me` go that are dead: one whose time is over, one without a time,
--- and one of which `left_of` says that nothing is left, if that is given, by its time and whether it stands behind a dead one.
--- Also returns what is left of the first. Where `call` hands errors out, the first may be one.
+-- The first living waiter; false if there is none. Dead waiters before it, other than `me`, are removed: those whose
+-- time is over or missing, and those for which `left_of`, if given, returns 0 or less for their time and whether a dead
+-- waiter preceded them. Also returns the result of `left_of` for the first. If `call` returns errors, the first may be
+-- an error.
 local function first_of(call, queue, times, me, now, left_of)
     local first, has_dead = call('LINDEX', queue, 0), false
     while first and first ~= me and type(first) == 'string' do
@@ -37,8 +39,8 @@ local function first_of(call, queue, times, me, now, left_of)
     return first
 end
 
--- Tells the first who waits that the lock is free. If it does not hear of it, the first of this library who does looks at once.
--- Returns an error, if there is one.
+-- Notifies the first waiter that the lock is free. If it is not subscribed, the first subscribed waiter of this library
+-- is notified, which then queries the lock. Returns an error, if there is one.
 local function tell_first(queue, times, base, now)
     local first = first_of(redis.pcall, queue, times, nil, now)
     if type(first) ~= 'string' then

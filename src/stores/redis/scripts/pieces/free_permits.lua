@@ -1,4 +1,4 @@
--- The free permits of a semaphore, false if there is none.
+-- The free permits of a semaphore; false if it does not exist.
 local free = call('GET', key)
 if free and not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')

@@ -1,5 +1,5 @@
--- Answers that a hold is gone, by the reply to the question whether it is there: none, or an error. `unnamed` stands for a holder
--- that holder_of does not know.
+-- Replies that a hold is gone. `has` is the reply of the query for it, which may be an error. `unnamed` replaces a
+-- holder that holder_of cannot name.
 local function gone(has, unnamed)
     if type(has) == 'table' then
         return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has

@@ -1,7 +1,8 @@
--- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
--- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
+-- The holder of the lock: the start of the field, nil and the field; '' if it is free; nil and an error if the key is
+-- not a lock. A lock is a hash of one field, which begins with `text:number`, and a count. A field longer than any
+-- visitor is not read.
 local function holder_of(key)
-    -- A user without the right to HLEN gets the names of all fields.
+    -- Without the right to HLEN, all field names are read.
     local size, fields = redis.pcall('HLEN', key), {}
     if size == 1 or type(size) == 'table' then
         fields = redis.call('HKEYS', key)

@@ -1,4 +1,4 @@
--- In the set of permits that were taken stands the id of each. A visitor is the text of ids, 32 hexadecimal digits each.
+-- The set of taken permits has the id of each. A visitor is a concatenation of ids, 32 hexadecimal digits each.
 local is_owned = false
 
 -- include id_of.lua
@@ -11,7 +11,7 @@ local function members_of(visitor)
     return ids
 end
 
--- For how many permits members of the set stand.
+-- The number of permits of members of the set.
 local function permits_of(ids)
     return #ids
 end

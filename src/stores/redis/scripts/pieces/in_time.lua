@@ -1,4 +1,4 @@
--- Refuses a request that comes too late.
+-- Refuses a late request.
 -- include clock.lua
 local expiry = ARGV[#ARGV - 1] + 0
 if now > expiry then

@@ -1,11 +1,11 @@
--- Has the notes of the permits that are taken end with the semaphore, or a few ms before it, whatever became of its end since:
--- without the notes no permit comes back, and behind that end they would give permits to the next semaphore of this name.
--- `life` is what is left of it, as PTTL has told.
+-- Makes the set of taken permits expire with the semaphore, or a few ms earlier. Without the set, no permit returns. If
+-- it outlived the semaphore, its permits would return to the next semaphore of this name. `life` is the semaphore's
+-- PTTL.
 local function keep_taken(taken, key, life)
     local pcall = redis.pcall
     local left = pcall('PTTL', taken)
     local function last(ms)
-        -- What else may be there keeps its end.
+        -- A key of another type keeps its TTL.
         if type(pcall('ZSCORE', taken, '')) ~= 'table' then
             pcall('PEXPIRE', taken, string.format('%.0f', ms))
         end
@@ -16,8 +16,8 @@ local function keep_taken(taken, key, life)
     elseif life == -1 and left >= 0 then
         last(10000000000000)
     elseif life >= 0 then
-        -- The clock goes on between two commands, and the process may be paused there. If the answer of the semaphore comes
-        -- behind that of the notes, and is no less, they do not end later.
+        -- Time passes between two commands. If the PTTL of the semaphore, read after that of the set, is not smaller,
+        -- the set does not expire later.
         for early = 0, 3 do
             local by = 10 ^ early
             life = math.min(pcall('PTTL', key), 10000000000000)
@@ -29,18 +29,19 @@ local function keep_taken(taken, key, life)
     end
 end
 
--- Takes the notes away of a semaphore that is gone, or is to go. What else may be there stays, and is the error returned.
+-- Deletes the set of taken permits of a semaphore that is gone or being deleted. A key of another type stays, and is
+-- returned as an error.
 local function forget_taken(taken)
     local flaw = redis.pcall('ZSCORE', taken, '')
     return type(flaw) == 'table' and flaw or redis.pcall('DEL', taken)
 end
 
--- The end of a lease, as a score. The largest one is that of a permit without an end.
+-- The expiry of a lease, as a score. The largest score is a permit without an expiry.
 local function end_of(now, lease)
     return string.format('%.0f', math.min(now + lease, 922337203685477))
 end
 
--- The arguments by which members of a set have an end.
+-- The arguments of ZADD for members with these expiries.
 local function scored(members, ends)
     local words = {}
     for i, member in ipairs(members) do

@@ -1,10 +1,10 @@
--- Takes the hold of a visitor away, which is there. Returns the message for those who wait, if there is one; nil and an error
--- if nothing was changed.
+-- Removes the existing hold of a visitor. Returns the message for the waiters, if there is one; nil and an error if
+-- nothing was changed.
 local function leave(key, own, visitor, notes)
     local writes, mode = is_writer(visitor), redis.call('HGET', key, 'mode')
     local lasts, left = redis.call('PTTL', key), redis.call('PTTL', own)
     local others, flaw
-    -- Else the life of the hash is that of another reader, who is still there.
+    -- Otherwise the TTL of the hash is that of another reader's hold.
     if writes or mode ~= 'read' or left <= 0 or left >= lasts - 1000 or redis.call('HLEN', key) < 3 then
         others, flaw = others_of(key, own, visitor)
         if flaw then
@@ -12,7 +12,8 @@ local function leave(key, own, visitor, notes)
         end
     end
     if writes and redis.call('HLEN', key) > 2 then
-        -- First, so that whatever fails behind it leaves the lock to readers. A full server accepts it behind the other one.
+        -- First, so that after a later failure readers can acquire the lock. A server at maxmemory accepts it after
+        -- `prolong`.
         prolong(key, 1)
         local set = redis.pcall('HSET', key, 'mode', 'read')
         if type(set) == 'table' then

@@ -1,4 +1,4 @@
--- Answers that the hold of the visitor has neither the count `known` nor ARGV[4], or is gone, if that is so.
+-- Replies if the hold is gone, or has neither the count `known` nor ARGV[4].
 local count = redis.pcall('HGET', key, visitor)
 if type(count) ~= 'string' then
     return gone(count)

@@ -1,11 +1,11 @@
--- In the set of permits that were taken stands a visitor, whose text begins with their number: `permits*…`.
+-- The set of taken permits has visitors, which begin with the number of their permits: `permits*…`.
 local is_owned = true
 
 local function members_of(visitor)
     return {visitor}
 end
 
--- For how many permits members of the set stand.
+-- The number of permits of members of the set.
 local function permits_of(owners)
     local sum = 0
     for _, owner in ipairs(owners) do

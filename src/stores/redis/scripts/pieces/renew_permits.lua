@@ -1,4 +1,4 @@
--- Gives the permits of visitors a new end.
+-- Renews the permits of visitors.
 
 -- include keep_taken.lua
 
@@ -22,7 +22,7 @@ for i = 1, #KEYS / 2 do
         what = 0
     elseif not what then
         local life = call('PTTL', key)
-        -- A full server takes this from anybody, and whatever comes behind it.
+        -- A server at maxmemory accepts this, and then the following writes.
         pcall('ZREM', taken, '')
         call('ZADD', taken, unpack(scored(members, end_of(now, lease))))
         keep_taken(taken, key, life)

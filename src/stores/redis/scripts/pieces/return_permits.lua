@@ -1,4 +1,4 @@
--- Gives the permits of the visitor back that are there, and wakes those who wait.
+-- Returns the visitor's taken permits, and notifies the waiters.
 
 -- include clock.lua
 local members, there = members_of(ARGV[1]), {}
@@ -19,11 +19,11 @@ if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) the
 elseif free and not string.find(type(free) == 'string' and free or '', '^%-?%d+$') then
     return {number, {0, 'a key of another type'}}
 elseif not free then
-    -- The semaphore is gone, and owes nobody anything.
+    -- The semaphore is gone, so nothing is returned.
     pcall('ZREM', KEYS[2], unpack(there))
     return {number, {0, ''}}
 end
--- Whether this user may remove anything; behind it a full server takes what follows.
+-- Checks the right to ZREM. After it, a server at maxmemory accepts the following writes.
 local may = pcall('ZREM', KEYS[2], '')
 if type(may) == 'table' then
     return may

@@ -1,5 +1,5 @@
--- Writes the count of a hold that goes on. A server at `maxmemory` refuses that. The level is released all the same, and the last
--- release frees any count.
+-- Writes the count of a continuing hold. If a server at maxmemory refuses it, the level is released all the same: the
+-- last release frees any count.
 local counted = pcall('HSET', key, visitor, ARGV[4])
 if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then
     return counted

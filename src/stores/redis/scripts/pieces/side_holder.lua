@@ -1,4 +1,4 @@
--- Who has a read-write lock that somebody has: the start of the field of the writer, or else of a reader.
+-- The holder of a held read-write lock: the start of the writer's field, else of a reader's.
 local function side_holder_of(key)
     local holder = ''
     for _, field in ipairs(redis.call('HKEYS', key)) do

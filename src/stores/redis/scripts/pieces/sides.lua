@@ -1,12 +1,12 @@
--- A read-write lock is a hash of `mode`, `read` or `write`, and a count for each visitor, of which writers end in `:write`.
--- Each hold of a reader has a time key, whose end is that of the hold. That of a writer has one since its thread came to read
--- inside it; before, it lasts as long as the hash. The hash lasts as long as the longest of them.
+-- A read-write lock is a hash of `mode`, `read` or `write`, and a count for each visitor; those of writers end in
+-- `:write`. Each reader's hold has a TTL key with its expiry. A writer's hold has one once its thread also reads;
+-- before, it expires with the hash. The hash expires with the last of its holds.
 
 local function is_writer(visitor)
     return string.sub(visitor, -6) == ':write'
 end
 
--- The mode of a lock, false if nobody has it; nil and an error for what is no read-write lock.
+-- The mode of a lock; false if it is free; nil and an error if the key is not a read-write lock.
 local function mode_of(key)
     local mode = redis.call('HGET', key, 'mode')
     if not mode and redis.call('EXISTS', key) == 1 then
@@ -17,16 +17,16 @@ end
 
 -- include side_holder.lua
 
--- Who has the lock, as above; '' for nobody.
+-- The holder of the lock, as above; '' if it is free.
 local function holder_of(key)
     local mode, flaw = mode_of(key)
     return flaw and 'a key of another type' or mode and side_holder_of(key) or ''
 end
 
--- What is known of the holds of a lock beside that of one visitor, before anything is changed: the longest of their lives,
--- the fields of those that are over, the mode, and whether a writer is among them. Redisson's readers have a time key for each
--- level, all others one. Or nil and an error, where nobody knows whether a key is missing: its slot is on the move. The node that
--- it leaves says so for one key, the node that it comes to for two of which one is there.
+-- The holds of a lock other than the visitor's, before any change: their longest TTL, the fields of expired ones, the
+-- mode, and whether a writer is among them. Redisson's readers have a TTL key per level, all others one. Returns nil
+-- and an error if the server cannot say whether a key is missing, because its slot moves: the source node refuses one
+-- missing key, the target node two keys of which one is missing.
 local function others_of(key, own, visitor)
     local prefix, fields = string.sub(own, 1, #own - #visitor - 17), redis.call('HGETALL', key)
     local others = {longest = 0, over = {}, mode = 'read', has_writer = false}
@@ -55,25 +55,27 @@ local function others_of(key, own, visitor)
     return others
 end
 
--- Whether the hold of a visitor whose field is there is over. A writer has a time key if anybody reads inside.
+-- Whether the hold of a visitor with a field has expired. A writer has a TTL key if its thread also reads.
 local function is_over(key, own, visitor)
     return redis.call('EXISTS', own) == 0 and (not is_writer(visitor) or redis.call('HLEN', key) > 2)
 end
 
--- Has a key last for at least so long, by a write in any case: behind one that needs no memory, a full server accepts what does.
+-- Extends the TTL of a key to at least `life`, always by a write: after a write that needs no memory, a server at
+-- maxmemory accepts those that do.
 local function prolong(key, life)
     redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), life + 0))
 end
 
--- Sets the life of the hash to the longest of its holds. Holds that are over go; a writer whose reading goes on leaves the
--- lock to readers; without any hold the hash goes. Returns the message for those who wait, if there is one.
+-- Sets the TTL of the hash to the longest of its holds, and removes expired holds. A writer that only still reads turns
+-- the lock into read mode. Without holds, the hash is deleted. Returns the message for the waiters, if there is one.
 local function settle(key, others)
     if others.longest <= 0 then
         redis.call('DEL', key)
         return others.mode == 'write' and '1' or '0'
     end
     local message
-    -- A user without the right to it has readers wait until the hash ends. A full server accepts it behind what needs no memory.
+    -- Without the right to it, readers wait until the hash expires. A server at maxmemory accepts it after a write that
+    -- needs no memory.
     if others.mode == 'write' and not others.has_writer and type(redis.pcall('HSET', key, 'mode', 'read')) ~= 'table' then
         message = '1'
     end

@@ -1,4 +1,4 @@
--- Puts the successor ARGV[2] in the place of ARGV[1] for ARGV[3] ms, or leaves the latter.
+-- Replaces the visitor ARGV[1] by ARGV[2] for ARGV[3] ms. After an error, ARGV[1] still holds the lock.
 local set = redis.pcall('HSET', key, ARGV[2], 1)
 if type(set) == 'table' then
     return set

@@ -1,4 +1,4 @@
--- Takes the permits of the visitor, and frees those whose leases are over.
+-- Takes permits for the visitor, and returns permits with expired leases.
 
 -- include keep_taken.lua
 
@@ -6,7 +6,7 @@
 local taken, members = KEYS[2], members_of(ARGV[1])
 local free = call('GET', key)
 if not free then
-    -- What was taken is of a semaphore that is gone.
+    -- The taken permits belong to a deleted semaphore.
     local gone = forget_taken(taken)
     return type(gone) == 'table' and gone or {number, {0, now, 1000, ''}}
 elseif not string.find(free, '^%-?%d+$') then
@@ -21,13 +21,13 @@ local function granted()
 end
 local has = call('ZSCORE', taken, members[1])
 if has then
-    -- Others may have set the end of an id.
+    -- The expiry of an id may have been set by others.
     if is_owned and has + 0 < ends + 0 then
         call('ZADD', taken, ends, members[1])
     end
     return granted()
 elseif 0 <= life and life <= 2 then
-    -- Nothing that ends so soon is valid for a moment.
+    -- The permits expire too soon to be of use.
     keep_taken(taken, key, life)
     return {number, {0, now, 1000, ''}}
 end

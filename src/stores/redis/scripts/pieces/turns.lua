@@ -1,11 +1,11 @@
--- Those who wait for a read-write lock are noted in a sorted set beside it, by when they came, ms, with their last looks. A note
--- ends 3 s behind the last look. A writer that leaves sets the times to 0 of those who wait to read. Notes cost no more than
--- turns, so no error of theirs ends a request.
+-- Waiters for a read-write lock have entries in a sorted set, by the time of joining, ms, with the times of their last
+-- requests. An entry expires 3 s after the last request. A writer that releases the lock sets the times of waiting
+-- readers to 0. The entries affect only the order, so their errors are ignored.
 
 -- include looks.lua
 
--- The first who waits and came before a visitor, for a reader of those who write alone; false if nobody did. Behind the first 32
--- nobody is looked for: so many readers have their turn, and a few more may come along.
+-- The first waiter that joined before the visitor; for a reader, only writers count. False if there is none. Only the
+-- first 32 entries are checked.
 local function first_before(notes, visitor, now, reads)
     local noted = redis.pcall('ZRANGE', notes, 0, 31, 'WITHSCORES')
     for i = 1, #noted, 2 do
@@ -21,7 +21,7 @@ local function first_before(notes, visitor, now, reads)
     return false
 end
 
--- Notes that a visitor waits, and looks now.
+-- Adds or updates the entry of a waiting visitor.
 local function note_wait(notes, visitor, now)
     local came = redis.pcall('ZSCORE', notes, visitor)
     local noted = redis.pcall('ZADD', notes, time_of(type(came) == 'string' and came or now, now), visitor)
@@ -30,7 +30,7 @@ local function note_wait(notes, visitor, now)
     end
 end
 
--- Has those who wait to read come before all who wait to write.
+-- Moves waiting readers before all waiting writers.
 local function let_readers_in(notes)
     local noted = redis.pcall('ZRANGE', notes, 0, -1, 'WITHSCORES')
     for i = 1, #noted, 2 do

@@ -1,4 +1,4 @@
--- Refuses where ARGV[6] is the replication id of the server that may grant the lock, and this is another server.
+-- Refuses the vote if this is not the server with the replication id ARGV[6].
 if ARGV[7] then
     local replication = call('INFO', 'replication')
     if

@@ -1,4 +1,4 @@
--- Gives the permits of the visitor back that are there.
+-- Returns the visitor's taken permits.
 
 -- include clock.lua
 local taken, there = KEYS[2], {}
@@ -8,7 +8,7 @@ for _, member in ipairs(members_of(ARGV[1])) do
     end
 end
 if #there > 0 then
-    -- Whether this user may remove anything; behind it a full server takes what follows.
+    -- Checks the right to ZREM. After it, a server at maxmemory accepts the following writes.
     call('ZREM', taken, '')
     local free = pcall('GET', key)
     if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then

@@ -1,4 +1,4 @@
-//! The messages of a server to a subscriber, and the waiters that each one wakes.
+//! Messages of a server to a subscriber, and the waiters that they wake.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redis::Value;
@@ -6,7 +6,7 @@ use redis::Value;
 use super::*;
 use crate::stores::redis::tests::stub::bulk;
 
-/// The word of a server about a channel.
+/// A message of the server about a channel.
 fn told(kind: &str, channel: &str, last: Value) -> Value {
     Value::Array(vec![bulk(kind), bulk(channel), last])
 }
@@ -17,7 +17,7 @@ impl Scene {
         self.subscriber.shared.handle(message);
     }
 
-    /// Has listened to a channel, as far as it knows, without a connection.
+    /// Sets the subscription state of a channel, without a connection.
     fn believe(&self, name: &str, asked: u32, confirmed: u32) -> Interest {
         let interest = self.listen(name);
         self.change(name, |entry| {
@@ -109,7 +109,7 @@ fn waiters_hear_that_the_slot_of_their_channel_is_elsewhere() {
     assert_eq!(scene.moves(), 1);
     assert_eq!(scene.state_of("a"), (0, 0));
     assert_eq!(scene.state_of("b"), (1, 1));
-    // It is known by now.
+    // The first SUNSUBSCRIBE is confirmed.
     scene.handle("sunsubscribe", "a", Value::Int(0));
     assert!(!first.is_woken());
     assert_eq!(scene.moves(), 1);

@@ -34,7 +34,7 @@ fn a_mode_makes_it_a_read_write_lock() {
         (Some(LockKind::Write), 2)
     );
     assert!(of(&[("mode", "dark"), (&reader, "1")]).is_none());
-    // However much it looks like a count.
+    // Although the value looks like a count.
     assert!(of(&[("mode", "1")]).is_none() && of(&[("name", "1")]).is_none());
 }
 

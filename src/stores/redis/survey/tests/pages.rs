@@ -1,4 +1,4 @@
-//! The look at all locks whose names begin alike.
+//! The list of all locks with a prefix.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -12,7 +12,7 @@ pub(super) fn scope(prefix: &str, has_tokens: bool, has_counters: bool) -> Scope
     }
 }
 
-/// All that a look finds, to its end.
+/// All locks that a query returns, until its end.
 pub(super) fn all_of(server: &StubServer, scope: &Scope) -> Vec<LockInfo> {
     let (store, mut position) = (server.store(), Position::default());
     let mut found = Vec::new();
@@ -30,7 +30,7 @@ fn names(found: &[LockInfo]) -> Vec<&str> {
     found.iter().map(|it| &*it.name).collect()
 }
 
-/// Two locks, one of them without an end, and keys of other sorts.
+/// Two locks, one of them without a TTL, and other keys.
 fn keys() -> Keys {
     Keys::default()
         .hash("a", &[(&hold(1, 1), "1")], 9)
@@ -82,7 +82,7 @@ fn a_look_goes_from_page_to_page_to_the_end_of_the_server() {
         .collect();
     let rest = "MATCH x\\** COUNT 512 TYPE hash";
     assert_eq!(scans, [format!("SCAN 0 {rest}"), format!("SCAN 7 {rest}")]);
-    // Who is connected is asked once for each server.
+    // `CLIENT LIST` is sent once per server.
     assert_eq!(count(&server, "CLIENT LIST"), 1);
 }
 
@@ -164,7 +164,7 @@ fn a_key_that_is_no_text_is_no_lock() {
     assert_eq!(count(&server, "HLEN"), 1);
 }
 
-/// What a look tells of the keys where the server says this about their size, so many times.
+/// The locks found if the server returns this error to HLEN, this many times.
 fn with_error(error: &'static str, times: usize) -> (Result<Vec<String>>, StubServer) {
     let mut left = [("a", times), ("b", times), ("d", times)];
     let server = server(keys(), move |request| {
@@ -187,7 +187,7 @@ fn a_key_that_the_user_may_not_read_is_left_out() {
     let (found, server) = with_error("NOPERM no permissions to access one of the keys", 1);
     assert_eq!(found.unwrap(), Vec::<String>::new());
     assert_eq!(count(&server, "HLEN a"), 1);
-    // Where it is the command, all of them are.
+    // A missing right to a command concerns all keys.
     let (found, _server) = with_error("NOPERM no permissions to run the 'hlen' command", 1);
     assert!(matches!(found, Err(Error::Permission { .. })), "{found:?}");
     let (found, _server) = with_error("NOPERM no permissions to run the 'hkeys' command", 1);

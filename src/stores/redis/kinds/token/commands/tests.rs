@@ -1,4 +1,4 @@
-//! The answers to commands, read as those of scripts.
+//! Replies to commands, read as those of scripts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -7,7 +7,7 @@ fn text(text: &str) -> Result<Value, String> {
     Ok(Value::BulkString(text.as_bytes().to_vec()))
 }
 
-/// An answer in short.
+/// A short form of a reply.
 fn brief(answer: &Value) -> String {
     match answer {
         Value::Array(items) => {
@@ -23,11 +23,11 @@ fn brief(answer: &Value) -> String {
 
 const NONE: Result<Value, String> = Ok(Value::Nil);
 
-/// The answer of the script to a request of `a`, which may hand off to `b`.
+/// The reply of the script to a request of `a`, which may hand off to `b`.
 fn told(step: Instead, answers: &[Result<Value, String>]) -> String {
     let number = numbered(7, Dialect::DelEx, step);
     let mut all = Answers::default();
-    // Some need no second answer.
+    // Some scripts ignore the second reply.
     let unneeded = Ok(Value::Int(5));
     for answer in answers.iter().chain([&unneeded]).take(COUNT) {
         assert!(all.add(number, answer.clone()).is_none());
@@ -104,7 +104,7 @@ fn answers_that_nobody_asked_for_are_no_answer() {
     let number = numbered(7, Dialect::DelIfEq, Instead::Renew);
     let echo = |number: i64| text(&format!("{number} a "));
     let mut answers = Answers::default();
-    // What came before belongs to others.
+    // Earlier replies belong to other requests.
     let strays = [
         text("x"),
         Ok(Value::Int(5)),
@@ -116,7 +116,7 @@ fn answers_that_nobody_asked_for_are_no_answer() {
     let (answer, is_strange) = answers.add(number, echo(number)).unwrap();
     assert_eq!(brief(&answer.unwrap()), "[nothing, 1]");
     assert!(is_strange);
-    // A server that refuses all of it does not repeat the number.
+    // A server that refuses everything does not repeat the number.
     let refusal = || Err("LOADING it is".to_owned());
     for first in [refusal(), text("a")] {
         let is_refused = first.is_err();
@@ -131,7 +131,7 @@ fn answers_that_nobody_asked_for_are_no_answer() {
         );
         assert!(is_strange);
     }
-    // Nothing is left of it.
+    // Nothing is left over.
     assert!(answers.add(number, NONE).is_none());
     assert!(answers.add(number, Ok(Value::Int(-2))).is_none());
     let (answer, is_strange) = answers.add(number, echo(number)).unwrap();
