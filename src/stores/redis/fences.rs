@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_is_taken_that_is_below_one_that_was_seen() {
+    fn a_token_below_one_seen_is_refused() {
         let server = StubServer::start(|_| None);
         let (store, claim) = (server.store(), claim(Kind::Fenced));
         assert_eq!(store.fence_floor(&claim), 0);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_without_tokens_has_no_floor() {
+    fn a_lock_without_tokens_has_no_minimum() {
         let server = StubServer::start(|_| None);
         let store = server.store();
         store.drawn(&claim(Kind::Fenced), 7, 0).ok();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_used_last_are_remembered_and_not_more() {
+    fn only_recently_used_names_are_kept() {
         let names: Vec<Arc<str>> = (0..30_000).map(|it| it.to_string().into()).collect();
         let mut fences = Fences::default();
         for name in &names {

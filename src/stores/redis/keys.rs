@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_redis() {
+    fn slots_match_cluster_keyslot() {
         // As `CLUSTER KEYSLOT` of redis-server 7.0.15 returns them.
         for (key, expected) in [
             ("foo", 12182),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_be_split_are_refused() {
+    fn names_whose_keys_span_slots_are_refused() {
         for good in ["plain", "a{b}c", "a}b{c}", "{a}", "ünïcode", " "] {
             assert!(flaw(good, good, CHANNEL).is_none(), "{good}");
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_request_stand_beside_their_counter() {
+    fn request_keys_share_the_tag_of_their_counter() {
         let once = Key::OfVisitor("redlatch_once");
         assert_eq!(
             once.pieces("orders", "c:1").concat(),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_is_512_bytes_and_a_flaw_tells_its_beginning() {
+    fn names_have_at_most_512_bytes() {
         let longest = "x".repeat(LONGEST_NAME);
         assert!(flaw(&longest, &longest, CHANNEL).is_none());
         let name_of = |name: &str| match flaw(name, name, CHANNEL) {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_is_made_and_known_by_its_form() {
+    fn each_key_matches_its_own_form() {
         let of_condition = Key::OfCondition(":due");
         let behind = Key::BehindVisitor(":rwlock_timeout:1");
         for (key, name, visitor, expected) in [

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_packed_as_the_redis_crate_packs_it() {
+    fn requests_are_encoded_as_by_the_redis_crate() {
         let mut ours = b"before".to_vec();
         let mut packed = Packed::begin(&mut ours, 6);
         packed.text(&["EVALSHA"]);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_all_parts_from_the_beginning() {
+    fn the_buffer_is_reserved_for_all_parts() {
         let mut packed = Vec::new();
         Packed::begin(&mut packed, 20);
         assert!(packed.capacity() >= 20 * 48, "{}", packed.capacity());

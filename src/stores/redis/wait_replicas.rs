@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_replicas_are_counted() {
+    fn acknowledging_replicas_are_counted() {
         let wanted = Replication {
             replicas: 2,
             timeout: Duration::from_millis(50),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_never_waited_for_ever() {
+    fn wait_always_has_a_timeout() {
         let wanted = Replication {
             replicas: 1,
             timeout: Duration::from_millis(50),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_left_to_undo_what_too_few_replicas_have() {
+    fn wait_leaves_time_to_undo() {
         let most = waited_in(100_000);
         assert!(most <= 100_000 - 120 && most > 80_000, "{most}");
         // The reply may be late, but the replicas get a third of the time.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flaw_says_what_the_replicas_said() {
+    fn a_flaw_contains_the_reply_to_wait() {
         let wanted = Replication {
             replicas: 2,
             timeout: Duration::from_millis(50),

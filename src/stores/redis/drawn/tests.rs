@@ -319,7 +319,7 @@ fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, c
 }
 
 #[test]
-fn drawn_answers_of_scripts_are_read() {
+fn random_replies_of_scripts_are_read() {
     let settings = super::tests::stub::settings();
     let redis =
         Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));

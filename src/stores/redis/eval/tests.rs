@@ -38,7 +38,7 @@ fn commands(server: &StubServer) -> Vec<String> {
 }
 
 #[test]
-fn a_script_that_the_server_does_not_know_is_sent_as_text() {
+fn an_unknown_script_is_sent_as_text() {
     let server = refusing("NOSCRIPT No matching script.");
     let store = server.store();
     assert!(look(&store));
@@ -51,7 +51,7 @@ fn a_script_that_the_server_does_not_know_is_sent_as_text() {
 }
 
 #[test]
-fn evalsha_is_not_tried_again_where_it_is_forbidden() {
+fn a_forbidden_evalsha_is_not_retried() {
     let server = refusing("NOPERM User x has no permissions to run the 'evalsha' command");
     let store = server.store();
     assert!(look(&store) && look(&store));
@@ -59,7 +59,7 @@ fn evalsha_is_not_tried_again_where_it_is_forbidden() {
 }
 
 #[test]
-fn any_other_error_is_the_answer() {
+fn other_errors_are_returned() {
     let server = refusing("ERR odd");
     let store = server.store();
     assert!(!look(&store) && !look(&store));
@@ -83,7 +83,7 @@ fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
 }
 
 #[test]
-fn a_connection_over_which_the_replicas_answered_is_used_again() {
+fn a_connection_is_reused_after_wait_replied() {
     let (server, store) = replicated(Some(Says::reply(Value::Int(1))));
     for _ in 0..2 {
         let outcome = store.acquire(&claim("lock"), soon()).unwrap();
@@ -113,7 +113,7 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
 }
 
 #[test]
-fn a_connection_that_owes_the_answer_of_the_replicas_is_spent() {
+fn a_connection_without_reply_to_wait_is_spent() {
     let told = |count| acknowledged(Says::reply(Value::Int(count)), soon());
     assert_eq!(told(1), Some((ReplicaAck::Enough, false)));
     assert_eq!(told(0), Some((ReplicaAck::TooFew(0), false)));

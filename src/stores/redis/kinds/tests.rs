@@ -41,7 +41,7 @@ fn lines<'a>(script: &'a Script, list: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_head_of_each_script_names_what_it_takes() {
+fn script_headers_list_all_keys_and_arguments() {
     let of_kinds = KINDS
         .into_iter()
         .flat_map(|kind| Layout::of(kind).scripts());
@@ -81,7 +81,7 @@ fn the_head_of_each_script_names_what_it_takes() {
 }
 
 #[test]
-fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
+fn all_keys_of_a_lock_are_in_the_slot_of_its_name() {
     for name in ["orders", "{shop}:orders", "a{b}c"] {
         let may_have = |kind: &Kind| flaw(*kind, name, name).is_none();
         for kind in KINDS.into_iter().filter(may_have) {
@@ -98,7 +98,7 @@ fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
 }
 
 #[test]
-fn the_sharded_scripts_say_so_everywhere() {
+fn sharded_scripts_use_only_sharded_commands() {
     let Layout {
         release,
         transfer,
@@ -116,7 +116,7 @@ fn the_sharded_scripts_say_so_everywhere() {
 }
 
 #[test]
-fn all_scripts_tell_a_lock_from_another_hash() {
+fn all_scripts_check_that_the_hash_is_a_lock() {
     for kind in [Kind::Reentrant, Kind::Fenced] {
         for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
             // This script does not report a holder.
@@ -129,7 +129,7 @@ fn all_scripts_tell_a_lock_from_another_hash() {
 }
 
 #[test]
-fn each_kind_has_its_channel_its_messages_and_its_word() {
+fn each_kind_has_its_channel_messages_and_rights() {
     let plain = Key::Prefix("redisson_lock__channel");
     let permits = Key::Prefix("redisson_sc");
     let side = Key::Prefix("redisson_rwlock");
@@ -168,7 +168,7 @@ fn each_kind_has_its_channel_its_messages_and_its_word() {
 }
 
 #[test]
-fn the_keys_beside_a_lock_are_named_once_and_without_its_own() {
+fn keys_beside_a_lock_are_listed_once() {
     let beside = |layout: &Layout| layout.keys_beside("a");
     assert!(beside(Layout::of(Kind::Reentrant)).is_empty());
     assert_eq!(
@@ -195,7 +195,7 @@ fn the_keys_beside_a_lock_are_named_once_and_without_its_own() {
 }
 
 #[test]
-fn a_name_is_refused_by_the_rule_of_its_kind() {
+fn names_are_checked_by_the_rule_of_their_kind() {
     assert!(flaw(Kind::Reentrant, "{a}", "{a}").is_none());
     assert!(flaw(Kind::Latch, "{a}", "{a}").is_some());
     assert!(flaw(Kind::Latch, "a", "a").is_none());

@@ -18,7 +18,7 @@ fn refusal(opened: Result<Redis>) -> String {
 }
 
 #[test]
-fn credentials_tell_the_user_and_never_the_password() {
+fn debug_of_credentials_hides_the_password() {
     let credentials = Credentials {
         user: "alice".to_owned(),
         password: "secret".to_owned(),
@@ -28,7 +28,7 @@ fn credentials_tell_the_user_and_never_the_password() {
 }
 
 #[test]
-fn a_master_and_its_replicas_are_asked_in_one_database() {
+fn a_master_and_its_replicas_share_one_database() {
     let open = |addresses: &[&str]| Redis::replicas(&urls(addresses), &settings());
     let same = open(&["redis://a/2", "redis://b/2"]).unwrap();
     assert!(same.facts.area.contains('2'), "{:?}", same.facts.area);
@@ -53,7 +53,7 @@ fn a_cluster_has_one_database() {
 }
 
 #[test]
-fn an_address_that_is_given_twice_counts_once() {
+fn a_repeated_address_counts_once() {
     let given = urls(&["redis://a:1", "redis://b:2", "redis://a:1"]);
     let cluster = Redis::cluster(&given, &settings()).unwrap();
     assert_eq!(&*cluster.node(None), "the cluster of a:1, b:2");
@@ -61,7 +61,7 @@ fn an_address_that_is_given_twice_counts_once() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn addresses_are_encrypted_all_or_none() {
+fn either_all_addresses_use_tls_or_none() {
     let open = |addresses: &[&str]| refusal(Redis::cluster(&urls(addresses), &settings()));
     assert_eq!(open(&["redis://a", "redis://b"]), "");
     assert_eq!(open(&["rediss://a", "rediss://b"]), "");
@@ -71,7 +71,7 @@ fn addresses_are_encrypted_all_or_none() {
 }
 
 #[test]
-fn a_lock_of_tokens_alone_is_polled() {
+fn only_token_locks_are_polled() {
     let store = Redis::open("redis://a", &settings()).unwrap();
     let is_polled = store.facts.is_polled;
     assert!(is_polled(Kind::Token) && !is_polled(Kind::Reentrant));

@@ -34,7 +34,7 @@ const QUIET: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxme
 const ALWAYS: (&str, &str) = ("appendfsync", "always");
 
 #[test]
-fn finds_what_endangers_locks() {
+fn each_risk_is_found() {
     assert_eq!(found_with(QUIET, &[ALWAYS], ALONE), Vec::<String>::new());
     let with = |change: &[(&str, &str)]| {
         let mut info = QUIET.to_owned();
@@ -217,7 +217,7 @@ fn found_in(cluster_info: &str) -> Severity {
 }
 
 #[test]
-fn slots_without_a_master_are_counted() {
+fn unserved_slots_are_found() {
     let of = |state: &str, ok: u32, pfail: u32| {
         let info = format!(
             "cluster_state:{state}\r\ncluster_slots_ok:{ok}\r\ncluster_slots_pfail:{pfail}\r\n"
@@ -232,7 +232,7 @@ fn slots_without_a_master_are_counted() {
 }
 
 #[test]
-fn drawn_settings_and_refusals_are_read() {
+fn random_settings_and_refusals_are_read() {
     let info = b"redis_version:4.0.1\r\nrole:slave\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nconnected_slaves:2\r\n";
     draws("preflight", |draw| {
         let text = changed(draw, &[info]);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_parts_of_a_reply_are_found_by_place_and_read_as_words() {
+fn parts_of_a_reply_are_read_by_index() {
     let parts = [
         Value::Int(-7),
         Value::BulkString(b"bytes".to_vec()),
@@ -22,7 +22,7 @@ fn the_parts_of_a_reply_are_found_by_place_and_read_as_words() {
 }
 
 #[test]
-fn an_empty_holder_is_none() {
+fn an_empty_holder_means_a_free_lock() {
     assert_eq!(cause_of(&Value::Nil), LossCause::Gone);
     let holder = Value::BulkString(b"other:1".to_vec());
     assert_eq!(cause_of(&holder), LossCause::HeldBy("other:1".to_owned()));

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_this_library_are_read() {
+    fn connections_of_this_library_are_recognized() {
         let name = "name=redlatch:1f6f2c9e-0b7a-4c8e-9d53-5a1f3c2b4d6e:812@web-3";
         let line = format!("id=3 addr=10.0.0.7:5112 laddr=10.0.0.1:6379 fd=8 {name} age=1");
         let found = read(&line).unwrap_or_else(|| panic!("{line}"));

@@ -130,7 +130,7 @@ fn count(server: &StubServer, words: &str) -> usize {
 }
 
 #[test]
-fn a_prefix_is_no_pattern() {
+fn a_prefix_is_matched_literally() {
     assert_eq!(pattern("orders:"), "orders:*");
     assert_eq!(pattern("a*b?[c]\\"), "a\\*b\\?\\[c\\]\\\\*");
     assert_eq!(pattern("^-"), "\\^\\-*");

@@ -8,7 +8,7 @@ fn acquire(server: &StubServer, claim: &Claim) -> Outcome<Granted, Refusal> {
 }
 
 #[test]
-fn a_lock_without_an_end_has_no_time_to_ask_again() {
+fn a_lock_without_a_ttl_has_no_retry_time() {
     let server = saying(vec![
         Value::Int(0),
         Value::Int(THEN),
@@ -22,7 +22,7 @@ fn a_lock_without_an_end_has_no_time_to_ask_again() {
 }
 
 #[test]
-fn a_count_that_is_gone_or_corrupt_is_told() {
+fn a_missing_or_corrupt_count_is_reported() {
     let server = saying(vec![Value::Int(2), Value::Int(THEN), bulk("other:7")]);
     let answer = acquire(&server, &claim(1));
     let Outcome::Gone(LossCause::HeldBy(holder)) = answer else {
@@ -35,7 +35,7 @@ fn a_count_that_is_gone_or_corrupt_is_told() {
 }
 
 #[test]
-fn a_first_acquisition_is_sent_once_and_a_re_entry_again_when_it_was_cut() {
+fn only_a_re_entry_is_repeated_after_a_cut() {
     for (kind, count, sent) in [
         (Kind::Reentrant, 0, 1),
         (Kind::Fenced, 0, 1),
@@ -57,7 +57,7 @@ fn a_first_acquisition_is_sent_once_and_a_re_entry_again_when_it_was_cut() {
 }
 
 #[test]
-fn a_grant_behind_an_unanswered_copy_leaves_that_copy() {
+fn a_grant_keeps_the_unanswered_attempt_in_doubt() {
     let server = answering(vec![cut(), Some(Says::answer(Value::Int(1)))]);
     let Outcome::Done(granted) = acquire(&server, &claim(1)) else {
         panic!("it was granted");
@@ -67,7 +67,7 @@ fn a_grant_behind_an_unanswered_copy_leaves_that_copy() {
 }
 
 #[test]
-fn a_hold_that_cannot_be_given_back_is_in_doubt() {
+fn a_hold_that_cannot_be_undone_is_in_doubt() {
     let (_server, store) = unreplicated(
         vec![
             Some(Says::answer(Value::Int(1))),
@@ -87,7 +87,7 @@ fn a_hold_that_cannot_be_given_back_is_in_doubt() {
 }
 
 #[test]
-fn the_error_says_why_replicas_cannot_be_asked() {
+fn the_error_says_why_wait_was_refused() {
     let told = |words: &str| {
         let (_server, store) = unreplicated(
             vec![

@@ -24,7 +24,7 @@ fn in_doubt(answer: Result<Outcome<Released>>) -> (InDoubt, Error) {
 }
 
 #[test]
-fn a_hold_that_is_not_there_is_lost_unless_a_copy_handed_it_off() {
+fn a_missing_hold_is_lost_unless_handed_off_before() {
     let gone = || {
         let items = vec![Value::Int(2), Value::Int(THEN), bulk("other:1")];
         Some(Says::answer(Value::Array(items)))
@@ -42,7 +42,7 @@ fn a_hold_that_is_not_there_is_lost_unless_a_copy_handed_it_off() {
 }
 
 #[test]
-fn a_hand_off_without_an_answer_leaves_both_holds_in_doubt() {
+fn an_unanswered_hand_off_leaves_both_holds_in_doubt() {
     let server = answering(vec![cut()]);
     let (from, error) = in_doubt(hand_off(&server.store(), Kind::Reentrant));
     assert!(
@@ -61,7 +61,7 @@ fn a_hand_off_without_an_answer_leaves_both_holds_in_doubt() {
 }
 
 #[test]
-fn nothing_is_handed_off_where_replicas_have_to_acknowledge() {
+fn no_hand_off_with_wait_replicas() {
     let (_server, store) = unreplicated(vec![nothing()], none_has_it());
     assert!(!store.facts().hands_off);
     assert!(answering(vec![nothing()]).store().facts().hands_off);

@@ -20,7 +20,7 @@ fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
 }
 
 #[test]
-fn each_word_of_a_server_has_its_error() {
+fn each_error_reply_maps_to_its_error() {
     for (text, kind) in [
         ("WRONGTYPE Operation against a key", "wrong type"),
         ("LOADING Redis is loading", "passing"),
@@ -63,7 +63,7 @@ fn each_word_of_a_server_has_its_error() {
 }
 
 #[test]
-fn the_rights_that_are_missing_are_asked_for() {
+fn missing_rights_are_queried() {
     let refused = "NOPERM this user has no permissions";
     let rights = missing(refused, words(&["hset", "&", "~lock", "hset", "hset"]));
     let channel = "&redisson_lock__channel:{lock}";
@@ -71,7 +71,7 @@ fn the_rights_that_are_missing_are_asked_for() {
 }
 
 #[test]
-fn the_rights_are_those_that_the_words_name_where_nobody_can_ask() {
+fn without_eval_the_refusal_names_the_right() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
     // An inspection has only the lock's own key, so the test of rights fails for the same key.
@@ -107,7 +107,7 @@ fn a_missing_right_to_a_key_beside_the_lock_names_its_pattern() {
 }
 
 #[test]
-fn the_question_for_rights_does_not_keep_the_error_long() {
+fn the_query_for_rights_delays_the_error_briefly() {
     let server = answering(vec![Some(Says::error("NOPERM no")), nothing()]);
     let store = server.store_with(|settings| settings.command_timeout = ms(60_000));
     let began = Instant::now();
@@ -117,7 +117,7 @@ fn the_question_for_rights_does_not_keep_the_error_long() {
 }
 
 #[test]
-fn the_words_of_a_script_are_not_told() {
+fn errors_do_not_contain_the_script() {
     let text = "ERR Error running script (call to f_6b1b): @user_script:12: TRYAGAIN soon";
     let server = answering(vec![Some(Says::error(text))]);
     let by = Instant::now() + ms(400);
@@ -128,7 +128,7 @@ fn the_words_of_a_script_are_not_told() {
 }
 
 #[test]
-fn a_refusal_of_many_keys_may_be_for_one_unless_it_passes() {
+fn a_permanent_refusal_of_many_keys_may_be_for_one() {
     for (text, may_be) in [
         ("WRONGTYPE no", true),
         ("ERR no", true),
@@ -141,7 +141,7 @@ fn a_refusal_of_many_keys_may_be_for_one_unless_it_passes() {
 }
 
 #[test]
-fn faults_on_the_way_have_errors_of_their_own() {
+fn connection_faults_have_their_own_errors() {
     let store = answering(Vec::new()).store();
     let lock = Arc::from("lock");
     let error = |fault| store.error_about("node".into(), &lock, &[], fault);

@@ -19,7 +19,7 @@ fn done(answer: Outcome<Released>) -> Released {
 }
 
 #[test]
-fn a_hold_that_is_not_there_was_lost_unless_a_copy_took_it() {
+fn a_missing_hold_is_lost_unless_released_before() {
     let gone = |holder| Says::answer(Value::Array(vec![Value::Int(0), bulk(holder)]));
     let answer = release(&answering(vec![Some(gone(""))]), 0);
     assert!(
@@ -38,7 +38,7 @@ fn a_hold_that_is_not_there_was_lost_unless_a_copy_took_it() {
 }
 
 #[test]
-fn a_release_without_an_answer_is_in_doubt() {
+fn an_unanswered_release_is_in_doubt() {
     let server = answering(vec![cut()]);
     let answer = release(&server, 0);
     let Outcome::Unknown { error, .. } = answer else {
@@ -49,14 +49,14 @@ fn a_release_without_an_answer_is_in_doubt() {
 }
 
 #[test]
-fn levels_given_back_behind_an_unanswered_copy_leave_that_copy() {
+fn a_level_release_keeps_the_unanswered_attempt_in_doubt() {
     let server = answering(vec![cut(), Some(Says::answer(Value::Int(1)))]);
     let released = done(release(&server, 1));
     assert!(until(&released.leftover.unwrap()) > THEN);
 }
 
 #[test]
-fn levels_without_an_answer_are_in_doubt() {
+fn an_unanswered_level_release_is_in_doubt() {
     let answer = release(&answering(vec![cut()]), 1);
     let Outcome::Unknown { in_doubt, .. } = answer else {
         panic!("{answer:?}");

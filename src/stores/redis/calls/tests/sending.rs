@@ -9,7 +9,7 @@ fn late(times: usize) -> Vec<Option<Says>> {
 }
 
 #[test]
-fn a_request_that_came_too_late_is_sent_anew_three_times() {
+fn a_late_request_is_repeated_three_times() {
     for times in 0..=3 {
         let server = answering(late(times));
         let answer = server.store().acquire(&claim(0), soon()).unwrap();
@@ -23,7 +23,7 @@ fn a_request_that_came_too_late_is_sent_anew_three_times() {
 }
 
 #[test]
-fn a_re_entry_that_is_not_answered_in_time_is_not_sent_again() {
+fn a_re_entry_is_not_repeated_after_a_timeout() {
     let server = answering(vec![nothing()]);
     let answer = server
         .store()
@@ -34,7 +34,7 @@ fn a_re_entry_that_is_not_answered_in_time_is_not_sent_again() {
 }
 
 #[test]
-fn a_release_that_was_refused_is_not_sent_again() {
+fn a_refused_release_is_not_repeated() {
     let server = answering(vec![Some(Says::error("ERR no"))]);
     let told = server.store().release(&claim(1), Left::Nothing, soon());
     assert!(matches!(told, Err(Error::Unexpected { .. })), "{told:?}");
@@ -42,14 +42,14 @@ fn a_release_that_was_refused_is_not_sent_again() {
 }
 
 #[test]
-fn a_refusal_behind_a_copy_without_an_answer_says_nothing_of_that_copy() {
+fn a_refusal_does_not_settle_an_earlier_attempt() {
     let server = answering(vec![cut(), Some(Says::error("ERR no"))]);
     let answer = server.store().acquire(&claim(1), soon()).unwrap();
     assert!(matches!(answer, Outcome::Unknown { .. }), "{answer:?}");
 }
 
 #[test]
-fn what_is_known_of_copies_follows_what_became_of_them() {
+fn attempts_record_which_may_have_run() {
     let mut copies = SentCopies::new(soon());
     assert!(!copies.are_in_doubt());
     copies.last_is_unanswered();

@@ -21,7 +21,7 @@ fn settled(outcomes: Vec<Result<bool>>) -> Vec<bool> {
 }
 
 #[test]
-fn a_withdrawal_settles_what_comes_before_its_time_alone() {
+fn resolving_covers_only_requests_before_its_time() {
     for (now, settles) in [(THEN - 1, false), (THEN, false), (THEN + 1, true)] {
         // The first is sent alone, the others together.
         let server = answering(vec![Some(Says::ints(&[5, now]))]);
@@ -32,7 +32,7 @@ fn a_withdrawal_settles_what_comes_before_its_time_alone() {
 }
 
 #[test]
-fn a_cut_among_many_is_told_with_the_answers_before_it() {
+fn a_cut_keeps_the_results_before_it() {
     let answer = || Some(Says::ints(&[5, FAR]));
     let server = answering(vec![answer(), answer(), cut()]);
     let mut doubts = [doubt(1, THEN), doubt(2, THEN), doubt(3, THEN)];

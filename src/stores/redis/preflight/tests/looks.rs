@@ -76,7 +76,7 @@ pub(super) fn refusing(
 }
 
 #[test]
-fn a_server_where_all_is_well_is_looked_at_and_told_so() {
+fn a_healthy_server_has_only_ok_findings() {
     let server = server(|_| None);
     let found = server.store().check(soon()).unwrap();
     assert_eq!(
@@ -94,7 +94,7 @@ fn a_server_where_all_is_well_is_looked_at_and_told_so() {
 }
 
 #[test]
-fn a_look_that_the_user_may_not_take_is_a_finding_and_no_error() {
+fn a_missing_right_to_query_is_a_finding() {
     let denied = "NOPERM this user has no permissions to run the 'info' command";
     let found = bad(refusing("INFO", denied));
     let words = "the user may not run INFO (+info)";
@@ -123,7 +123,7 @@ fn a_look_that_the_user_may_not_take_is_a_finding_and_no_error() {
 }
 
 #[test]
-fn one_server_that_cannot_be_asked_is_an_error() {
+fn a_single_server_that_fails_is_an_error() {
     for (error, is_permission) in [
         ("ERR no", false),
         ("LOADING it is", false),
@@ -152,7 +152,7 @@ fn one_server_that_cannot_be_asked_is_an_error() {
 }
 
 #[test]
-fn a_server_that_answers_too_slowly_is_not_said_to_be_away() {
+fn a_slow_server_is_not_reported_as_unreachable() {
     for silent in ["CONFIG", "EVALSHA", "SUBSCRIBE"] {
         let server = server(move |request| request.is(silent).then_some(Says::nothing()));
         let found = check(&server.store(), Instant::now() + Duration::from_millis(300)).unwrap();
@@ -175,7 +175,7 @@ fn unreachable(fault: CallError, answered: Option<&'static str>) -> HealthWarnin
 }
 
 #[test]
-fn a_refusal_of_further_connections_is_worse_than_a_lack_of_room() {
+fn refused_credentials_are_worse_than_maxclients() {
     let severity = |fault| unreachable(fault, Some("connection")).severity.to_string();
     let said = |text: &str| severity(CallError::Server(text.to_owned()));
     assert_eq!(said("WRONGPASS invalid username-password pair"), "danger");
@@ -186,7 +186,7 @@ fn a_refusal_of_further_connections_is_worse_than_a_lack_of_room() {
 }
 
 #[test]
-fn a_server_that_wants_another_password_is_not_said_to_be_away() {
+fn a_wrong_password_is_not_reported_as_unreachable() {
     let found = |fault| unreachable(fault, None);
     for fault in [
         CallError::Server("NOAUTH Authentication required.".into()),
@@ -240,7 +240,7 @@ fn cluster(count: usize, rather: fn(&Request) -> Option<Says>) -> (Redis, Vec<St
 }
 
 #[test]
-fn a_master_of_a_cluster_that_cannot_be_asked_is_a_finding_among_the_others() {
+fn a_failing_cluster_master_is_a_finding() {
     let state = |found: &[HealthWarning]| {
         let it = found.iter().find(|it| it.message.contains("CLUSTER INFO"));
         it.map(|it| format!("{} {}", it.code, it.severity))

@@ -6,7 +6,7 @@ use super::*;
 use crate::stores::redis::tests::stub::{Request, Says, bulk};
 
 #[test]
-fn the_rights_that_locks_need_are_tried_and_named() {
+fn missing_rights_are_found_and_named() {
     let named = |rather: Answers| {
         let found = bad(rather);
         let [(code, message)] = &*found else {
@@ -81,7 +81,7 @@ fn the_rights_that_locks_need_are_tried_and_named() {
 }
 
 #[test]
-fn a_right_that_was_given_since_is_not_missing() {
+fn a_right_granted_since_is_not_missing() {
     let denied = "NOPERM this user has no permissions to run the 'evalsha' command";
     let server = server(refusing("EVALSHA", denied));
     let store = server.store();
@@ -102,7 +102,7 @@ fn a_right_that_was_given_since_is_not_missing() {
 }
 
 #[test]
-fn rights_that_cannot_be_tried_are_not_said_to_be_there() {
+fn untested_rights_are_not_reported_as_present() {
     let found = |error: &'static str| {
         let scripts = move |request: &Request| request.is_script().then(|| Says::error(error));
         let [(code, message)] = &bad(scripts)[..] else {

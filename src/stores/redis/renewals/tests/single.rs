@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn the_answer_names_those_that_were_not_renewed() {
+fn the_reply_lists_claims_that_were_not_renewed() {
     let server = server(|_, request| match request.keys() {
         [alone] if alone == "lock-0" => renewed_but(&[(1, bulk("other:7"))]),
         [_] => renewed_but(&[(1, Value::Int(0))]),
@@ -33,7 +33,7 @@ fn the_answer_names_those_that_were_not_renewed() {
 }
 
 #[test]
-fn nothing_is_asked_for_after_the_deadline() {
+fn nothing_is_sent_after_the_deadline() {
     let server = server(|_, _| renewed());
     let (store, claims) = (server.store(), claims(1));
     let outcomes = Renewals::new(&store, None, &claims, Instant::now()).finish();
@@ -42,7 +42,7 @@ fn nothing_is_asked_for_after_the_deadline() {
 }
 
 #[test]
-fn what_is_refused_together_is_asked_for_one_by_one() {
+fn a_refused_batch_is_sent_again_one_by_one() {
     for text in ["ERR odd", "TRYAGAIN Multiple keys request"] {
         let server =
             server(
@@ -65,7 +65,7 @@ fn what_is_refused_together_is_asked_for_one_by_one() {
 }
 
 #[test]
-fn what_would_be_refused_again_is_not_asked_for_again() {
+fn permanent_refusals_are_not_retried() {
     for (text, count) in [("ERR odd", 1), ("BUSY Redis is busy running a script.", 2)] {
         let server = server(move |_, _| error(text));
         let outcomes = server.store().renew(&claims(count), soon());
@@ -105,7 +105,7 @@ fn replicated(waited: Says, deadline: Instant) -> Option<String> {
 }
 
 #[test]
-fn a_renewal_counts_if_enough_replicas_have_it() {
+fn a_renewal_counts_if_enough_replicas_acknowledge() {
     let told = |count| replicated(Says::reply(Value::Int(count)), soon()).unwrap();
     assert_eq!(told(2), "");
     assert_eq!(told(1), "1 of 2 replicas acknowledged it");

@@ -41,7 +41,7 @@ fn an_unlock_message_wakes_the_first_waiter() {
 }
 
 #[test]
-fn a_message_for_everybody_wakes_all_waiters() {
+fn a_broadcast_message_wakes_all_waiters() {
     let scene = Scene::still(false);
     let (first, second) = (scene.wait("a"), scene.wait("a"));
     scene.handle("message", "a", bulk("1"));
@@ -49,7 +49,7 @@ fn a_message_for_everybody_wakes_all_waiters() {
 }
 
 #[test]
-fn a_channel_of_no_layout_wakes_one_waiter_for_each_message() {
+fn an_unknown_channel_wakes_one_waiter_per_message() {
     let scene = Scene::still(false);
     let foreign: Arc<str> = "elsewhere".into();
     let parkers = [scene.notifier.parker(), scene.notifier.parker()];
@@ -63,7 +63,7 @@ fn a_channel_of_no_layout_wakes_one_waiter_for_each_message() {
 }
 
 #[test]
-fn what_is_no_message_wakes_nobody() {
+fn other_replies_wake_no_waiter() {
     let scene = Scene::still(true);
     let _interest = scene.believe("a", 1, 1);
     let waiter = scene.wait("a");
@@ -77,7 +77,7 @@ fn what_is_no_message_wakes_nobody() {
 }
 
 #[test]
-fn all_waiters_try_again_once_each_subscription_is_confirmed() {
+fn a_confirmed_subscription_wakes_all_waiters() {
     for kind in ["subscribe", "ssubscribe"] {
         let scene = Scene::still(false);
         let _interest = scene.believe("a", 2, 0);
@@ -92,7 +92,7 @@ fn all_waiters_try_again_once_each_subscription_is_confirmed() {
 }
 
 #[test]
-fn a_confirmation_for_a_channel_that_was_given_up_wakes_nobody() {
+fn a_late_confirmation_wakes_no_waiter() {
     let scene = Scene::still(false);
     let waiter = scene.wait("a");
     scene.handle("subscribe", "a", Value::Int(1));
@@ -100,7 +100,7 @@ fn a_confirmation_for_a_channel_that_was_given_up_wakes_nobody() {
 }
 
 #[test]
-fn waiters_hear_that_the_slot_of_their_channel_is_elsewhere() {
+fn a_moved_slot_wakes_the_waiters_of_its_channels() {
     let scene = Scene::still(true);
     let _interests = [scene.believe("a", 1, 1), scene.believe("b", 1, 1)];
     let (first, second, other) = (scene.wait("a"), scene.wait("a"), scene.wait("b"));

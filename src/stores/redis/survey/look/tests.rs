@@ -11,7 +11,7 @@ fn of(pairs: &[(&str, &str)]) -> Option<Hash> {
 }
 
 #[test]
-fn a_hash_is_a_lock_if_every_field_is_that_of_a_hold() {
+fn a_hash_is_a_lock_if_all_fields_are_holds() {
     let (holder, other) = (format!("{CLIENT}:7:1"), format!("{CLIENT}:8"));
     let plain = of(&[(&holder, "2")]);
     assert_eq!(plain.map(|it| it.holders[0].count), Some(2));
@@ -23,7 +23,7 @@ fn a_hash_is_a_lock_if_every_field_is_that_of_a_hold() {
 }
 
 #[test]
-fn a_mode_makes_it_a_read_write_lock() {
+fn the_mode_field_makes_a_read_write_lock() {
     let (reader, writer) = (format!("{CLIENT}:7:1"), format!("{CLIENT}:8:2:write"));
     let read = of(&[("mode", "read"), (&reader, "1")]);
     assert_eq!(read.and_then(|it| it.side), Some(LockKind::Read));
@@ -39,7 +39,7 @@ fn a_mode_makes_it_a_read_write_lock() {
 }
 
 #[test]
-fn under_the_name_of_a_lock_a_hold_need_have_no_uuid() {
+fn a_known_lock_may_have_holds_without_uuid() {
     for field in ["foreign:7", "foreign:7:x", "a:1:write"] {
         assert!(
             is_of_a_lock(field, true) && !is_of_a_lock(field, false),

@@ -47,7 +47,7 @@ fn page(cursor: &str, names: &[&str]) -> Says {
 }
 
 #[test]
-fn a_look_goes_from_page_to_page_to_the_end_of_the_server() {
+fn a_list_reads_all_pages_of_a_server() {
     let server = server(keys(), |request| match request.is("SCAN 0") {
         true => Some(page("7", &["b", "c", "d"])),
         false if request.is("SCAN 7") => Some(page("0", &["a"])),
@@ -87,7 +87,7 @@ fn a_look_goes_from_page_to_page_to_the_end_of_the_server() {
 }
 
 #[test]
-fn a_server_in_the_place_of_another_one_is_looked_at_from_the_beginning() {
+fn a_replaced_server_is_scanned_from_the_start() {
     for (at, cursor) in [(0, "SCAN 7"), (1, "SCAN 0")] {
         let server = server(keys(), |_| None);
         let mut position = Position {
@@ -105,7 +105,7 @@ fn a_server_in_the_place_of_another_one_is_looked_at_from_the_beginning() {
 }
 
 #[test]
-fn a_lock_whose_end_is_not_told_is_none_that_anybody_could_wait_for() {
+fn a_lock_without_a_ttl_is_not_listed() {
     for says in [
         Says::reply(Value::Nil),
         Says::error("NOPERM no permissions to access one of the keys"),
@@ -119,7 +119,7 @@ fn a_lock_whose_end_is_not_told_is_none_that_anybody_could_wait_for() {
 }
 
 #[test]
-fn a_look_that_fails_is_over_and_says_where() {
+fn a_failed_list_ends_and_names_the_node() {
     for says in [
         Says::error("ERR no"),
         Says::reply(Value::Nil),
@@ -144,7 +144,7 @@ fn a_look_that_fails_is_over_and_says_where() {
 }
 
 #[test]
-fn the_type_of_each_key_is_asked_for_where_texts_are_looked_for_too() {
+fn types_are_queried_when_strings_are_wanted() {
     let new = server(keys(), |_| None);
     assert_eq!(names(&all_of(&new, &scope("", true, false))), ["a", "t"]);
     assert_eq!((count(&new, "SCAN"), count(&new, "TYPE")), (1, 6));
@@ -153,7 +153,7 @@ fn the_type_of_each_key_is_asked_for_where_texts_are_looked_for_too() {
 }
 
 #[test]
-fn a_key_that_is_no_text_is_no_lock() {
+fn a_key_that_is_not_utf8_is_not_a_lock() {
     let strange = [Value::BulkString(vec![0xff]), Value::Int(1), bulk("a")];
     let server = server(keys(), move |request| {
         let names = Value::Array(strange.to_vec());
@@ -183,7 +183,7 @@ fn with_error(error: &'static str, times: usize) -> (Result<Vec<String>>, StubSe
 }
 
 #[test]
-fn a_key_that_the_user_may_not_read_is_left_out() {
+fn a_forbidden_key_is_left_out() {
     let (found, server) = with_error("NOPERM no permissions to access one of the keys", 1);
     assert_eq!(found.unwrap(), Vec::<String>::new());
     assert_eq!(count(&server, "HLEN a"), 1);

@@ -41,7 +41,7 @@ fn told(step: Instead, answers: &[Result<Value, String>]) -> String {
 }
 
 #[test]
-fn answers_to_commands_read_as_those_of_scripts() {
+fn replies_to_commands_read_as_those_of_scripts() {
     let int = |number| Ok(Value::Int(number));
     let wrong = || Err("WRONGTYPE of another type".to_owned());
     let full = || Err("OOM no memory".to_owned());
@@ -100,7 +100,7 @@ fn answers_to_commands_read_as_those_of_scripts() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_no_answer() {
+fn unsolicited_replies_are_not_answers() {
     let number = numbered(7, Dialect::DelIfEq, Instead::Renew);
     let echo = |number: i64| text(&format!("{number} a "));
     let mut answers = Answers::default();
