@@ -9,7 +9,7 @@ use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, SentCopies};
+use crate::stores::redis::calls::{Attempts, Call};
 use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
@@ -45,7 +45,7 @@ impl Redis {
     ) -> Error {
         let fault = match fault {
             CallError::Server(text)
-                if matches!(class_of(&text), Class::Permission)
+                if matches!(class_of(&text), ReplyClass::Permission)
                     && text.contains("key")
                     && !keys.is_empty() =>
             {
@@ -110,21 +110,21 @@ impl Redis {
                         Builder::sentinel (--sentinel)";
                 }
                 match class_of(&text) {
-                    Class::Permission => Error::Permission {
+                    ReplyClass::Permission => Error::Permission {
                         lock,
                         node,
                         reason,
                         missing: missing(&text),
                     },
-                    Class::WrongType => Error::WrongType { lock, node, reason },
-                    Class::Misplaced => {
+                    ReplyClass::WrongType => Error::WrongType { lock, node, reason },
+                    ReplyClass::Misplaced => {
                         let why = text
                             .split_once(MISPLACED)
                             .map_or(CLUSTER_NODE, |(_, why)| why);
                         Error::config("the address of the server", format!("{node}: {why}"))
                     }
-                    Class::Passing => Error::Unavailable { lock, node, reason },
-                    Class::Unknown => Error::Unexpected { lock, node, reason },
+                    ReplyClass::Passing => Error::Unavailable { lock, node, reason },
+                    ReplyClass::Unknown => Error::Unexpected { lock, node, reason },
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Redis {
     ) -> Vec<String> {
         let deadline = deadline.min(time::now() + LONGEST_QUESTION);
         let call = Call::in_layout(layout, &RIGHTS, lock, None);
-        let reply = self.ask(&call, deadline, &mut SentCopies::new(deadline));
+        let reply = self.ask(&call, deadline, &mut Attempts::new(deadline));
         missing_in(reply, lock, layout.channel)
     }
 
@@ -180,7 +180,7 @@ impl Redis {
                         );
                         Error::Unsupported { lock, reason }
                     }
-                    Class::Permission => Error::Permission {
+                    ReplyClass::Permission => Error::Permission {
                         lock,
                         node,
                         reason,
@@ -207,7 +207,7 @@ fn runs_no_scripts(text: &str) -> bool {
 }
 
 /// The class of an error reply.
-pub(super) enum Class {
+pub(super) enum ReplyClass {
     /// A wrong user or password, or a missing right.
     Permission,
     /// The key has another type.
@@ -219,7 +219,7 @@ pub(super) enum Class {
     Unknown,
 }
 
-pub(super) fn class_of(text: &str) -> Class {
+pub(super) fn class_of(text: &str) -> ReplyClass {
     const PERMISSION: [&str; 10] = [
         // In scripts of Redis 7.2 and later, and of Valkey.
         "ACL failure in script",
@@ -252,19 +252,19 @@ pub(super) fn class_of(text: &str) -> Class {
     ];
     if text.contains(REFUSED_GIVEN) {
         // The credentials may be changing: waits continue, and holds are renewed once the server accepts them.
-        Class::Passing
+        ReplyClass::Passing
     } else if text.starts_with("MOVED ") || text.contains(MISPLACED) {
-        Class::Misplaced
+        ReplyClass::Misplaced
     } else if text.contains("WRONGTYPE") {
-        Class::WrongType
+        ReplyClass::WrongType
     } else if PERMISSION.iter().any(|sign| text.contains(sign))
         || text.to_ascii_lowercase().contains("unknown command")
     {
-        Class::Permission
+        ReplyClass::Permission
     } else if PASSING.iter().any(|sign| text.contains(sign)) {
-        Class::Passing
+        ReplyClass::Passing
     } else {
-        Class::Unknown
+        ReplyClass::Unknown
     }
 }
 
@@ -303,8 +303,8 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
 /// Whether a refused batch may succeed for some of its keys.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
-        Class::Passing => false,
-        Class::Permission => text.contains("key"),
-        Class::WrongType | Class::Misplaced | Class::Unknown => true,
+        ReplyClass::Passing => false,
+        ReplyClass::Permission => text.contains("key"),
+        ReplyClass::WrongType | ReplyClass::Misplaced | ReplyClass::Unknown => true,
     }
 }

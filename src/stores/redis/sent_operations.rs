@@ -13,7 +13,7 @@ use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::redis::admission::borrow_voting;
-use crate::stores::redis::calls::{Limit, Operation, SentCopies, note_in};
+use crate::stores::redis::calls::{Attempts, Limit, Operation, note_in};
 use crate::stores::redis::eval::Ticket;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
@@ -24,7 +24,7 @@ struct SentOperation<'a, O> {
     /// `None` once the reply was read.
     borrowed: Option<Borrowed>,
     ticket: Ticket,
-    copies: SentCopies,
+    attempts: Attempts,
     /// Whether another user of the connection has read the reply.
     answered: Arc<AtomicBool>,
 }
@@ -36,9 +36,9 @@ impl<O> SentOperation<'_, O> {
         let pool = &self.node.server.pool;
         let reply = match pool.receive(connection, &self.ticket, deadline) {
             Ok((reply, replica_ack)) => {
-                self.copies.replica_ack = replica_ack;
-                if let Some(sent) = self.copies.sent_since {
-                    note_in(connection, &reply, self.copies.not_after, sent);
+                self.attempts.replica_ack = replica_ack;
+                if let Some(sent) = self.attempts.sent_since {
+                    note_in(connection, &reply, self.attempts.not_after, sent);
                 }
                 Ok(reply)
             }
@@ -65,8 +65,8 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
     }
 
     fn not_after(&self) -> Option<i64> {
-        let sent = self.copies.sent_since;
-        sent.map(|_| self.copies.not_after)
+        let sent = self.attempts.sent_since;
+        sent.map(|_| self.attempts.not_after)
     }
 
     fn answered(&self) -> Arc<AtomicBool> {
@@ -75,13 +75,15 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
 
     fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<O::Answer>> {
         let reply = self.reply(deadline)?;
-        let (node, until) = (self.node, self.copies.deadline);
+        let (node, until) = (self.node, self.attempts.deadline);
         let SentOperation {
-            operation, copies, ..
+            operation,
+            attempts,
+            ..
         } = &mut *self;
         let answer = match reply {
             Err(CallError::Server(text)) if lacks_script(&text) => None,
-            reply => operation.answer(node, reply, copies),
+            reply => operation.answer(node, reply, attempts),
         };
         Some(answer.unwrap_or_else(|| operation.run(node, until)))
     }
@@ -92,7 +94,7 @@ impl<O> Drop for SentOperation<'_, O> {
         if let Some(mut borrowed) = self.borrowed.take() {
             let answered = Arc::clone(&self.answered);
             self.ticket
-                .leave(&mut borrowed.connection, self.copies.deadline, answered);
+                .leave(&mut borrowed.connection, self.attempts.deadline, answered);
             self.node.server.pool.give_back(borrowed, &Ok(()));
         }
     }
@@ -105,7 +107,7 @@ impl RedisNode {
         operation: O,
         deadline: Instant,
     ) -> Pending<'a, O::Answer> {
-        let mut copies = SentCopies::new(deadline);
+        let mut attempts = Attempts::new(deadline);
         let call = operation.call();
         let (mut borrowed, voting) = match borrow_voting(&self.server.pool, call.handle) {
             Ok(voting) => voting,
@@ -119,11 +121,11 @@ impl RedisNode {
         let (connection, pool) = (&mut borrowed.connection, &self.server.pool);
         if call.script.expires {
             let sent = self.facts.timeline.now();
-            copies.sent_since = Some(sent);
-            copies.not_after = connection.expiry(deadline, sent);
+            attempts.sent_since = Some(sent);
+            attempts.not_after = connection.expiry(deadline, sent);
         }
         let limit = Limit {
-            expiry: copies.not_after,
+            expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
         // The text is sent along if the server may not know the script: later, no thread may be there to send it.
@@ -137,7 +139,7 @@ impl RedisNode {
                     operation,
                     borrowed: Some(borrowed),
                     ticket,
-                    copies,
+                    attempts,
                     answered: Arc::default(),
                 }));
             }
@@ -149,6 +151,6 @@ impl RedisNode {
         if matches!(fault, CallError::NotSent(_)) && time::now() < deadline {
             return Pending::NotConnected;
         }
-        Pending::Ready(operation.fail(self, fault, &mut copies))
+        Pending::Ready(operation.fail(self, fault, &mut attempts))
     }
 }

@@ -86,17 +86,17 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the copy of a token is refused by the first one",
         file: "stores/redis/calls/acquire.rs",
-        find: r"leftover: copies
+        find: r"leftover: attempts
                 .are_in_doubt()
                 .then(",
-        replace: "leftover: (copies.are_in_doubt() && !PLANTED).then(",
+        replace: "leftover: (attempts.are_in_doubt() && !PLANTED).then(",
     },
     // It was not carried out; a copy before it may have been.
     Bug {
         name: "the last copy speaks for all",
         file: "stores/redis/calls/mod.rs",
-        find: "if is_unanswered || copies.are_in_doubt() {",
-        replace: "if is_unanswered || copies.are_in_doubt() && !PLANTED {",
+        find: "if is_unanswered || attempts.are_in_doubt() {",
+        replace: "if is_unanswered || attempts.are_in_doubt() && !PLANTED {",
     },
     Bug {
         name: "a hold needs none of its replicas",

@@ -12,7 +12,7 @@ use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{
-    Answered, Call, Operation, Read, Release, ReleaseLevel, Repeat, SentCopies,
+    Answered, Attempts, Call, Operation, Read, Release, ReleaseLevel, Repeat,
 };
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
@@ -64,7 +64,7 @@ impl<'a> Acquire<'a> {
         &self,
         redis: &Redis,
         replica_ack: ReplicaAck,
-        copies: &SentCopies,
+        attempts: &Attempts,
     ) -> Result<Outcome<Granted, Refusal>> {
         let claim = self.count.claim;
         let error = redis.unreplicated(&claim.name, replica_ack);
@@ -76,13 +76,13 @@ impl<'a> Acquire<'a> {
                 ..claim.clone()
             };
             // The undone re-entry may have extended the lease, so the hold is in doubt whatever this returns.
-            let _ = ReleaseLevel::alone(&levels, self.known).run(redis, copies.deadline);
+            let _ = ReleaseLevel::alone(&levels, self.known).run(redis, attempts.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
-            release.run(redis, copies.deadline)
+            release.run(redis, attempts.deadline)
         {
             return Err(error);
         }
-        Ok(Outcome::unknown(claim.in_doubt(copies.not_after), error))
+        Ok(Outcome::unknown(claim.in_doubt(attempts.not_after), error))
     }
 }
 
@@ -105,23 +105,23 @@ impl Operation for Acquire<'_> {
         }
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
         let claim = self.count.claim;
         let token = integer_at(reply, 2).filter(|_| integer_at(reply, 0) == Some(1));
         let life = integer_at(reply, 2).filter(|_| integer_at(reply, 0) == Some(5));
         let is_granted = token.or(life).is_some() || matches!(reply, Value::Int(_));
-        if let (true, Some(sent)) = (is_granted, copies.sent_since) {
+        if let (true, Some(sent)) = (is_granted, attempts.sent_since) {
             let fence = match token.map(|token| redis.drawn(claim, token, self.floor)) {
                 Some(Err(error)) => {
-                    return Ok(Outcome::unknown(claim.in_doubt(copies.not_after), error));
+                    return Ok(Outcome::unknown(claim.in_doubt(attempts.not_after), error));
                 }
                 fence => fence.and_then(Result::ok),
             };
             // An unanswered attempt may still run. Its precondition holds again when a later release restores the
             // count, and it then overwrites the lease.
-            let leftover = copies.leftover(claim);
-            if let Some(replica_ack) = copies.replicas_missing() {
-                return Ok(self.put_back(redis, replica_ack, copies)?);
+            let leftover = attempts.leftover(claim);
+            if let Some(replica_ack) = attempts.replicas_missing() {
+                return Ok(self.put_back(redis, replica_ack, attempts)?);
             }
             return Ok(Outcome::Done(Granted {
                 fence,
@@ -133,14 +133,14 @@ impl Operation for Acquire<'_> {
         let (Some(0), Some(Value::Int(ttl))) = (integer_at(reply, 0), item_at(reply, 2)) else {
             return self.count.read_failure(redis, reply);
         };
-        copies.last_did_not_run();
+        attempts.last_did_not_run();
         let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
         Ok(Outcome::Refused(Refusal {
             retry_after: u64::try_from(*ttl).ok().map(Duration::from_millis),
             holder: Some(printable(&holder).into()),
-            leftover: copies
+            leftover: attempts
                 .are_in_doubt()
-                .then(|| claim.in_doubt(copies.not_after)),
+                .then(|| claim.in_doubt(attempts.not_after)),
             recheck_after: integer_at(reply, 4)
                 .and_then(|pause| u64::try_from(pause).ok())
                 .map(Duration::from_millis),
@@ -148,7 +148,7 @@ impl Operation for Acquire<'_> {
         }))
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        Ok(redis.not_known(self.count.claim, "acquire", fault.into_reason(), copies))
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
+        Ok(redis.not_known(self.count.claim, "acquire", fault.into_reason(), attempts))
     }
 }

@@ -9,7 +9,7 @@ use crate::store::{
     ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PLACE_LIFE, PlaceInDoubt,
 };
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Repeat, Unread};
 use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::scripts::Script;
@@ -40,12 +40,12 @@ pub(crate) struct Condition<'a>(pub(crate) &'a ConditionOp<'a>);
 
 impl Condition<'_> {
     /// Whether the first of two attempts may have signalled waiters that `count` does not include.
-    fn may_have_run_twice(&self, count: i64, copies: &SentCopies) -> bool {
+    fn may_have_run_twice(&self, count: i64, attempts: &Attempts) -> bool {
         let most = match self.0.step {
             ConditionStep::Signal(most) => most,
             _ => return false,
         };
-        copies.earlier_sent_since.is_some() && (count == 0 || most > 1)
+        attempts.earlier_sent_since.is_some() && (count == 0 || most > 1)
     }
 }
 
@@ -82,12 +82,12 @@ impl Operation for Condition<'_> {
         }
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
         let signals = matches!(self.0.step, ConditionStep::Signal(_));
         let answer = match (integer_at(reply, 0), integer_at(reply, 2)) {
             (Some(0), _) => ConditionAnswer::Waits,
             (Some(1), Some(count)) if signals => {
-                if self.may_have_run_twice(count, copies) {
+                if self.may_have_run_twice(count, attempts) {
                     let reason = "the signal was sent twice and took effect, but the number of signalled waiters is \
                         not known";
                     return Err(Unread::Error(redis.unknown(
@@ -111,7 +111,7 @@ impl Operation for Condition<'_> {
         Ok(Outcome::Done(answer))
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         let ConditionOp {
             lock,
             condition,
@@ -120,7 +120,7 @@ impl Operation for Condition<'_> {
         } = self.0;
         let error = match step {
             // A query only extends the life of the queue entry.
-            ConditionStep::Look => redis.error_of(&self.call(), fault, copies.deadline),
+            ConditionStep::Look => redis.error_of(&self.call(), fault, attempts.deadline),
             _ => redis.unknown(&lock.name, None, step.name(), fault.into_reason()),
         };
         if matches!(step, ConditionStep::Signal(_)) {
@@ -130,7 +130,7 @@ impl Operation for Condition<'_> {
             condition: Arc::clone(condition),
             was_told: !matches!(step, ConditionStep::Enlist(_)),
         };
-        let in_doubt = InDoubt::of_place(lock, visitor, place, copies.not_after);
+        let in_doubt = InDoubt::of_place(lock, visitor, place, attempts.not_after);
         Ok(Outcome::unknown(in_doubt, error))
     }
 }

@@ -8,7 +8,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::time;
 use crate::store::{CountOp, CountStep, EXPIRY_SLACK};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Repeat, Unread};
 use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::scripts::Script;
@@ -65,7 +65,7 @@ impl Operation for Count<'_> {
         }
     }
 
-    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut Attempts) -> Read<Self> {
         match (reply, integer_at(reply, 0), integer_at(reply, 2)) {
             (Value::Int(length), ..) => Ok(*length),
             (_, Some(1), Some(answer)) => Ok(answer),
@@ -75,10 +75,10 @@ impl Operation for Count<'_> {
         }
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         let (lock, step) = (&self.op.counter.name, self.op.step);
         Err(match step {
-            step if step.is_question() => redis.error_of(&self.call(), fault, copies.deadline),
+            step if step.is_question() => redis.error_of(&self.call(), fault, attempts.deadline),
             step => redis.unknown(lock, None, step.name(), fault.into_reason()),
         })
     }

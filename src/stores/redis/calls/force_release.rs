@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::ground::claim::LockId;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Unread};
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
@@ -19,7 +19,7 @@ impl Operation for ForceRelease<'_> {
         Call::new(*kind, |layout| &layout.force_release, name, None)
     }
 
-    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut Attempts) -> Read<Self> {
         match integer_at(reply, 0) {
             Some(3) => Err(Unread::Outdated),
             Some(freed) => Ok(freed == 1),
@@ -27,7 +27,7 @@ impl Operation for ForceRelease<'_> {
         }
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Answered<Self> {
+    fn unknown(&self, redis: &Redis, fault: CallError, _: &Attempts) -> Answered<Self> {
         Err(redis.unknown(&self.0.name, None, "forced release", fault.into_reason()))
     }
 }

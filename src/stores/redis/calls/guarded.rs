@@ -13,7 +13,7 @@ use crate::ground::reply::Reply;
 use crate::ground::time;
 use crate::store::{self, Outcome};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Unread};
 use crate::stores::redis::keys::{self, Key};
 use crate::stores::redis::kinds::GUARDED;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
@@ -30,7 +30,7 @@ static FENCED: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// The interval for checking whether the hold was renewed.
-const LOOKS_AGAIN: Duration = Duration::from_millis(20);
+const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 
 /// The line of the script that is replaced by the user's script.
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
@@ -81,21 +81,21 @@ impl Guarded<'_> {
     }
 
     /// Returns how long to wait for a renewal if the work was late because the validity of the hold is about to end.
-    fn too_late(&mut self, copies: &SentCopies) -> Result<Duration, Unread> {
+    fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)
         {
             let left = BootInstant::now().until(end);
-            if left < copies.deadline.saturating_duration_since(time::now()) {
-                return Ok(left.min(LOOKS_AGAIN));
+            if left < attempts.deadline.saturating_duration_since(time::now()) {
+                return Ok(left.min(RENEWAL_CHECK));
             }
         }
         Err(Unread::Outdated)
     }
 
     /// A reply that cannot be read leaves it unknown whether the work was done.
-    fn unreadable(&self, redis: &Redis, reply: &Value, copies: &SentCopies) -> Answered<Self> {
-        self.unknown(redis, CallError::Server(brief(reply)), copies)
+    fn unreadable(&self, redis: &Redis, reply: &Value, attempts: &Attempts) -> Answered<Self> {
+        self.unknown(redis, CallError::Server(brief(reply)), attempts)
     }
 
     /// The replies of the commands, up to one that contains an error.
@@ -146,18 +146,18 @@ impl Operation for Guarded<'_> {
         }
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
         match (integer_at(reply, 0), item_at(reply, 2), item_at(reply, 4)) {
             (Some(1), Some(Value::Array(items)), _) => {
                 let replies = self.replies(redis, items)?;
-                if let Some(replica_ack) = copies.replicas_missing() {
+                if let Some(replica_ack) = attempts.replicas_missing() {
                     let fault = CallError::NotSent(redis.half_done(&replica_ack));
-                    return Ok(self.unknown(redis, fault, copies)?);
+                    return Ok(self.unknown(redis, fault, attempts)?);
                 }
                 Ok(Outcome::Done(replies))
             }
             (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
-            (Some(3), ..) => self.too_late(copies).map(Outcome::Refused),
+            (Some(3), ..) => self.too_late(attempts).map(Outcome::Refused),
             (Some(7), Some(Value::Int(index)), Some(Value::Array(items))) => {
                 let done = self.replies(redis, items)?;
                 let index = usize::try_from(*index).unwrap_or_default();
@@ -171,13 +171,13 @@ impl Operation for Guarded<'_> {
                     newer,
                 }
                 .into()),
-                _ => Ok(self.unreadable(redis, reply, copies)?),
+                _ => Ok(self.unreadable(redis, reply, attempts)?),
             },
-            _ => Ok(self.unreadable(redis, reply, copies)?),
+            _ => Ok(self.unreadable(redis, reply, attempts)?),
         }
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Answered<Self> {
+    fn unknown(&self, redis: &Redis, fault: CallError, _: &Attempts) -> Answered<Self> {
         let (visitor, operation) = match self.check {
             Check::Hold(claim, _) => (Some(&claim.visitor), "guarded write"),
             Check::Fence(..) => (None, "fenced write"),

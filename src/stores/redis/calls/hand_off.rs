@@ -5,7 +5,7 @@ use redis::Value;
 use crate::ground::claim::Claim;
 use crate::store::{Granted, Outcome, Released};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Repeat, Unread};
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
 
@@ -31,15 +31,15 @@ impl Operation for HandOff<'_> {
         }
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
         let (from, to) = (self.from, self.to);
-        match (integer_at(reply, 0), item_at(reply, 2), copies.sent_since) {
+        match (integer_at(reply, 0), item_at(reply, 2), attempts.sent_since) {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
                     // Neither of the two holds can be relied on.
                     Some(Err(error)) => {
-                        return Ok(Outcome::unknown(from.in_doubt(copies.not_after), error));
+                        return Ok(Outcome::unknown(from.in_doubt(attempts.not_after), error));
                     }
                     fence => fence.and_then(Result::ok),
                 };
@@ -53,9 +53,13 @@ impl Operation for HandOff<'_> {
                 }))
             }
             // The first attempt may have handed the lock off, and the successor may have released it since.
-            (Some(2), Some(_), _) if copies.earlier_sent_since.is_some() => {
+            (Some(2), Some(_), _) if attempts.earlier_sent_since.is_some() => {
                 let reason = "a repeated request got no reply, and neither hold exists";
-                Ok(self.unknown(redis, CallError::NotSent(reason.to_owned().into()), copies)?)
+                Ok(self.unknown(
+                    redis,
+                    CallError::NotSent(reason.to_owned().into()),
+                    attempts,
+                )?)
             }
             (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3), ..) => Err(Unread::Outdated),
@@ -64,7 +68,7 @@ impl Operation for HandOff<'_> {
     }
 
     /// Either of the two holds may exist.
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        Ok(redis.not_known(self.from, "hand-over", fault.into_reason(), copies))
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
+        Ok(redis.not_known(self.from, "hand-over", fault.into_reason(), attempts))
     }
 }

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::ground::claim::{LockId, VisitorId};
 use crate::store::Holding;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::calls::{Attempts, Call, Operation, Read, Unread};
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 
 /// Queries whether the lock is held, and the hold count of `visitor`.
@@ -24,7 +24,7 @@ impl Operation for Inspect<'_> {
         Call::new(*kind, |layout| &layout.inspect, name, self.visitor)
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, _: &mut Attempts) -> Read<Self> {
         let name = &self.lock.name;
         let (Some(exists), Some(count), Some(ttl)) = (
             integer_at(reply, 0),

@@ -40,7 +40,7 @@ pub(super) use hand_off::HandOff;
 pub(super) use inspect::Inspect;
 pub(super) use release::Release;
 pub(super) use release_level::ReleaseLevel;
-pub(super) use requests::{SentCopies, note_in};
+pub(super) use requests::{Attempts, note_in};
 pub(super) use resolve::Resolve;
 
 /// How often a request is repeated because the cached clock offset, count or identity was wrong.
@@ -79,11 +79,11 @@ pub(super) trait Operation: Sized {
     fn call(&self) -> Call<'_>;
 
     /// Reads the reply to the last attempt.
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self>;
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
     /// The result if an attempt may have run or may still run, and `fault` hides its reply.
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        Err(redis.error_of(&self.call(), fault, copies.deadline))
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
+        Err(redis.error_of(&self.call(), fault, attempts.deadline))
     }
 
     /// Reads the outcome of an attempt; `None` if the request has to be repeated.
@@ -91,34 +91,34 @@ pub(super) trait Operation: Sized {
         &mut self,
         redis: &Redis,
         reply: Result<Value, CallError>,
-        copies: &mut SentCopies,
+        attempts: &mut Attempts,
     ) -> Option<Answered<Self>> {
         let fault = match reply {
-            Ok(reply) => match self.read(redis, &reply, copies) {
+            Ok(reply) => match self.read(redis, &reply, attempts) {
                 Ok(answer) => return Some(Ok(answer)),
                 Err(Unread::Error(error)) => return Some(Err(error)),
                 Err(Unread::Outdated) => {
-                    copies.last_did_not_run();
+                    attempts.last_did_not_run();
                     return None;
                 }
                 Err(Unread::Unexpected) => CallError::Server(brief(&reply)),
             },
             Err(fault) => fault,
         };
-        Some(self.fail(redis, fault, copies))
+        Some(self.fail(redis, fault, attempts))
     }
 
     /// The result after `fault`, which is unknown if an attempt may have run.
-    fn fail(&self, redis: &Redis, fault: CallError, copies: &mut SentCopies) -> Answered<Self> {
+    fn fail(&self, redis: &Redis, fault: CallError, attempts: &mut Attempts) -> Answered<Self> {
         let is_unanswered = matches!(fault, CallError::NoReply { .. });
         if !is_unanswered {
             // Earlier attempts may still have run.
-            copies.last_did_not_run();
+            attempts.last_did_not_run();
         }
-        if is_unanswered || copies.are_in_doubt() {
-            return self.unknown(redis, fault, copies);
+        if is_unanswered || attempts.are_in_doubt() {
+            return self.unknown(redis, fault, attempts);
         }
-        Err(self.refused(redis, fault, copies.deadline))
+        Err(self.refused(redis, fault, attempts.deadline))
     }
 
     /// The error if no attempt has run or can still run.
@@ -128,7 +128,7 @@ pub(super) trait Operation: Sized {
 
     /// Runs the operation at the server of the lock.
     fn run(&mut self, redis: &Redis, deadline: Instant) -> Answered<Self> {
-        let mut copies = SentCopies::new(deadline);
+        let mut attempts = Attempts::new(deadline);
         let (mut repeats, mut corrections) = (0, 0);
         loop {
             let call = self.call();
@@ -140,7 +140,7 @@ pub(super) trait Operation: Sized {
                 _ => deadline,
             };
             let repeat = call.repeat;
-            let reply = redis.ask(&call, by, &mut copies);
+            let reply = redis.ask(&call, by, &mut attempts);
             let is_repeated = match (&reply, repeat) {
                 #[cfg(feature = "in-memory")]
                 (Err(fault), _) if fault.is_lost_by_a_test() => false,
@@ -157,11 +157,11 @@ pub(super) trait Operation: Sized {
             if is_repeated {
                 repeats += 1;
                 if matches!(reply, Err(CallError::NoReply { .. })) {
-                    copies.last_is_unanswered();
+                    attempts.last_is_unanswered();
                 }
                 continue;
             }
-            if let Some(answer) = self.answer(redis, reply, &mut copies) {
+            if let Some(answer) = self.answer(redis, reply, &mut attempts) {
                 return answer;
             }
             corrections += 1;
@@ -171,7 +171,7 @@ pub(super) trait Operation: Sized {
                 false => continue,
             };
             let refused = CallError::Server(why.to_owned());
-            return self.fail(redis, refused, &mut copies);
+            return self.fail(redis, refused, &mut attempts);
         }
     }
 }
@@ -183,9 +183,9 @@ impl Redis {
         claim: &Claim,
         operation: &'static str,
         reason: Reason,
-        copies: &SentCopies,
+        attempts: &Attempts,
     ) -> Outcome<D, R> {
         let error = self.unknown(&claim.name, Some(&claim.visitor), operation, reason);
-        Outcome::unknown(claim.in_doubt(copies.not_after), error)
+        Outcome::unknown(claim.in_doubt(attempts.not_after), error)
     }
 }

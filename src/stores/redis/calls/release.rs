@@ -4,7 +4,7 @@ use crate::ground::claim::Claim;
 use crate::ground::events;
 use crate::store::{Outcome, Released};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Repeat, Unread};
 use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
@@ -28,7 +28,7 @@ impl Operation for Release<'_> {
         }
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
         let claim = self.claim;
         Ok(match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(receivers), ..) => Outcome::Done(Released {
@@ -40,7 +40,7 @@ impl Operation for Release<'_> {
                 Outcome::Done(Released::default())
             }
             // The first attempt released it: no other client can have freed this hold, and nothing proves a loss.
-            (_, Some(0), Some(_)) if copies.earlier_sent_since.is_some() => {
+            (_, Some(0), Some(_)) if attempts.earlier_sent_since.is_some() => {
                 Outcome::Done(Released::default())
             }
             (_, Some(0), Some(holder)) => Outcome::Gone(cause_of(holder)),
@@ -49,8 +49,8 @@ impl Operation for Release<'_> {
     }
 
     /// Any later reply resolves it: the request can only release.
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        Ok(redis.not_known(self.claim, "release", fault.into_reason(), copies))
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
+        Ok(redis.not_known(self.claim, "release", fault.into_reason(), attempts))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::ground::claim::Claim;
 use crate::store::{Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::reentry::SetCount;
-use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies};
+use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read};
 use crate::stores::redis::transport::CallError;
 
 /// Releases some levels of a hold and keeps the others.
@@ -44,24 +44,24 @@ impl Operation for ReleaseLevel<'_> {
         }
     }
 
-    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
         if !matches!(reply, Value::Int(_)) {
             return self.count.read_failure(redis, reply);
         }
         let claim = self.count.claim;
-        Ok(match copies.replicas_missing() {
+        Ok(match attempts.replicas_missing() {
             // The level is released, so the error must not say that nothing was done.
             Some(replica_ack) => {
-                redis.not_known(claim, "release", redis.half_done(&replica_ack), copies)
+                redis.not_known(claim, "release", redis.half_done(&replica_ack), attempts)
             }
             None => Outcome::Done(Released {
-                leftover: copies.leftover(claim),
+                leftover: attempts.leftover(claim),
                 ..Released::default()
             }),
         })
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        Ok(redis.not_known(self.count.claim, "release", fault.into_reason(), copies))
+    fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
+        Ok(redis.not_known(self.count.claim, "release", fault.into_reason(), attempts))
     }
 }

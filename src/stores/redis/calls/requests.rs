@@ -31,7 +31,7 @@ impl Redis {
         &self,
         call: &Call<'_>,
         deadline: Instant,
-        copies: &mut SentCopies,
+        attempts: &mut Attempts,
     ) -> Result<Value, CallError> {
         let call = &self.completed(*call);
         self.topology.with(call.lock, deadline, |node, connection| {
@@ -48,22 +48,22 @@ impl Redis {
                 None => None,
             };
             let sent = self.facts.timeline.now();
-            copies.earlier_sent_since = copies.sent_since;
-            copies.sent_since = Some(copies.earlier_sent_since.unwrap_or(sent));
+            attempts.earlier_sent_since = attempts.sent_since;
+            attempts.sent_since = Some(attempts.earlier_sent_since.unwrap_or(sent));
             let expiry = connection.expiry(deadline, sent);
             let expiry = match call.valid_until {
                 Some(end) => expiry.min(connection.surely_before(end)),
                 None => expiry,
             };
-            copies.not_after = copies.not_after.max(expiry);
+            attempts.not_after = attempts.not_after.max(expiry);
             let voting = voting.as_deref();
             let limit = Limit { expiry, voting };
             let reply = node.pool.eval(connection, call, limit, deadline);
             if !matches!(reply, Ok(_) | Err(CallError::NoReply { .. })) {
-                copies.last_did_not_run();
+                attempts.last_did_not_run();
             }
             let (reply, replica_ack) = reply?;
-            copies.replica_ack = replica_ack;
+            attempts.replica_ack = replica_ack;
             note_in(connection, &reply, expiry, sent);
             Ok(reply)
         })
@@ -85,7 +85,7 @@ pub(in crate::stores::redis) fn note_in(
 }
 
 /// The attempts to send one request.
-pub(crate) struct SentCopies {
+pub(crate) struct Attempts {
     /// The deadline of the operation.
     pub(crate) deadline: Instant,
     /// When the oldest attempt that may have run was sent; `None` if none ran.
@@ -98,9 +98,9 @@ pub(crate) struct SentCopies {
     pub(in crate::stores::redis) replica_ack: Option<ReplicaAck>,
 }
 
-impl SentCopies {
-    pub(crate) fn new(deadline: Instant) -> SentCopies {
-        SentCopies {
+impl Attempts {
+    pub(crate) fn new(deadline: Instant) -> Attempts {
+        Attempts {
             deadline,
             sent_since: None,
             earlier_sent_since: None,

@@ -10,7 +10,7 @@ use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::condition::{ConditionCall, place_call};
-use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::calls::{Attempts, Call, Operation, Read, Unread};
 use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::integer_at;
 
@@ -41,7 +41,7 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
-    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut Attempts) -> Read<Self> {
         let now = time_of(reply).ok_or(Unread::Unexpected)?;
         let in_doubt = self.0.borrow();
         Ok(Some(now) > in_doubt.not_after(0))

@@ -12,8 +12,8 @@ use fastrand::Rng;
 use redis::Value;
 
 use super::calls::{
-    Acquire, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel, Resolve,
-    SentCopies,
+    Acquire, Attempts, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel,
+    Resolve,
 };
 use super::*;
 use crate::ground::claim::Kind;
@@ -301,13 +301,13 @@ const OF_SCRIPTS: [&[u8]; 10] = [
 ];
 
 /// Reads a reply to the last of this many attempts.
-fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, copies: u8) {
+fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, attempts: u8) {
     let mut operation = operation;
-    let mut sent = SentCopies::new(Instant::now());
-    if copies > 0 {
+    let mut sent = Attempts::new(Instant::now());
+    if attempts > 0 {
         sent.sent_since = Some(BootInstant::now());
     }
-    if copies > 1 {
+    if attempts > 1 {
         sent.last_is_unanswered();
     }
     let reply = match reply {
@@ -349,21 +349,21 @@ fn random_replies_of_scripts_are_read() {
             0 => Err(&*refused),
             _ => Ok(&value),
         };
-        let copies = draw.u8(..3);
+        let attempts = draw.u8(..3);
         let redis = &redis;
         match draw.u8(..8) {
-            0 => read(Acquire::new(&from, 0), redis, reply, copies),
+            0 => read(Acquire::new(&from, 0), redis, reply, attempts),
             1 => {
                 let (claim, is_quiet) = (&from, false);
-                read(Release { claim, is_quiet }, redis, reply, copies);
+                read(Release { claim, is_quiet }, redis, reply, attempts);
             }
-            2 => read(ReleaseLevel::new(&from, 1), redis, reply, copies),
+            2 => read(ReleaseLevel::new(&from, 1), redis, reply, attempts),
             3 => {
                 let (from, to, floor) = (&from, &to, 0);
-                read(HandOff { from, to, floor }, redis, reply, copies);
+                read(HandOff { from, to, floor }, redis, reply, attempts);
             }
-            4 => read(Resolve(from.in_doubt(7)), redis, reply, copies),
-            5 => read(ForceRelease(&lock), redis, reply, copies),
+            4 => read(Resolve(from.in_doubt(7)), redis, reply, attempts),
+            5 => read(ForceRelease(&lock), redis, reply, attempts),
             6 => {
                 let kind = draw.choice([Kind::Latch, Kind::Permits, Kind::PermitIds]);
                 let counter = LockId {
@@ -378,7 +378,7 @@ fn random_replies_of_scripts_are_read() {
                 };
                 let count = Count::new(&op, Instant::now());
                 let count = count.unwrap_or_else(|error| panic!("{error}"));
-                read(count, redis, reply, copies);
+                read(count, redis, reply, attempts);
             }
             _ => {
                 let visitor = draw.bool().then_some(&from.visitor);
@@ -386,7 +386,7 @@ fn random_replies_of_scripts_are_read() {
                     lock: &lock,
                     visitor,
                 };
-                read(inspect, redis, reply, copies);
+                read(inspect, redis, reply, attempts);
             }
         }
     });

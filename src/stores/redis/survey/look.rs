@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use crate::ground::claim::Kind;
 use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Parts};
-use crate::stores::redis::errors::{Class, class_of};
+use crate::stores::redis::errors::{ReplyClass, class_of};
 use crate::stores::redis::keys::{COUNTER, Key};
 use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{item_at, text_of};
@@ -58,7 +58,9 @@ impl Looked {
         match answer {
             Ok(value) => Ok(Some(value)),
             // A missing right to a key concerns this key, but one to a command concerns all.
-            Err(text) if matches!(class_of(&text), Class::Permission) && !is_about_a_key(&text) => {
+            Err(text)
+                if matches!(class_of(&text), ReplyClass::Permission) && !is_about_a_key(&text) =>
+            {
                 Err(CallError::Server(text))
             }
             Err(text) => {

@@ -50,14 +50,14 @@ fn a_refusal_does_not_settle_an_earlier_attempt() {
 
 #[test]
 fn attempts_record_which_may_have_run() {
-    let mut copies = SentCopies::new(soon());
-    assert!(!copies.are_in_doubt());
-    copies.last_is_unanswered();
-    assert!(copies.are_in_doubt() && copies.earlier_sent_since == copies.sent_since);
-    let first = copies.sent_since;
-    copies.last_is_unanswered();
-    assert_eq!(copies.sent_since, first);
-    copies.earlier_sent_since = None;
-    copies.last_did_not_run();
-    assert!(!copies.are_in_doubt());
+    let mut attempts = Attempts::new(soon());
+    assert!(!attempts.are_in_doubt());
+    attempts.last_is_unanswered();
+    assert!(attempts.are_in_doubt() && attempts.earlier_sent_since == attempts.sent_since);
+    let first = attempts.sent_since;
+    attempts.last_is_unanswered();
+    assert_eq!(attempts.sent_since, first);
+    attempts.earlier_sent_since = None;
+    attempts.last_did_not_run();
+    assert!(!attempts.are_in_doubt());
 }
