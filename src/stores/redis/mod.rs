@@ -1,6 +1,5 @@
 //! Locks on Redis in Redisson's format: on one server, or on the topologies of `topology`.
 
-mod admission;
 mod calls;
 #[cfg(test)]
 #[path = "drawn/tests.rs"]
@@ -28,6 +27,7 @@ mod survey;
 pub(crate) mod tests;
 mod topology;
 mod transport;
+mod voting;
 mod wait_replicas;
 
 use std::fmt;

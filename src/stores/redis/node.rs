@@ -12,10 +12,10 @@ use crate::ground::error::{Error, Result};
 use crate::store::{Granted, Holding, InDoubt, Outcome, Refusal, Released, Store};
 use crate::stores::quorum::node::{Pending, Purpose};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
-use crate::stores::redis::admission::vote_of;
 use crate::stores::redis::calls::{Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve};
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{NotReady, Pool};
+use crate::stores::redis::voting::vote_of;
 use crate::stores::redis::{Redis, server};
 
 pub(crate) struct RedisNode {

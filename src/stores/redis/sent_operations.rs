@@ -12,11 +12,11 @@ use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
-use crate::stores::redis::admission::borrow_voting;
 use crate::stores::redis::calls::{Attempts, Limit, Operation, note_in};
 use crate::stores::redis::eval::Ticket;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
+use crate::stores::redis::voting::borrow_voting;
 
 struct SentOperation<'a, O> {
     node: &'a RedisNode,

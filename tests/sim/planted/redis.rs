@@ -113,7 +113,7 @@ pub(super) const BUGS: &[Bug] = &[
     // The node may be another server than the one whose vote counts.
     Bug {
         name: "a request goes where no vote was checked",
-        file: "stores/redis/admission.rs",
+        file: "stores/redis/voting.rs",
         find: "let Some(handle) = handle else {",
         replace: "let Some(handle) = handle.filter(|_| !PLANTED) else {",
     },

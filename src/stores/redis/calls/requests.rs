@@ -8,11 +8,11 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
-use crate::stores::redis::admission::vote_of;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection};
+use crate::stores::redis::voting::vote_of;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {

@@ -21,14 +21,14 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, lacks, share};
-use settings::{Info, Place, Settings};
+use settings::{ClientSettings, Info, Settings};
 
 /// The name of an unused lock, for testing rights.
 const LOCK: &str = "redlatch:preflight";
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = LOCK.into();
-    let place = Place {
+    let client = ClientSettings {
         is_cluster: matches!(store.topology, Topology::Cluster(_)),
         can_fail_over: store.topology.can_fail_over(),
         wait_replicas: store.replication.map_or(0, |wanted| wanted.replicas),
@@ -37,23 +37,23 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     // If the server does not reply, the sentinels need time to reply.
     let by = share(deadline, 1 + usize::from(is_watched));
     let mut have_answered: Vec<Arc<str>> = Vec::new();
-    let looks = store.topology.each(by, |node, connection, deadline| {
+    let checks = store.topology.each(by, |node, connection, deadline| {
         let mut has_answered = false;
-        let looked = look(
+        let checked = check_node(
             &lock,
             node,
             (connection, &mut has_answered),
-            place,
+            client,
             deadline,
         );
         have_answered.extend(has_answered.then(|| node.name()));
-        looked
+        checked
     });
     let watchers = store.topology.watchers(deadline);
-    let is_alone = looks.len() == 1 && !is_watched;
+    let is_alone = checks.len() == 1 && !is_watched;
     let mut all = Vec::new();
-    for (node, look) in looks {
-        let fault = match look.flatten() {
+    for (node, checked) in checks {
+        let fault = match checked.flatten() {
             Ok(found) => {
                 all.extend(found.all);
                 continue;
@@ -74,11 +74,11 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
 
 /// Checks a node over its connection, and sets `has_answered` once it replies. The inner error is that of a server that
 /// does not report its state.
-fn look(
+fn check_node(
     lock: &Arc<str>,
     node: &Node,
     (connection, has_answered): (&mut Connection, &mut bool),
-    place: Place,
+    client: ClientSettings,
     deadline: Instant,
 ) -> Result<Result<Findings, CallError>, CallError> {
     let mut found = Findings::about(&node.name());
@@ -115,13 +115,13 @@ fn look(
                     _ => {}
                 }
             }
-            settings::find(&mut found, &info, &settings, place);
+            settings::find(&mut found, &info, &settings, client);
         }
         // A missing right to query is not a risk to locks.
         Err(CallError::Server(text)) if lacks(&text, "info") => may_not.push("INFO (+info)"),
         Err(fault) => return Ok(Err(fault)),
     }
-    if place.is_cluster {
+    if client.is_cluster {
         match ask(&["CLUSTER", "INFO"])? {
             Ok(info) => settings::find_cluster_state(&mut found, &text_of(&info)),
             Err(CallError::Server(text)) if text.starts_with("NOPERM") => {

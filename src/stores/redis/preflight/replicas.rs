@@ -1,14 +1,19 @@
 //! Risks to locks from the replicas of a master.
 
-use super::settings::{Info, Place, Settings};
+use super::settings::{ClientSettings, Info, Settings};
 use crate::stores::redis::findings::Findings;
 
-pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, place: Place) {
+pub(super) fn find(
+    found: &mut Findings,
+    info: &Info<'_>,
+    settings: &Settings,
+    client: ClientSettings,
+) {
     const CODE: &str = "replicas";
     let Some(count) = info.number("connected_slaves") else {
         return;
     };
-    let (wanted, others) = (u64::from(place.wait_replicas), found.all.len());
+    let (wanted, others) = (u64::from(client.wait_replicas), found.all.len());
     // INFO has this field only if min-replicas-to-write is above 0.
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
@@ -45,7 +50,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
             ),
         };
         let goes_on = format!("{unbound}: a master cut off from the network keeps granting locks");
-        match place.is_cluster {
+        match client.is_cluster {
             true => {
                 let message = format!("{goes_on} for up to cluster-node-timeout");
                 found.note(CODE, message, binding);
@@ -56,7 +61,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
             }
         }
     }
-    if count == 0 && place.can_fail_over {
+    if count == 0 && client.can_fail_over {
         let message = "no replica is connected: if this server fails, nothing takes over and its locks cannot be \
             acquired";
         found.note(CODE, message, "connect a replica");

@@ -25,7 +25,7 @@ pub(super) const SERVICE: &str = "redlatch_service";
 
 /// The client's settings that affect the findings.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ClientSettings {
     /// Whether the client uses the server as a node of a Cluster.
     pub(super) is_cluster: bool,
     /// Whether the client would follow a failover.
@@ -80,7 +80,12 @@ impl<'a> Info<'a> {
 }
 
 /// Finds risks to locks at one server.
-pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, place: Place) {
+pub(super) fn find(
+    found: &mut Findings,
+    info: &Info<'_>,
+    settings: &Settings,
+    client: ClientSettings,
+) {
     find_version(found, info);
     match info.field("role") {
         None => {}
@@ -92,7 +97,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
              (--replicas, --sentinel)",
         ),
     }
-    if !place.is_cluster && info.is("cluster_enabled", "1") {
+    if !client.is_cluster && info.is("cluster_enabled", "1") {
         found.danger(
             "cluster-state",
             "it is a cluster node and refuses locks whose slots are on other nodes",
@@ -103,7 +108,7 @@ pub(super) fn find(found: &mut Findings, info: &Info<'_>, settings: &Settings, p
     find_persistence(found, info, settings);
     // For a replica, the findings about replication belong to its master.
     if info.field("role").is_none_or(|role| role == "master") {
-        replicas::find(found, info, settings, place);
+        replicas::find(found, info, settings, client);
     }
 }
 

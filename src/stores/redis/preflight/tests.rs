@@ -8,18 +8,22 @@ use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::keys::CHANNEL;
 use crate::stores::redis::transport::plain;
 
-const ALONE: Place = Place {
+const ALONE: ClientSettings = ClientSettings {
     is_cluster: false,
     can_fail_over: false,
     wait_replicas: 0,
 };
 
 /// The findings above `ok`, as `code severity`.
-fn found_with(info: &str, settings: &[(&'static str, &str)], place: Place) -> Vec<String> {
+fn found_with(
+    info: &str,
+    settings: &[(&'static str, &str)],
+    client: ClientSettings,
+) -> Vec<String> {
     let told = settings.iter();
     let told = told.map(|(name, value)| (*name, (*value).to_owned()));
     let mut found = Findings::about(&"node".into());
-    settings::find(&mut found, &Info(info), &told.collect(), place);
+    settings::find(&mut found, &Info(info), &told.collect(), client);
     let bad = found.all.iter().filter(|it| it.severity > Severity::Ok);
     let mut said = Vec::new();
     for it in bad {
@@ -55,21 +59,21 @@ fn each_risk_is_found() {
     let two = ("connected_slaves:0", "connected_slaves:2");
     let good = ("", "min_slaves_good_slaves:2");
     let least = ("min-replicas-to-write", "1");
-    let waiting = |wait_replicas| Place {
+    let waiting = |wait_replicas| ClientSettings {
         wait_replicas,
         ..ALONE
     };
-    let followed = Place {
+    let followed = ClientSettings {
         can_fail_over: true,
         ..ALONE
     };
-    let clustered = Place {
+    let clustered = ClientSettings {
         is_cluster: true,
         ..followed
     };
     type Replaced = [(&'static str, &'static str)];
     type Settings<'a> = &'a [(&'static str, &'a str)];
-    type Row<'a> = (&'a Replaced, Settings<'a>, Place, &'a [&'a str]);
+    type Row<'a> = (&'a Replaced, Settings<'a>, ClientSettings, &'a [&'a str]);
     let rows: [Row<'_>; 27] = [
         (
             &[("7.0.15", "4.0.1")],
@@ -179,7 +183,7 @@ fn each_risk_is_found() {
         (
             &[two],
             &[ALWAYS],
-            Place {
+            ClientSettings {
                 wait_replicas: 2,
                 ..clustered
             },
@@ -201,9 +205,9 @@ fn each_risk_is_found() {
         (&[], &[ALWAYS], waiting(1), &["replicas danger"]),
         (&[], &[ALWAYS], followed, &["replicas note"]),
     ];
-    for (change, settings, place, expected) in rows {
+    for (change, settings, client, expected) in rows {
         assert_eq!(
-            found_with(&with(change), settings, place),
+            found_with(&with(change), settings, client),
             expected,
             "{change:?}"
         );

@@ -24,12 +24,12 @@ use crate::store::Renewal;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
-use crate::stores::redis::admission::borrow_voting;
 use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, asking, share};
+use crate::stores::redis::voting::borrow_voting;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
 /// The maximum number of requests for a claim in one call.

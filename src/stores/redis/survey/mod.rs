@@ -4,7 +4,7 @@
 //! other, without `KEYS`. Of each hash, at most as much is read as a lock can have.
 
 mod connected;
-mod look;
+mod queries;
 mod strings;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection};
-use look::{Look, Looked};
+use queries::{FoundLocks, KeyQueries};
 
 /// The COUNT of each SCAN.
 const KEYS_AT_ONCE: u32 = 512;
@@ -31,12 +31,12 @@ impl Redis {
         let name = &lock.name;
         let form = lock.kind.rules().form;
         let looked = self.topology.with(name, deadline, |node, connection| {
-            let mut look = Look::new(node, connection, true, deadline);
+            let mut queries = KeyQueries::new(node, connection, true, deadline);
             let one = vec![Arc::clone(name)];
             let looked = match form {
-                Form::Hash | Form::ReadWrite => look.hashes(one)?,
-                Form::Text => look.strings(one, true, false)?,
-                Form::Number => look.strings(one, false, true)?,
+                Form::Hash | Form::ReadWrite => queries.hashes(one)?,
+                Form::Text => queries.strings(one, true, false)?,
+                Form::Number => queries.strings(one, false, true)?,
             };
             // The key has moved, or is not a lock.
             match looked.others.into_iter().next() {
@@ -138,15 +138,15 @@ fn read_page(
     let has_strings = scope.has_tokens || scope.has_counters;
     let (next, names) = scan(connection, scope, cursor, !has_strings, deadline)?;
     let generation = connection.generation;
-    let mut look = Look::new(node, connection, false, deadline);
-    let mut looked = Looked::default();
+    let mut queries = KeyQueries::new(node, connection, false, deadline);
+    let mut looked = FoundLocks::default();
     let [hashes, strings] = match has_strings {
-        true => look.sorted(names, &mut looked)?,
+        true => queries.sorted(names, &mut looked)?,
         false => [names, Vec::new()],
     };
-    looked.extend(look.hashes(hashes)?);
+    looked.extend(queries.hashes(hashes)?);
     if has_strings {
-        looked.extend(look.strings(strings, scope.has_tokens, scope.has_counters)?);
+        looked.extend(queries.strings(strings, scope.has_tokens, scope.has_counters)?);
     }
     // A hash without a TTL is not a lock of any library. A counter has none.
     let is_lock = |info: &LockInfo| {

@@ -7,7 +7,7 @@ use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind};
 use crate::stores::redis::keys::Key;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::survey::look::{Look, Looked, about, number_of};
+use crate::stores::redis::survey::queries::{FoundLocks, KeyQueries, about, number_of};
 use crate::stores::redis::transport::CallError;
 
 /// A longer string is not the token of a lock.
@@ -17,31 +17,31 @@ const LONGEST_TOKEN: i64 = 256;
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const IDS: Key = Key::Suffix("timeout");
 
-impl Look<'_> {
+impl KeyQueries<'_> {
     /// The tokens and counters among these strings, as far as requested.
     pub(super) fn strings(
         &mut self,
         names: Vec<Arc<str>>,
         has_tokens: bool,
         has_counters: bool,
-    ) -> Result<Looked, CallError> {
-        let mut looked = Looked::default();
+    ) -> Result<FoundLocks, CallError> {
+        let mut looked = FoundLocks::default();
         let names: Vec<Arc<str>> = names.into_iter().filter(|it| !is_beside(it)).collect();
         let sizes = self.query_each(&redis::cmd("STRLEN"), names, None, &mut looked)?;
         let short = sizes
             .into_iter()
             .filter(|(_, size)| (1..=LONGEST_TOKEN).contains(&number_of(size)));
         let short: Vec<Arc<str>> = short.map(|(name, _)| name).collect();
-        let mut questions = Vec::new();
+        let mut queries = Vec::new();
         for name in &short {
-            questions.push(about(&redis::cmd("GET"), name));
-            questions.push(about(&redis::cmd("PTTL"), name));
+            queries.push(about(&redis::cmd("GET"), name));
+            queries.push(about(&redis::cmd("PTTL"), name));
             if has_counters {
-                questions.push(about(&redis::cmd("EXISTS"), &OWNERS.of(name)));
-                questions.push(about(&redis::cmd("EXISTS"), &IDS.of(name)));
+                queries.push(about(&redis::cmd("EXISTS"), &OWNERS.of(name)));
+                queries.push(about(&redis::cmd("EXISTS"), &IDS.of(name)));
             }
         }
-        let mut answers = self.ask(&questions)?.into_iter();
+        let mut answers = self.ask(&queries)?.into_iter();
         for name in short {
             let text = looked.next(&name, &mut answers)?;
             let life = looked.next(&name, &mut answers)?;

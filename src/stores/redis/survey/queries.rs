@@ -25,10 +25,10 @@ const END: Key = Key::BehindVisitor(":rwlock_timeout:1");
 type Names = Vec<Arc<str>>;
 
 /// The reply to one query; `Err` with the text of an error.
-type Answer = Result<Value, String>;
+type QueryReply = Result<Value, String>;
 
 /// Queries of one server.
-pub(super) struct Look<'a> {
+pub(super) struct KeyQueries<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
     deadline: Instant,
@@ -38,13 +38,13 @@ pub(super) struct Look<'a> {
 
 /// The locks that were found, and the names for which the server returned an error.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct FoundLocks {
     pub(super) found: Vec<LockInfo>,
     pub(super) others: Vec<(Arc<str>, String)>,
 }
 
-impl Looked {
-    pub(super) fn extend(&mut self, more: Looked) {
+impl FoundLocks {
+    pub(super) fn extend(&mut self, more: FoundLocks) {
         self.found.extend(more.found);
         self.others.extend(more.others);
     }
@@ -53,7 +53,7 @@ impl Looked {
     pub(super) fn usable(
         &mut self,
         name: &Arc<str>,
-        answer: Answer,
+        answer: QueryReply,
     ) -> Result<Option<Value>, CallError> {
         match answer {
             Ok(value) => Ok(Some(value)),
@@ -74,7 +74,7 @@ impl Looked {
     pub(super) fn next(
         &mut self,
         name: &Arc<str>,
-        answers: &mut impl Iterator<Item = Answer>,
+        answers: &mut impl Iterator<Item = QueryReply>,
     ) -> Result<Option<Value>, CallError> {
         match answers.next() {
             Some(answer) => self.usable(name, answer),
@@ -91,14 +91,14 @@ struct Hash {
     holders: Vec<Holder>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> KeyQueries<'a> {
     pub(super) fn new(
         node: &'a Node,
         connection: &'a mut Connection,
         are_locks: bool,
         deadline: Instant,
-    ) -> Look<'a> {
-        Look {
+    ) -> KeyQueries<'a> {
+        KeyQueries {
             node,
             connection,
             deadline,
@@ -107,9 +107,9 @@ impl<'a> Look<'a> {
     }
 
     /// Sends all queries, and returns the replies in their order.
-    pub(super) fn ask(&mut self, questions: &[Cmd]) -> Result<Vec<Answer>, CallError> {
+    pub(super) fn ask(&mut self, queries: &[Cmd]) -> Result<Vec<QueryReply>, CallError> {
         let deadline = self.deadline;
-        let mut answers = Vec::with_capacity(questions.len());
+        let mut answers = Vec::with_capacity(queries.len());
         let kept = |reply| match reply {
             Ok(value) => Ok(Ok(value)),
             Err(CallError::Server(text)) => Ok(Err(text)),
@@ -117,20 +117,20 @@ impl<'a> Look<'a> {
         };
         if self.connection.is_asking {
             // ASKING applies to one command.
-            for question in questions {
-                let packed = question.get_packed_command();
+            for query in queries {
+                let packed = query.get_packed_command();
                 answers.push(kept(self.connection.call(&packed, deadline))?);
             }
             return Ok(answers);
         }
         let mut packed = Vec::new();
-        for question in questions {
-            question.write_packed_command(&mut packed);
+        for query in queries {
+            query.write_packed_command(&mut packed);
         }
         if !packed.is_empty() {
             self.connection.ask(&packed, deadline)?;
         }
-        for _ in questions {
+        for _ in queries {
             answers.push(kept(self.connection.receive(deadline))?);
         }
         Ok(answers)
@@ -142,7 +142,7 @@ impl<'a> Look<'a> {
         command: &Cmd,
         names: Names,
         field: Option<&str>,
-        looked: &mut Looked,
+        looked: &mut FoundLocks,
     ) -> Result<Vec<(Arc<str>, Value)>, CallError> {
         let query = |name: &Arc<str>| about(command, name).arg(field).clone();
         let queries: Vec<Cmd> = names.iter().map(query).collect();
@@ -159,7 +159,7 @@ impl<'a> Look<'a> {
     pub(super) fn sorted(
         &mut self,
         names: Names,
-        looked: &mut Looked,
+        looked: &mut FoundLocks,
     ) -> Result<[Names; 2], CallError> {
         let (mut hashes, mut strings) = (Vec::new(), Vec::new());
         for (name, kind) in self.query_each(&redis::cmd("TYPE"), names, None, looked)? {
@@ -173,8 +173,8 @@ impl<'a> Look<'a> {
     }
 
     /// The locks among these hashes. Values are read only if all fields of the hash may be those of a lock.
-    pub(super) fn hashes(&mut self, names: Names) -> Result<Looked, CallError> {
-        let mut looked = Looked::default();
+    pub(super) fn hashes(&mut self, names: Names) -> Result<FoundLocks, CallError> {
+        let mut looked = FoundLocks::default();
         let (mut small, mut large) = (Vec::new(), Vec::new());
         for (name, size) in self.query_each(&redis::cmd("HLEN"), names, None, &mut looked)? {
             match number_of(&size) {
@@ -210,14 +210,14 @@ impl<'a> Look<'a> {
                 None => looked.others.push((name, super::NO_LOCK.to_owned())),
             }
         }
-        self.tell_of(hashes, &mut looked)?;
+        self.complete(hashes, &mut looked)?;
         Ok(looked)
     }
 
     /// Queries the TTLs, fencing tokens and subscribers of the locks, and adds them.
-    fn tell_of(&mut self, hashes: Vec<Hash>, looked: &mut Looked) -> Result<(), CallError> {
+    fn complete(&mut self, hashes: Vec<Hash>, looked: &mut FoundLocks) -> Result<(), CallError> {
         let listeners = self.listeners();
-        let mut questions = Vec::new();
+        let mut queries = Vec::new();
         for hash in &hashes {
             let name = &hash.name;
             let kind = if hash.side.is_some() {
@@ -225,19 +225,19 @@ impl<'a> Look<'a> {
             } else {
                 Kind::Reentrant
             };
-            questions.push(about(&redis::cmd("PTTL"), name));
-            questions.push(about(&listeners, &Layout::of(kind).channel.of(name)));
+            queries.push(about(&redis::cmd("PTTL"), name));
+            queries.push(about(&listeners, &Layout::of(kind).channel.of(name)));
             if hash.side.is_some() {
-                questions.extend(hash.holders.iter().map(|holder| {
+                queries.extend(hash.holders.iter().map(|holder| {
                     let end = END.pieces(name, &holder.visitor).concat();
                     about(&redis::cmd("PTTL"), &end)
                 }));
             } else {
-                questions.push(about(&redis::cmd("GET"), &COUNTER.of(name)));
-                questions.push(about(&redis::cmd("EXISTS"), &QUEUE.of(name)));
+                queries.push(about(&redis::cmd("GET"), &COUNTER.of(name)));
+                queries.push(about(&redis::cmd("EXISTS"), &QUEUE.of(name)));
             }
         }
-        let mut answers = self.ask(&questions)?.into_iter();
+        let mut answers = self.ask(&queries)?.into_iter();
         for hash in hashes {
             let life = looked.next(&hash.name, &mut answers)?;
             let life = life.as_ref().map_or(-2, number_of);
@@ -284,12 +284,12 @@ impl<'a> Look<'a> {
 
     /// The query for the number of subscribers.
     fn listeners(&self) -> Cmd {
-        let mut question = redis::cmd("PUBSUB");
+        let mut query = redis::cmd("PUBSUB");
         match self.node.pool.is_sharded {
-            true => question.arg("SHARDNUMSUB"),
-            false => question.arg("NUMSUB"),
+            true => query.arg("SHARDNUMSUB"),
+            false => query.arg("NUMSUB"),
         };
-        question
+        query
     }
 }
 
@@ -299,10 +299,10 @@ fn is_about_a_key(text: &str) -> bool {
 }
 
 /// A query about a key.
-pub(super) fn about(question: &Cmd, key: &str) -> Cmd {
-    let mut question = question.clone();
-    question.arg(key);
-    question
+pub(super) fn about(query: &Cmd, key: &str) -> Cmd {
+    let mut query = query.clone();
+    query.arg(key);
+    query
 }
 
 /// The number of subscribers in `[channel, number]`.
