@@ -70,7 +70,8 @@ impl RedisNode {
         match pool.borrow_ready() {
             Ok(borrowed) => {
                 let connection = &borrowed.connection;
-                let is_ready = purpose == Purpose::Request || connection.identity().is_some();
+                let is_ready =
+                    purpose == Purpose::Request || connection.identity.as_ref().is_some();
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }

@@ -40,5 +40,16 @@ pub(super) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
+/// A field of a list of names and values.
+pub(super) fn field_of(fields: &Value, wanted: &str) -> Option<String> {
+    let Value::Array(fields) = fields else {
+        return None;
+    };
+    fields.chunks(2).find_map(|field| match field {
+        [name, value] if text_of(name) == wanted => Some(text_of(value)),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ pub(super) fn vote_of(
     let identity = connection.identify(deadline)?;
     match handle.admit(&identity) {
         Err(Quarantined::Outdated) => {
-            connection.forget_identity();
+            connection.identity = None;
             let identity = connection.identify(deadline)?;
             Ok(handle.admit(&identity).map(|()| identity))
         }
@@ -33,11 +33,11 @@ pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<
     let Some(handle) = handle else {
         return Ok((borrowed, None));
     };
-    let known = borrowed.connection.identity().map(Arc::clone);
+    let known = borrowed.connection.identity.clone();
     let why = match known.map(|identity| (handle.admit(&identity), identity)) {
         Some((Ok(()), identity)) => return Ok((borrowed, Some(identity))),
         Some((Err(Quarantined::Outdated), _)) => {
-            borrowed.connection.forget_identity();
+            borrowed.connection.identity = None;
             NotReady::NotConnected
         }
         Some((Err(abstention), _)) => NotReady::Unfit(abstention.to_string()),

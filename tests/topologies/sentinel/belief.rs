@@ -175,7 +175,7 @@ pub(crate) fn two_sentinels_of_three_frozen() {
     report(&format!(
         "sentinel, two of three frozen: a new connection in {took:.1?}"
     ));
-    assert!(took < ms(700), "{took:?}");
+    assert!(took < ms(1500), "{took:?}");
     set.sentinels[0].thaw();
     set.sentinels[1].thaw();
 }

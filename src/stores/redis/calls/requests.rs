@@ -80,7 +80,7 @@ pub(in crate::stores::redis) fn note_in(
     connection.note_time_in(reply, expiry, sent);
     // Another server may have taken over the address.
     if integer_at(reply, 0) == Some(6) {
-        connection.forget_identity();
+        connection.identity = None;
     }
 }
 

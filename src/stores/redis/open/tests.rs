@@ -18,16 +18,6 @@ fn refusal(opened: Result<Redis>) -> String {
 }
 
 #[test]
-fn debug_of_credentials_hides_the_password() {
-    let credentials = Credentials {
-        user: "alice".to_owned(),
-        password: "secret".to_owned(),
-    };
-    let told = format!("{credentials:?}");
-    assert!(told.contains("alice") && !told.contains("secret"), "{told}");
-}
-
-#[test]
 fn a_master_and_its_replicas_share_one_database() {
     let open = |addresses: &[&str]| Redis::replicas(&urls(addresses), &settings());
     let same = open(&["redis://a/2", "redis://b/2"]).unwrap();

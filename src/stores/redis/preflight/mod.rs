@@ -33,9 +33,8 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
         can_fail_over: store.topology.can_fail_over(),
         wait_replicas: store.replication.map_or(0, |wanted| wanted.replicas),
     };
-    let is_watched = store.topology.is_watched();
-    // If the server does not reply, the sentinels need time to reply.
-    let by = share(deadline, 1 + usize::from(is_watched));
+    // Sentinels and replicas are queried afterwards, also if the master is silent.
+    let by = share(deadline, 1 + usize::from(client.can_fail_over));
     let mut have_answered: Vec<Arc<str>> = Vec::new();
     let checks = store.topology.each(by, |node, connection, deadline| {
         let mut has_answered = false;
@@ -50,7 +49,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
         checked
     });
     let watchers = store.topology.watchers(deadline);
-    let is_alone = checks.len() == 1 && !is_watched;
+    let is_alone = checks.len() == 1 && watchers.is_empty();
     let mut all = Vec::new();
     for (node, checked) in checks {
         let fault = match checked.flatten() {

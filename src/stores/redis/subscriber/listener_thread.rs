@@ -24,10 +24,6 @@ impl ListenerThread {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.0.lock().as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
     /// Waits for the end of the thread, which was asked to end before.
     pub(in crate::stores::redis) fn join(&self) {
         if let Some(handle) = self.0.lock().take()

@@ -89,7 +89,7 @@ impl Subscriber {
         });
         // The former master may still run, and send nothing.
         let weak = Arc::downgrade(&shared);
-        shared.connector.master().on_change(Box::new(move || {
+        shared.connector.master().on_change.add(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
                 shared.hang_up();
             }
@@ -164,11 +164,6 @@ impl Subscriber {
         self.shared.state.lock().is_closed = true;
         self.shared.hang_up();
         self.shared.wanted.notify_one();
-    }
-
-    /// Whether the thread has ended or was never started.
-    pub(super) fn is_over(&self) -> bool {
-        self.thread.is_over()
     }
 }
 

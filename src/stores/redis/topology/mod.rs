@@ -77,14 +77,6 @@ impl Topology {
         }
     }
 
-    /// Whether somebody watches over the server who can be asked about it.
-    pub(crate) fn is_watched(&self) -> bool {
-        match self {
-            Topology::One(node) => node.pool.connector.is_watched(),
-            Topology::Cluster(_) => false,
-        }
-    }
-
     /// Returns the findings of those who watch over the server, and about the servers that may take over.
     pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         match self {
@@ -147,8 +139,8 @@ impl Topology {
     /// Calls `hook` whenever another server was found in the place of one of these.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         match self {
-            Topology::One(node) => node.pool.connector.master().on_takeover(hook),
-            Topology::Cluster(cluster) => cluster.on_takeover(hook),
+            Topology::One(node) => node.pool.connector.master().on_takeover.add(hook),
+            Topology::Cluster(cluster) => cluster.on_takeover.add(hook),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Where a server is, and how a URL says so.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -18,9 +19,6 @@ use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 
 const USER_ALONE: &str = "it names a user without a password; for the default user write redis://:password@host, \
     and for a user without a password give any password";
-
-const UNIX_OPTIONS: &str =
-    "after the path of a Unix socket only db, user and pass are allowed, each once";
 
 /// Where a server is, and as whom to talk to it.
 #[derive(Clone)]
@@ -80,24 +78,15 @@ impl Address {
             _ => return Err(invalid("this kind of address is not supported")),
         };
         let url = plain.as_deref().unwrap_or(url);
-        let flaw = flaw_of(url);
         let peer = match (&plain, info.addr()) {
-            (Some(_), ConnectionAddr::Tcp(host, _)) => {
-                let peer = tls_config.toward(host)?;
-                if url.contains('#') {
-                    let reason =
-                        "nothing may follow a #; the server's certificate is always checked";
-                    return Err(invalid(reason));
-                }
-                Some(peer)
-            }
+            (Some(_), ConnectionAddr::Tcp(host, _)) => Some(tls_config.toward(host)?),
             _ => {
                 tls_config.check_is_unused()?;
                 None
             }
         };
-        if let Some(flaw) = flaw {
-            return Err(invalid(&flaw));
+        if let Some(flaw) = flaw_of(url) {
+            return Err(invalid(flaw));
         }
         let node = node.into();
         let settings = info.redis_settings().clone();
@@ -247,77 +236,55 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// Returns the flaw of a URL that would be passed over in silence: of options those that cannot be taken, and what is set in the
-/// place of those that other clients know. It names no part of the URL: any may be a secret.
-fn flaw_of(url: &str) -> Option<String> {
+/// Returns what is wrong with a URL that the `redis` crate parses but does not apply as written: unknown options are ignored there,
+/// and a wrong database is treated as 0. The text repeats no part of the URL, because any part may be a secret.
+fn flaw_of(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
-    let is_unix = url.scheme().ends_with("unix");
-    let flaw = if is_unix {
-        let mut options: Vec<_> = url.query_pairs().collect();
-        options.sort();
-        let has = |name: &str| options.iter().any(|(option, _)| option == name);
-        if url.fragment().is_some() {
-            Some("nothing may follow a #")
-        } else if !url.username().is_empty() || url.password().is_some() {
-            Some("for a Unix socket the user follows the path: ?user=…&pass=…")
-        } else if options
-            .windows(2)
-            .any(|two| matches!(two, [one, other] if one.0 == other.0))
-        {
-            Some(UNIX_OPTIONS)
-        } else if has("user") && !has("pass") {
-            Some(USER_ALONE)
-        } else if options
-            .iter()
-            .any(|(name, value)| name == "db" && !is_number(value))
-        {
-            Some("the database is a number, 0 or higher")
-        } else {
-            None
-        }
-    } else if url.fragment().is_some() {
-        Some("nothing may follow a #; in a password write # as %23")
-    } else if !url.username().is_empty() && url.password().is_none() {
-        Some(USER_ALONE)
-    } else if !is_number(url.path().trim_matches('/')) {
-        Some("the database is a number, 0 or higher, after the host: redis://host/1")
-    } else if url.port() == Some(0) {
-        Some("port 0 does not exist")
-    } else {
-        None
+    let has_user = !url.username().is_empty();
+    let mut options: Vec<_> = url.query_pairs().collect();
+    options.sort();
+    let has = |name: &str| options.iter().any(|(option, _)| option == name);
+    let is_twice = |two: &[(_, _)]| matches!(two, [one, other] if one.0 == other.0);
+    let is_unknown = |name: &str| !["db", "user", "pass"].contains(&name);
+    let is_bad_database = |(name, value): &(_, Cow<'_, str>)| name == "db" && !is_number(value);
+    let flaws: &[(bool, &str)] = match url.scheme().ends_with("unix") {
+        true => &[
+            (url.fragment().is_some(), "nothing may follow a #"),
+            (
+                has_user || url.password().is_some(),
+                "for a Unix socket the user follows the path: ?user=…&pass=…",
+            ),
+            (
+                options.windows(2).any(is_twice) || options.iter().any(|it| is_unknown(&it.0)),
+                "after the path of a Unix socket only db, user and pass are allowed, each once",
+            ),
+            (has("user") && !has("pass"), USER_ALONE),
+            (
+                options.iter().any(is_bad_database),
+                "the database is a number, 0 or higher",
+            ),
+        ],
+        false => &[
+            (
+                url.fragment().is_some(),
+                "nothing may follow a #: in a password write # as %23, and the server's certificate is always checked",
+            ),
+            (has_user && url.password().is_none(), USER_ALONE),
+            (
+                !is_number(url.path().trim_matches('/')),
+                "the database is a number, 0 or higher, after the host: redis://host/1",
+            ),
+            (url.port() == Some(0), "port 0 does not exist"),
+            (
+                !options.is_empty(),
+                "no options are allowed after a ?; write the database as the path (redis://host/1), and set time-outs, pool \
+                    size and connection name with the Builder",
+            ),
+        ],
     };
-    if flaw.is_some() {
-        return flaw.map(str::to_owned);
-    }
-    let (taken, instead): (&[&str], _) = match is_unix {
-        true => (&["db", "user", "pass"], UNIX_OPTIONS),
-        false => (&[], "write the database as the path: redis://host/1"),
-    };
-    let refused = url.query_pairs();
-    let refused = refused.filter(|(name, _)| !taken.contains(&&**name));
-    let refused = refused.map(|(name, _)| {
-        // One that nobody knows may be a part of a password.
-        let setting = match &*name {
-            "protocol" => "remove it, it has no effect",
-            "family" => "remove it, all addresses of a name are tried",
-            "timeout" | "socket_timeout" | "read_timeout" | "write_timeout" => {
-                "use Builder::command_timeout"
-            }
-            "dial_timeout" | "socket_connect_timeout" => "use Builder::connect_timeout",
-            "pool_size" => "use Builder::pool_size",
-            "client_name" => "use Builder::connection_name",
-            "db" => "write the database as the path: redis://host/1",
-            "ssl" => "use the scheme rediss:// for TLS",
-            "ssl_cert_reqs" => "certificates are always checked",
-            "ssl_ca_certs" => "use Builder::ca_certificate_file",
-            _ => return "an unknown option".to_owned(),
-        };
-        format!("{name} ({setting})")
-    });
-    let refused: Vec<String> = refused.collect();
-    let list = refused.join(", ");
-    (!refused.is_empty()).then(|| format!("unsupported options after ?: {list}; {instead}"))
+    let flaw = flaws.iter().find(|(is_so, _)| *is_so)?;
+    Some(flaw.1)
 }
 
 /// The name of the server at a host and port.

@@ -95,24 +95,18 @@ impl CallError {
     /// Whether nothing was executed, and another server may do it in a moment: a topology looks for that one within the
     /// request. Whether a wait goes on after the request, says `Error::may_pass`.
     pub(crate) fn is_passing(&self) -> bool {
-        const SIGNS: [&str; 5] = [
-            "READONLY",
-            "LOADING",
-            "MASTERDOWN",
-            "CLUSTERDOWN",
-            "TRYAGAIN",
-        ];
-        match self {
-            CallError::NotSent(_) => true,
-            CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
-            _ => false,
-        }
+        matches!(self, CallError::NotSent(_))
+            || self.is_of_no_master()
+            || self.has_code(&["CLUSTERDOWN", "TRYAGAIN"])
     }
 
     /// Whether another server may be the master: this one takes no writes, or has lost what it had in memory.
     pub(crate) fn is_of_no_master(&self) -> bool {
-        const SIGNS: [&str; 3] = ["READONLY", "MASTERDOWN", "LOADING"];
-        matches!(self, CallError::Server(text) if SIGNS.iter().any(|sign| text.starts_with(sign)))
+        self.has_code(&["READONLY", "MASTERDOWN", "LOADING"])
+    }
+
+    fn has_code(&self, codes: &[&str]) -> bool {
+        matches!(self, CallError::Server(text) if codes.iter().any(|code| text.starts_with(code)))
     }
 
     /// Whether no server had anything to do with the request, so that it may be tried again.
@@ -123,22 +117,18 @@ impl CallError {
 
     /// Whether the time was over before the server had answered.
     pub(crate) fn is_timeout(&self) -> bool {
-        matches!(
-            self,
-            CallError::NoReply {
-                timed_out: true,
-                ..
-            }
-        )
+        matches!(self, CallError::NoReply { timed_out, .. } if *timed_out)
     }
 
     /// Whether there was no room for one more connection, in this process or at the server.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
-        const SIGNS: [Errno; 2] = [Errno::MFILE, Errno::NFILE];
+        let is_limit = |code| {
+            [Errno::MFILE, Errno::NFILE]
+                .map(Errno::raw_os_error)
+                .contains(&code)
+        };
         match self {
-            CallError::NotSent(reason) => reason
-                .os_error()
-                .is_some_and(|code| SIGNS.iter().any(|sign| sign.raw_os_error() == code)),
+            CallError::NotSent(reason) => reason.os_error().is_some_and(is_limit),
             CallError::Server(text) => text.contains("max number of clients"),
             _ => false,
         }
@@ -158,16 +148,14 @@ impl CallError {
     /// Whether the other end hung up before a word was said. A server that has room for no more does so where it can say no
     /// word: before the handshake of TLS, or faster than the greeting comes.
     pub(crate) fn is_hang_up(&self) -> bool {
+        use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         const KINDS: [ErrorKind; 4] = [
-            ErrorKind::UnexpectedEof,
-            ErrorKind::ConnectionReset,
-            ErrorKind::ConnectionAborted,
-            ErrorKind::BrokenPipe,
+            UnexpectedEof,
+            ConnectionReset,
+            ConnectionAborted,
+            BrokenPipe,
         ];
-        match self {
-            CallError::NotSent(reason) => reason.io_kind().is_some_and(|it| KINDS.contains(&it)),
-            _ => false,
-        }
+        matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
     /// Returns the reason in the words of users.
@@ -189,16 +177,6 @@ impl CallError {
             | CallError::Untrusted(reason) => reason,
             CallError::Exhausted(_) => EXHAUSTED,
             CallError::Server(text) | CallError::Unfit(text) => text,
-        }
-    }
-
-    /// A redirection that is not followed any more: the nodes have to agree first.
-    pub(crate) fn of_a_redirection(self) -> CallError {
-        match self {
-            CallError::Server(text) => {
-                CallError::Server(format!("TRYAGAIN too many redirections: {text}"))
-            }
-            fault => fault,
         }
     }
 

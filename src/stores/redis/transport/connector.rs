@@ -20,11 +20,6 @@ pub(crate) trait Connector: Send + Sync {
         false
     }
 
-    /// Whether somebody watches over the server who can be asked about it.
-    fn is_watched(&self) -> bool {
-        false
-    }
-
     /// Returns the findings of those who watch over the server.
     fn watchers(&self, _deadline: Instant) -> Vec<HealthWarning> {
         Vec::new()

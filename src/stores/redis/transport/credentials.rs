@@ -1,7 +1,6 @@
 //! What a function of the program gives anew for each connection: credentials, certificates.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,14 +14,6 @@ use crate::stores::redis::transport::reply_text::cut;
 pub(crate) struct Credentials {
     pub(crate) user: String,
     pub(crate) password: String,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
 }
 
 type Ask<T> = dyn Fn() -> Result<T, String> + Send + Sync;
@@ -61,13 +52,8 @@ impl<T: Clone + Default + Send + 'static> Provider<T> {
         let (number, _) = self.calls.start(&(), deadline, call);
         let reason = match self.calls.wait(&(), number, deadline) {
             Some(Ok(given)) => return Ok(given),
-            Some(Err(error)) => {
-                let words = error.to_string();
-                format!("the {what} provider failed: {}", cut(&words))
-            }
-            None => {
-                format!("the {what} provider has not answered in time (connect_timeout)")
-            }
+            Some(Err(error)) => format!("the {what} provider failed: {}", cut(&error.to_string())),
+            None => format!("the {what} provider has not answered in time (connect_timeout)"),
         };
         Err(CallError::NotSent(reason.into()))
     }

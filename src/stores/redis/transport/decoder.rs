@@ -44,19 +44,15 @@ pub(super) struct Decoder {
     read_timeout: Option<Duration>,
 }
 
-/// The part of a reply that was looked through: so many bytes, in which so many values have not begun yet.
+/// The part of a reply that was scanned.
+#[derive(Default)]
 struct Frame {
+    /// In bytes.
     length: usize,
-    missing: usize,
-}
-
-impl Default for Frame {
-    fn default() -> Frame {
-        Frame {
-            length: 0,
-            missing: 1,
-        }
-    }
+    /// How many values it has, arrays included.
+    values: usize,
+    /// How many elements its arrays announce.
+    elements: usize,
 }
 
 impl Decoder {
@@ -153,7 +149,7 @@ impl Decoder {
 impl Frame {
     /// Looks on through `bytes`, which begin with the reply. Returns whether all of it is there.
     fn is_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        while self.missing > 0 {
+        while self.values <= self.elements {
             let mut rest = bytes.get(self.length..).unwrap_or_default();
             // A line of something else may have no end.
             if rest.first().is_some_and(|kind| !b"+-:$*".contains(kind)) {
@@ -162,10 +158,9 @@ impl Frame {
             let Some((kind, text)) = line_in(&mut rest) else {
                 return Ok(false);
             };
-            let mut items = 0;
             match kind {
                 b'+' | b'-' | b':' => {}
-                b'*' => items = length_in(text)?.unwrap_or(0),
+                b'*' => self.elements += length_in(text)?.unwrap_or(0),
                 _ => {
                     let body = length_in(text)?.map_or(0, |length| length + 2);
                     match rest.get(body..) {
@@ -174,8 +169,7 @@ impl Frame {
                     }
                 }
             }
-            self.missing += items;
-            self.missing -= 1;
+            self.values += 1;
             self.length = bytes.len() - rest.len();
         }
         Ok(true)
@@ -197,14 +191,10 @@ fn number_in(text: &[u8]) -> Option<i64> {
 
 /// The length of what begins so; `None` if there is nothing.
 fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
-    match number_in(text) {
-        Some(-1) => Ok(None),
-        Some(length) => match usize::try_from(length) {
-            Ok(length) if length <= LARGEST_REPLY => Ok(Some(length)),
-            Ok(_) => Err(garbled(TOO_LARGE)),
-            Err(_) => Err(garbled("a length is negative")),
-        },
-        None => Err(garbled("a length is not a number")),
+    let length = number_in(text).ok_or_else(|| garbled("a length is not a number"))?;
+    match usize::try_from(length) {
+        Ok(length) if length > LARGEST_REPLY => Err(garbled(TOO_LARGE)),
+        length => Ok(length.ok()),
     }
 }
 

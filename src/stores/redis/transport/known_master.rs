@@ -10,7 +10,7 @@ use crate::ground::events;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::connection::Connection;
+use crate::stores::redis::transport::connection::{Connection, packed};
 
 /// A function that is called when the server is another one; it must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
@@ -39,8 +39,10 @@ pub(crate) struct KnownMaster {
     /// The one before, where none is known now.
     former: Mutex<Option<Arc<str>>>,
     generation: AtomicU64,
-    on_change: Hooks,
-    on_takeover: Hooks,
+    /// Called when the generation has increased.
+    pub(crate) on_change: Hooks,
+    /// Called when another server has become the master.
+    pub(crate) on_takeover: Hooks,
 }
 
 impl KnownMaster {
@@ -74,16 +76,6 @@ impl KnownMaster {
     /// The name of the master, or that of the group.
     pub(crate) fn node(&self) -> Arc<str> {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
-    }
-
-    /// Calls `hook` whenever the generation has risen.
-    pub(crate) fn on_change(&self, hook: Hook) {
-        self.on_change.add(hook);
-    }
-
-    /// Calls `hook` whenever another server was found in the place of the one before.
-    pub(crate) fn on_takeover(&self, hook: Hook) {
-        self.on_takeover.add(hook);
     }
 
     /// Notes that `node` is the master, as found by a search that began in the generation `began`. Returns the
@@ -138,7 +130,7 @@ pub(crate) enum Role {
 /// Asks a server for its role.
 pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<Role, CallError> {
     let reply = connection
-        .call(&redis::cmd("ROLE").get_packed_command(), deadline)
+        .call(&packed(&["ROLE"]), deadline)
         .map_err(CallError::of_a_search)?;
     Ok(role_in(&reply))
 }
@@ -178,9 +170,9 @@ mod tests {
             (told, hook)
         };
         let (told, hook) = counter();
-        known_master.on_change(hook);
+        known_master.on_change.add(hook);
         let (taken_over, hook) = counter();
-        known_master.on_takeover(hook);
+        known_master.on_takeover.add(hook);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         assert_eq!(&*known_master.node(), "a, b");
         assert_eq!(known_master.found(&a, 0), Some(0));

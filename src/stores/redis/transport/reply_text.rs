@@ -7,11 +7,7 @@ pub(super) const MOST_WORDS: usize = 256;
 
 /// Shortens the words of a server to what a message may have, on one line.
 pub(super) fn cut(text: &str) -> String {
-    let mut end = text.len().min(MOST_WORDS);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let (kept, rest) = text.split_at(end);
+    let (kept, rest) = text.split_at(text.floor_char_boundary(MOST_WORDS));
     let visible = |sign: char| if sign.is_control() { '\u{fffd}' } else { sign };
     let mut kept: String = kept.chars().map(visible).collect();
     if !rest.is_empty() {
@@ -52,10 +48,7 @@ pub(super) fn without_script(text: &str) -> String {
 /// Returns the text of an error reply for a message. The code `TRYAGAIN` only says that it passes.
 pub(crate) fn plain(text: &str) -> String {
     let text = without_script(text);
-    match text.strip_prefix("TRYAGAIN ") {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    }
+    text.strip_prefix("TRYAGAIN ").unwrap_or(&text).to_owned()
 }
 
 /// Returns a reply as text, shortened for a message.

@@ -51,7 +51,7 @@ impl Cluster {
         channel: &Arc<str>,
         lingers: bool,
     ) -> (ChannelInterest, bool) {
-        let is_live = {
+        {
             let mut channels = self.channels.lock();
             let is_closed = channels.is_closed;
             let entry = channels
@@ -66,16 +66,12 @@ impl Cluster {
             if !is_closed {
                 self.subscribe(channel, entry);
             }
-            match &entry.at {
-                Some((shard, _)) => shard.node.subscriber.hears(channel),
-                None => false,
-            }
-        };
+        }
         let interest = ChannelInterest {
             cluster: Arc::clone(self),
             channel: Arc::clone(channel),
         };
-        (interest, is_live)
+        (interest, self.hears(channel))
     }
 
     /// Moves every interest to where the slot of its channel is now.

@@ -25,9 +25,7 @@ use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::Settings;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::transport::{
-    Address, CallError, Connection, Hook, Hooks, last_try, share,
-};
+use crate::stores::redis::transport::{Address, CallError, Connection, Hooks, last_try, share};
 use channels::Channels;
 pub(crate) use redirection::Redirection;
 use seeds::Seed;
@@ -49,7 +47,7 @@ pub(crate) struct Cluster {
     /// The channels that somebody waits on.
     channels: Mutex<Channels>,
     /// Called when another server has become a master, or one is none any more.
-    on_takeover: Hooks,
+    pub(crate) on_takeover: Hooks,
     myself: Weak<Cluster>,
 }
 
@@ -120,7 +118,9 @@ impl Cluster {
                             continue;
                         }
                         redirections = 0;
-                        fault.of_a_redirection()
+                        // The nodes do not agree yet.
+                        let reason = fault.reason();
+                        CallError::Server(format!("TRYAGAIN too many redirections: {reason}"))
                     } else {
                         let is_well =
                             matches!(fault, CallError::Server(_) | CallError::Exhausted(_));
@@ -211,11 +211,6 @@ impl Cluster {
         all.filter(is_other).cloned().collect()
     }
 
-    /// Calls `hook` whenever another server has become a master, or one is none any more.
-    pub(crate) fn on_takeover(&self, hook: Hook) {
-        self.on_takeover.add(hook);
-    }
-
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
         match self.present(keys::slot(lock)) {
             Some(shard) => Arc::clone(&shard.address.node),
@@ -229,12 +224,7 @@ impl Cluster {
 
     pub(crate) fn close(&self) {
         self.channels.lock().is_closed = true;
-        let shards: Vec<Arc<Shard>> = {
-            let mut map = self.map.lock();
-            map.is_closed = true;
-            let retired = std::mem::take(&mut map.retired);
-            map.shards.values().cloned().chain(retired).collect()
-        };
+        let shards = self.shards();
         // All are told first, so that they end at the same time.
         for shard in &shards {
             shard.node.subscriber.dismiss();

@@ -18,9 +18,6 @@ use crate::stores::redis::transport::{
 /// The map is asked for at most this often.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// If the map was told less than this ago and is in doubt again, somebody else may know better.
-const SOON: Duration = Duration::from_secs(5);
-
 /// No node gets less than this part of the time that is left, however many are to be asked behind it.
 const LEAST_SHARE: usize = 4;
 
@@ -63,7 +60,6 @@ impl Cluster {
         let name = Arc::clone(&shard.address.node);
         if let Some(former) = map.shards.insert(name, Arc::clone(&shard)) {
             former.node.subscriber.dismiss();
-            map.retired.push(former);
         }
         shard
     }
@@ -101,9 +97,8 @@ impl Cluster {
         map.is_being_refreshed = true;
         map.asked_at = Some(time::now());
         let is_sharded = map.is_sharded;
-        let is_soon = map.told_at.is_some_and(|at| time::since(at) < SOON);
         let is_doubtful = |node: &str| map.shards.get(node).is_some_and(|it| it.is_doubtful());
-        let sources = in_order(&map.sources, is_doubtful, is_soon);
+        let sources = in_order(&map.sources, is_doubtful);
         drop(map);
         let told = self.ask(&sources, is_sharded, deadline);
         let mut map = self.map.lock();
@@ -112,7 +107,6 @@ impl Cluster {
         let outcome = match told {
             Ok((told, is_sharded)) => {
                 map.is_sharded = Some(is_sharded);
-                map.told_at = Some(time::now());
                 is_taken_over = self.adopt(&mut map, told);
                 map.trouble = None;
                 Ok(())
@@ -182,9 +176,6 @@ impl Cluster {
         for shard in &gone {
             shard.node.subscriber.dismiss();
         }
-        let is_taken_over = !gone.is_empty();
-        map.retired.retain(|shard| !shard.node.subscriber.is_over());
-        map.retired.extend(gone);
         map.moved.clear();
         for shard in map.shards.values() {
             shard.is_doubtful.store(false, Ordering::Relaxed);
@@ -196,6 +187,6 @@ impl Cluster {
         map.sources = seeds_of(addresses, &map.sources);
         map.ranges = ranges;
         map.version += 1;
-        is_taken_over
+        !gone.is_empty()
     }
 }

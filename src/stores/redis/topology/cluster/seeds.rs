@@ -39,27 +39,11 @@ pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     seeds
 }
 
-/// Returns the order in which nodes are asked: those that have answered, then those never asked, then those in doubt,
-/// then those that have failed; of each the one that was not asked for the longest time first. Those that answered may
-/// all be cut off from the rest: if their map was of no use, one that was never asked comes first.
-pub(super) fn in_order(
-    seeds: &[Seed],
-    is_doubtful: impl Fn(&str) -> bool,
-    was_of_no_use: bool,
-) -> Vec<Address> {
-    let mut order: Vec<(u8, &Seed)> = seeds
-        .iter()
-        .map(|it| match it {
-            _ if it.has_failed => (3, it),
-            _ if is_doubtful(&it.address.node) => (2, it),
-            _ if it.asked_at.is_none() => (1, it),
-            _ => (0, it),
-        })
-        .collect();
-    order.sort_by_key(|(class, it)| (*class, it.asked_at));
-    if was_of_no_use && let Some(at) = order.iter().position(|(class, _)| *class == 1) {
-        order.get_mut(..=at).unwrap_or_default().rotate_right(1);
-    }
-    let addresses = order.into_iter().map(|(_, it)| it.address.clone());
-    addresses.collect()
+/// Returns the order in which nodes are queried for the map. Nodes that failed come last, and doubtful nodes before them. Among
+/// equals the least recently queried node comes first: the nodes that answered last may be in the minority of a partition,
+/// with an old map.
+pub(super) fn in_order(seeds: &[Seed], is_doubtful: impl Fn(&str) -> bool) -> Vec<Address> {
+    let mut order: Vec<&Seed> = seeds.iter().collect();
+    order.sort_by_key(|it| (it.has_failed, is_doubtful(&it.address.node), it.asked_at));
+    order.into_iter().map(|it| it.address.clone()).collect()
 }

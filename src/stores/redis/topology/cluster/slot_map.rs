@@ -19,16 +19,11 @@ pub(super) struct SlotMap {
     pub(super) moved: HashMap<u16, Arc<Shard>>,
     /// All masters, by name.
     pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
-    /// Former ones, whose threads have still to end.
-    pub(super) retired: Vec<Arc<Shard>>,
     /// The nodes to ask for the next map: those of the settings, and those of this map.
     pub(super) sources: Vec<Seed>,
-    pub(super) told_at: Option<Instant>,
     /// Whether unlock messages are sharded, once that is known.
     pub(super) is_sharded: Option<bool>,
     pub(super) is_being_refreshed: bool,
-    /// Whether the connections of nodes found from now on are not counted.
-    pub(super) is_closed: bool,
     pub(super) version: u64,
     pub(super) asked_at: Option<Instant>,
     /// Why there is no map.
@@ -65,19 +60,19 @@ impl Cluster {
     pub(super) fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.present(slot);
         if let Some(shard) = &known
-            && !shard.is_doubtful.load(Ordering::Relaxed)
+            && !shard.is_doubtful()
         {
             return Ok(Arc::clone(shard));
         }
         let refreshed = self.refresh(deadline);
-        match (self.present(slot).or(known), refreshed) {
-            (Some(shard), _) => Ok(shard),
-            (None, Err(fault)) => Err(fault),
-            // The server knows best how to say it.
-            (None, Ok(())) => self.any().ok_or_else(|| {
-                CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
-            }),
+        if let Some(shard) = self.present(slot).or(known) {
+            return Ok(shard);
         }
+        refreshed?;
+        // Any server answers with the error for a slot that nobody serves.
+        self.shards().into_iter().next().ok_or_else(|| {
+            CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
+        })
     }
 
     /// The master of a slot as far as known, without asking.
@@ -89,9 +84,5 @@ impl Cluster {
         let index = map.ranges.partition_point(|range| range.last < slot);
         let range = map.ranges.get(index).filter(|range| range.first <= slot);
         range.map(|range| Arc::clone(&range.master))
-    }
-
-    fn any(&self) -> Option<Arc<Shard>> {
-        self.map.lock().shards.values().next().cloned()
     }
 }

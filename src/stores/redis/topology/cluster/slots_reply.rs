@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof};
+use crate::stores::redis::replies::{integer_at, item_at, text_of};
+use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof, packed};
 
 const NO_CLUSTER: &str = "it is not a cluster node; open it with Client::open (--url), or a master with its \
     replicas with Builder::master_replicas (--replicas)";
 
 /// The answer of a node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotsReply {
     /// The first slot, the last one and the master of it.
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
@@ -41,14 +41,11 @@ pub(super) fn ask_one(
     deadline: Instant,
 ) -> Result<(SlotsReply, bool), CallError> {
     let mut connection = Connection::connect(seed, deadline)?;
-    let mut packed = Vec::new();
-    let mut slots = redis::cmd("CLUSTER");
-    slots.arg("SLOTS").write_packed_command(&mut packed);
+    let mut request = packed(&["CLUSTER", "SLOTS"]);
     if is_sharded.is_none() {
-        let mut probe = redis::cmd("PUBSUB");
-        probe.arg("SHARDNUMSUB").write_packed_command(&mut packed);
+        request.extend(packed(&["PUBSUB", "SHARDNUMSUB"]));
     }
-    connection.send(&packed, deadline)?;
+    connection.send(&request, deadline)?;
     let slots = match connection.receive(deadline) {
         Err(CallError::Server(text)) if text.contains("cluster support disabled") => {
             return Err(CallError::misplaced(NO_CLUSTER));
@@ -81,44 +78,32 @@ pub(super) fn known_host(told: &str) -> &str {
 
 /// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
 pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
-    let mut told = SlotsReply {
-        ranges: Vec::new(),
-        replicas: Vec::new(),
-        proofs: HashMap::new(),
-        by: "".into(),
-    };
+    let mut told = SlotsReply::default();
     let mut proofs = HashMap::new();
-    let mut place = |node: &Value| match node {
-        Value::Array(parts) => match parts.as_slice() {
-            [host, Value::Int(port), rest @ ..] => {
-                let host = text_of(host);
-                let host = match known_host(&host) {
-                    "" => asked.to_owned(),
-                    host => host.to_owned(),
-                };
-                let at = (host, u16::try_from(*port).ok()?);
-                let proof = rest.first().map(|id| Proof::NodeId(text_of(id).into()));
-                proofs.extend(proof.map(|proof| (at.clone(), proof)));
-                Some(at)
-            }
-            _ => None,
-        },
-        _ => None,
+    let number_at = |list: &Value, at| u16::try_from(integer_at(list, at)?).ok();
+    let mut place = |node: &Value| {
+        let host = text_of(item_at(node, 0)?);
+        let host = match known_host(&host) {
+            "" => asked.to_owned(),
+            host => host.to_owned(),
+        };
+        let at = (host, number_at(node, 1)?);
+        let id = item_at(node, 2).map(|id| Proof::NodeId(text_of(id).into()));
+        proofs.extend(id.map(|id| (at.clone(), id)));
+        Some(at)
     };
     let Value::Array(ranges) = slots else {
         return told;
     };
     for range in ranges {
         let Value::Array(parts) = range else { continue };
-        let [Value::Int(first), Value::Int(last), master, replicas @ ..] = parts.as_slice() else {
-            continue;
-        };
-        if let (Ok(first), Ok(last), Some(master)) =
-            (u16::try_from(*first), u16::try_from(*last), place(master))
+        let mut nodes = parts.iter().skip(2).map(&mut place);
+        if let (Some(first), Some(last), Some(Some(master))) =
+            (number_at(range, 0), number_at(range, 1), nodes.next())
         {
             told.ranges.push((first, last, master));
         }
-        told.replicas.extend(replicas.iter().filter_map(&mut place));
+        told.replicas.extend(nodes.flatten());
     }
     told.proofs = proofs;
     told

@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::stores::redis::replies::{item_at, text_of};
-use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof, name_of};
+use crate::stores::redis::replies::{field_of, item_at, text_of};
+use crate::stores::redis::transport::{
+    Address, Announced, CallError, Connection, Proof, name_of, packed,
+};
 
 const NO_SENTINEL: &str = "it is not a sentinel; name the sentinels (port 26379 by default), or open this server \
     without Builder::sentinel (--sentinel)";
@@ -80,9 +82,7 @@ impl Sentinel {
         deadline: Instant,
     ) -> Result<Vec<Address>, CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("REPLICAS").arg(name);
-        let reply = connection.call(&question.get_packed_command(), deadline)?;
+        let reply = connection.call(&packed(&["SENTINEL", "REPLICAS", name]), deadline)?;
         let address = |replica: &Value| {
             let port = field_of(replica, "port")?.parse().ok()?;
             let mut address = master.elsewhere(&field_of(replica, "ip")?, port);
@@ -103,14 +103,9 @@ impl Sentinel {
         deadline: Instant,
     ) -> Result<(Value, Value), CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
-        let mut packed = Vec::new();
-        let mut place = redis::cmd("SENTINEL");
-        place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        place.write_packed_command(&mut packed);
-        let mut master = redis::cmd("SENTINEL");
-        master.arg("MASTER").arg(name);
-        master.write_packed_command(&mut packed);
-        connection.send(&packed, deadline)?;
+        let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
+        let request = commands.map(|it| packed(&["SENTINEL", it, name])).concat();
+        connection.send(&request, deadline)?;
         let address = connection.receive(deadline);
         let details = match connection.receive(deadline) {
             // Without the right to ask for it, or for a name unknown there, there is the address alone.
@@ -119,17 +114,6 @@ impl Sentinel {
         };
         Ok((address.map_err(CallError::of_a_search)?, details))
     }
-}
-
-/// A field of a list of names and values.
-pub(super) fn field_of(fields: &Value, wanted: &str) -> Option<String> {
-    let Value::Array(fields) = fields else {
-        return None;
-    };
-    fields.chunks(2).find_map(|field| match field {
-        [name, value] if text_of(name) == wanted => Some(text_of(value)),
-        _ => None,
-    })
 }
 
 pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {

@@ -8,8 +8,9 @@ use redis::Value;
 
 use crate::store::HealthWarning;
 use crate::stores::redis::findings::Findings;
+use crate::stores::redis::replies::field_of;
 use crate::stores::redis::topology::sentinel::Shared;
-use crate::stores::redis::topology::sentinel::answer::{Named, field_of, named_in};
+use crate::stores::redis::topology::sentinel::answer::{Named, named_in};
 use crate::stores::redis::topology::unreachable_replicas;
 use crate::stores::redis::transport::{CallError, share};
 

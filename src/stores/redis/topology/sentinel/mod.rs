@@ -32,13 +32,11 @@ mod health;
 mod tests;
 mod watch;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::ground::time;
 use crate::store::HealthWarning;
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::ListenerThread;
@@ -47,10 +45,6 @@ use crate::stores::redis::transport::{
 };
 use answer::{Named, Sentinel};
 use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
-
-/// A sentinel that has not answered after this time is asked once more, and for longer, behind the others: a silent one
-/// must not take the time of those that answer.
-const FIRST_ASK: Duration = Duration::from_millis(200);
 
 /// How often the master is checked: once in a third of a lease, within reason.
 const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -141,10 +135,6 @@ impl Connector for Sentinels {
         true
     }
 
-    fn is_watched(&self) -> bool {
-        true
-    }
-
     fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         self.shared.health(deadline)
     }
@@ -219,23 +209,9 @@ impl Shared {
         let mut last_fault = None;
         let mut missed: Option<Miss> = None;
         let mut answers = Vec::with_capacity(order.len());
-        let mut rest = order.len();
-        let mut left: VecDeque<(&Arc<Sentinel>, bool)> =
-            order.iter().map(|sentinel| (sentinel, true)).collect();
-        while let Some((sentinel, is_first)) = left.pop_front() {
-            let mut by = share(deadline, rest + 1);
-            let soon = time::now() + FIRST_ASK;
-            let is_cut_short = is_first && soon < by;
-            if is_cut_short {
-                by = soon;
-            }
-            let outcome = self.ask(sentinel, by);
-            let asks_again = is_cut_short && outcome.is_err() && time::now() >= by;
-            match asks_again {
-                true => left.push_back((sentinel, false)),
-                false => rest -= 1,
-            }
-            let named = match outcome {
+        for (tried, sentinel) in order.iter().enumerate() {
+            let rest = order.len() - tried;
+            let named = match self.ask(sentinel, share(deadline, rest + 1)) {
                 Ok(named) => named,
                 Err(fault) => {
                     fault.keep_in(&mut last_fault);
@@ -245,7 +221,7 @@ impl Shared {
             answers.push(named.clone());
             match &before {
                 Some(known) if named.is_no_news(known) && missed.is_none() => {
-                    match self.reach(known, None, began, share(deadline, rest + 1)) {
+                    match self.reach(known, None, began, share(deadline, rest)) {
                         Ok(connection) => return Ok(connection),
                         // The others may know of a failover.
                         Err(miss) => missed = Some(miss),

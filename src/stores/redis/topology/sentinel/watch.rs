@@ -5,39 +5,33 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::Shared;
 use super::answer::{Named, Sentinel};
 use super::belief::told_by_one;
-use super::{CHECKS, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::replies::{item_at, text_of};
-use crate::stores::redis::transport::{CallError, Connection, Writer, share};
+use crate::stores::redis::transport::{CallError, Connection, packed, share};
 
 const CHANNEL: &str = "+switch-master";
 
 /// A master that is believed in and was not reached is tried again after pauses from the one to the other.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The outcome of a check.
-pub(super) enum Check {
-    Settled,
-    /// Too few of the sentinels have told of a later failover.
-    Unsure,
-    /// The master that is believed in was not reached, or calls itself none.
-    Unreached,
-}
-
 impl Shared {
     /// Leaves the present master if the sentinels name another one.
-    pub(super) fn check(&self) -> Check {
+    ///
+    /// Returns false if it has to be done again soon: the master that is believed in was not reached, or too few sentinels have
+    /// reported a later failover.
+    fn check(&self) -> bool {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
         let before = self.believed.lock().clone();
         let known = self.known_master.master();
         if known.is_none() && self.replaced().is_none() {
             // The next connection looks for it.
-            return Check::Settled;
+            return true;
         }
         let order = self.order();
         let half = share(deadline, 2);
@@ -46,7 +40,7 @@ impl Shared {
         };
         let answers: Vec<Named> = order.iter().enumerate().filter_map(ask).collect();
         let Some(named) = self.believe(&answers, before.as_ref()).into_iter().next() else {
-            return Check::Settled;
+            return true;
         };
         let lone = told_by_one(&named, &answers);
         let missed = match &lone {
@@ -66,14 +60,11 @@ impl Shared {
             events::sentinel_failed(&named.node(), &fault.reason());
         }
         if self.leave_replaced(began) {
-            return Check::Unreached;
+            return false;
         }
         let believed = self.believed.lock();
         let epoch = believed.as_ref().map_or(0, |it| it.epoch);
-        match answers.iter().any(|answer| answer.epoch > epoch) {
-            true => Check::Unsure,
-            false => Check::Settled,
-        }
+        answers.iter().all(|answer| answer.epoch <= epoch)
     }
 
     /// The master known last, if another one is believed in.
@@ -119,13 +110,8 @@ impl Shared {
         let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;
         let mut writer = connection.writer().map_err(CallError::not_sent)?;
-        let send = |writer: &mut Writer, command: redis::Cmd| {
-            let sent = writer.send(&command.get_packed_command());
-            sent.map_err(CallError::not_sent)
-        };
-        let mut subscribe = redis::cmd("SUBSCRIBE");
-        subscribe.arg(CHANNEL);
-        send(&mut writer, subscribe)?;
+        let subscribe = packed(&["SUBSCRIBE", CHANNEL]);
+        writer.send(&subscribe).map_err(CallError::not_sent)?;
         {
             let mut state = self.state.lock();
             if state.is_closed {
@@ -136,8 +122,6 @@ impl Shared {
         // Whether it still answers is seen by its answer to a PING, one check later.
         let mut pinged_at: Option<Instant> = None;
         let mut check_at = time::now();
-        // The others may hear of a failover a moment later than this one.
-        let mut pause = CHECKS.0;
         let mut tries = Backoff::between(TRIES.0, TRIES.1);
         loop {
             match connection.receive(check_at) {
@@ -156,29 +140,21 @@ impl Shared {
                         Some(_) => {}
                         None => {
                             let mut state = self.state.lock();
-                            match &mut state.writer {
-                                Some(writer) => send(writer, redis::cmd("PING"))?,
-                                None => return Ok(()),
-                            }
+                            let Some(writer) = &mut state.writer else {
+                                return Ok(());
+                            };
+                            let sent = writer.send(&packed(&["PING"]));
+                            sent.map_err(CallError::not_sent)?;
                             pinged_at = Some(time::now());
                         }
                     }
-                    let checked = self.check();
-                    if !matches!(checked, Check::Unsure) {
-                        pause = CHECKS.0;
-                    }
-                    let next = match checked {
-                        Check::Settled => {
-                            tries = Backoff::between(TRIES.0, TRIES.1);
-                            self.check_every
-                        }
-                        Check::Unsure => {
-                            pause = self.check_every.min(pause * 2);
-                            pause
-                        }
-                        Check::Unreached => tries.next(),
+                    let pause = if self.check() {
+                        tries = Backoff::between(TRIES.0, TRIES.1);
+                        self.check_every
+                    } else {
+                        tries.next().min(self.check_every)
                     };
-                    check_at = time::now() + next.min(self.check_every);
+                    check_at = time::now() + pause;
                 }
                 Err(fault) => return Err(fault.of_a_search()),
             }

@@ -74,7 +74,7 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
     let fragment = "nothing may follow a #";
     let beside = "for a Unix socket the user follows the path";
     let twice = "only db, user and pass are allowed, each once";
-    let options = "unsupported options after ?: ";
+    let options = "no options are allowed after a ?";
     let alone = "it names a user without a password";
     let unix_database = "the database is a number, 0 or higher";
     let database = "after the host: redis://host/1";
@@ -82,25 +82,14 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
         ("unix:/run/r#x", fragment),
         ("redis+unix://user@localhost/run/r", beside),
         ("redis+unix://:p@localhost/run/r", beside),
-        ("unix:/run/r?host=h", options),
+        ("unix:/run/r?host=h", twice),
         ("unix:/run/r?pass=p&pass=q", twice),
         ("unix:/run/r?db=1&user=u&db=2&pass=p", twice),
         ("unix:/run/r?user=u", alone),
         ("unix:/run/r?db=-1", unix_database),
-        ("redis://h/1?protocol=resp3", "protocol (remove it"),
-        ("redis://h?family=6&x=1", "tried), an unknown option; "),
-        (
-            "redis://h?timeout=5",
-            "timeout (use Builder::command_timeout)",
-        ),
-        (
-            "redis://h?x=1&db=2",
-            "an unknown option, db (write the database as the path",
-        ),
-        (
-            "redis://h:1?secret@h",
-            "unsupported options after ?: an unknown option",
-        ),
+        ("redis://h/1?protocol=resp3", options),
+        ("redis://h?x=1&db=2", options),
+        ("redis://h:1?secret@h", options),
         ("redis://h#x", fragment),
         ("redis://user@h", alone),
         ("redis://user:@h", alone),

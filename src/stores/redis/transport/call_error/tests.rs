@@ -82,17 +82,6 @@ fn a_fault_passes_where_another_server_may_do_it_in_a_moment() {
 }
 
 #[test]
-fn a_redirection_that_is_not_followed_passes() {
-    for (fault, _) in faults() {
-        let expected = match &fault {
-            CallError::Server(_) => server("TRYAGAIN too many redirections: ERR no"),
-            fault => fault.clone(),
-        };
-        assert_eq!(fault.of_a_redirection(), expected);
-    }
-}
-
-#[test]
 fn the_first_fault_is_kept_unless_a_server_says_something() {
     for (fault, _) in faults() {
         let mut kept = None;

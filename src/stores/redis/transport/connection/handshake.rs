@@ -5,15 +5,15 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use redis::{Cmd, RedisConnectionInfo, Value};
+use redis::{RedisConnectionInfo, Value};
 use smallvec::SmallVec;
 
-use super::{Connection, NUMBERS};
+use super::{Connection, NUMBERS, packed};
 use crate::ground::clock::Offset;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::kinds::Answers;
-use crate::stores::redis::replies::{item_at, text_of};
+use crate::stores::redis::replies::{field_of, item_at, text_of};
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::announced::Proof;
 use crate::stores::redis::transport::call_error::CallError;
@@ -104,37 +104,32 @@ impl Connection {
         settings: &RedisConnectionInfo,
         deadline: Instant,
     ) -> Result<(), CallError> {
-        let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
+        let mut commands: Vec<(Vec<u8>, bool)> = Vec::with_capacity(5);
         if let Some(password) = settings.password() {
-            let mut auth = redis::cmd("AUTH");
-            if let Some(user) = settings.username() {
-                auth.arg(user);
-            }
-            auth.arg(password);
-            commands.push((auth, true));
+            let mut auth = vec!["AUTH"];
+            auth.extend(settings.username());
+            auth.push(password);
+            commands.push((packed(&auth), true));
         }
         if settings.db() != 0 {
-            let mut select = redis::cmd("SELECT");
-            select.arg(settings.db());
-            commands.push((select, true));
+            commands.push((packed(&["SELECT", &settings.db().to_string()]), true));
         }
-        let mut name = redis::cmd("CLIENT");
-        name.arg("SETNAME").arg(&*address.connection_name);
         // For whoever looks at CLIENT LIST; not worth failing for.
+        let name = packed(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
             // Every user may send it. A proxy may not know it.
-            commands.push((redis::cmd("HELLO"), false));
+            commands.push((packed(&["HELLO"]), false));
         }
         // A sentinel has no TIME.
         let last = if address.is_sentinel { "PING" } else { "TIME" };
-        commands.push((redis::cmd(last), true));
-        let mut packed = Vec::new();
-        for (command, _) in &commands {
-            command.write_packed_command(&mut packed);
-        }
+        commands.push((packed(&[last]), true));
+        let request: Vec<u8> = commands
+            .iter()
+            .flat_map(|it| it.0.iter().copied())
+            .collect();
         let sent = self.timeline.now();
-        if let Err(fault) = self.send(&packed, deadline) {
+        if let Err(fault) = self.send(&request, deadline) {
             // A server that has no room says so, and reads nothing.
             if fault.is_hang_up()
                 && let Err(told @ CallError::Server(_)) = self.receive(deadline)
@@ -164,14 +159,14 @@ impl Connection {
                 {
                     Value::Nil
                 }
-                Ok(hello) if is_in_cluster(&hello) => {
+                Ok(hello) if field_of(&hello, "mode").as_deref() == Some("cluster") => {
                     return Err(CallError::misplaced(CLUSTER_NODE));
                 }
                 Err(CallError::Server(text))
                     if lacks(&text, "time") && !text.starts_with("NOPERM") =>
                 {
                     // A sentinel has none, and a proxy may not know it.
-                    match self.call(&redis::cmd("ROLE").get_packed_command(), deadline) {
+                    match self.call(&packed(&["ROLE"]), deadline) {
                         Ok(role) if brief(&role).contains("sentinel") => {
                             return Err(CallError::misplaced(SENTINEL));
                         }
@@ -214,13 +209,12 @@ impl Connection {
 
     /// Refuses another server than the announced one.
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
-        let (mut question, part, field, id) = match &address.is_proven_by {
+        let (command, field, id) = match &address.is_proven_by {
             None => return Ok(()),
-            Some(Proof::NodeId(id)) => (redis::cmd("CLUSTER"), "MYID", "", id),
-            Some(Proof::RunId(id)) => (redis::cmd("INFO"), "server", "run_id:", id),
+            Some(Proof::NodeId(id)) => (["CLUSTER", "MYID"], "", id),
+            Some(Proof::RunId(id)) => (["INFO", "server"], "run_id:", id),
         };
-        question.arg(part);
-        let is_it = match self.call(&question.get_packed_command(), deadline) {
+        let is_it = match self.call(&packed(&command), deadline) {
             Ok(reply) => {
                 let text = text_of(&reply);
                 !text.contains(field) || text.contains(&**id)
@@ -252,15 +246,6 @@ pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a
 pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
     Builder::sentinel (--sentinel MASTER --node URL)";
-
-/// Whether a reply to HELLO, a list of names and values, says that the server is a node of a cluster.
-fn is_in_cluster(reply: &Value) -> bool {
-    let Value::Array(parts) = reply else {
-        return false;
-    };
-    let mut pairs = parts.chunks(2).map(|pair| pair.iter().map(text_of));
-    pairs.any(|pair| pair.eq(["mode", "cluster"]))
-}
 
 /// Adds the user whom the server does not let in, and takes the password out of what it says: an error for an unknown command
 /// repeats its arguments.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::Connection;
+use super::{Connection, packed};
 use crate::ground::clock::BootInstant;
-use crate::stores::redis::replies::{info_field, text_of};
+use crate::stores::redis::replies::{field_of, info_field, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::tls::Session;
 
@@ -41,24 +41,13 @@ impl Connection {
         session.map(Session::ending).unwrap_or_default()
     }
 
-    /// Which server it leads to, as far as it was asked.
-    pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
-        self.identity.as_ref()
-    }
-
     /// Which server it leads to: asked once per connection.
     pub(crate) fn identify(&mut self, deadline: Instant) -> Result<Arc<Identity>, CallError> {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
         }
-        let mut packed = Vec::new();
-        for section in ["server", "persistence", "replication"] {
-            let mut info = redis::cmd("INFO");
-            info.arg(section).write_packed_command(&mut packed);
-        }
-        let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("*appendfsync*");
-        config.write_packed_command(&mut packed);
+        let info = ["server", "persistence", "replication"].map(|it| packed(&["INFO", it]));
+        let packed = [info.concat(), packed(&["CONFIG", "GET", "*appendfsync*"])].concat();
         let asked = self.timeline.now();
         self.ask(&packed, deadline)?;
         let mut next = || match self.receive(deadline) {
@@ -84,11 +73,6 @@ impl Connection {
         }
         Ok(identity)
     }
-
-    /// Forgets which server it leads to, because it was found to have become another one.
-    pub(crate) fn forget_identity(&mut self) {
-        self.identity = None;
-    }
 }
 
 /// Reads the identity of a server from its answers to INFO and to the question how it writes its file.
@@ -108,16 +92,8 @@ pub(super) fn identity_in(
         return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
     // Without the right to ask, assume that the server forgets.
-    let persistence = persistence.map(|reply| text_of(&reply));
-    let persistence = persistence.unwrap_or_default();
-    let settings: Vec<String> = match fsync {
-        Some(Value::Array(items)) => items.iter().map(text_of).collect(),
-        _ => Vec::new(),
-    };
-    let is_set = |name: &str, to: &str| {
-        let mut pairs = settings.chunks(2);
-        pairs.any(|pair| matches!(pair, [key, value] if key == name && value == to))
-    };
+    let persistence = persistence.as_ref().map(text_of).unwrap_or_default();
+    let is_set = |name, to| fsync.as_ref().and_then(|it| field_of(it, name)).as_deref() == Some(to);
     let says = |field, what| info_field(&persistence, field) == Some(what);
     let remembers = says("aof_enabled", "1")
         && is_set("appendfsync", "always")

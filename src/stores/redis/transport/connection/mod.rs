@@ -26,6 +26,7 @@ use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::redis::kinds::Answers;
+use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::{Decoder, must_set};
@@ -45,11 +46,8 @@ const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 /// The largest number of a request; the smallest is 1, which no small number alone can be taken for.
 const NUMBERS: i64 = (1 << 30) - 1;
 
-/// Why a connection is not used any more on which something came that nobody asked for.
-const UNASKED: &str = "the connection has an unsolicited reply";
-
-/// Why a connection is not used any more on which an error was not the last word.
-const NOT_ALL: &str = "after an error reply the connection was closed or sent an unsolicited reply";
+/// Why a connection is not used again.
+const UNASKED: &str = "the connection was closed, or has an unsolicited reply";
 
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
 const STALE_AFTER: Duration = Duration::from_millis(10);
@@ -64,7 +62,7 @@ pub(crate) struct Connection {
     /// Which of the servers of its route it leads to.
     pub(crate) generation: u64,
     /// Which server it leads to, once somebody wanted to know.
-    identity: Option<Arc<Identity>>,
+    pub(crate) identity: Option<Arc<Identity>>,
     /// The texts of the scripts that the server has got through it.
     loaded_scripts: SmallVec<[usize; 4]>,
     stream: Stream,
@@ -111,11 +109,8 @@ impl Connection {
 
     /// Sends what is packed, to be answered before anything else is sent.
     pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
-        if !self.is_in_debt() && self.has_unread() {
+        if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNASKED.into()));
-        }
-        if self.was_refused && !self.is_in_debt() && self.is_reset() {
-            return Err(CallError::NotSent(NOT_ALL.into()));
         }
         if self.is_asking {
             let packed = [&asking(), packed].concat();
@@ -130,7 +125,7 @@ impl Connection {
     /// answer of the call, which may have run then.
     pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
         if self.is_reset() {
-            return Err(CallError::cut(NOT_ALL));
+            return Err(CallError::cut(UNASKED));
         }
         Ok(())
     }
@@ -143,8 +138,7 @@ impl Connection {
 
     /// Whether the server answers.
     pub(crate) fn answers(&mut self, deadline: Instant) -> bool {
-        let ping = redis::cmd("PING").get_packed_command();
-        self.ask(&ping, deadline).is_ok() && self.skip(deadline).is_ok()
+        self.ask(&packed(&["PING"]), deadline).is_ok() && self.skip(deadline).is_ok()
     }
 
     /// Reads one reply that nobody needs.
@@ -355,16 +349,19 @@ fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     let now = match answer {
         // The rest of its time, or more than can be said.
         Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
-        Value::Array(items) => match items.get(1) {
-            Some(Value::Int(now)) => Some(*now),
-            _ => None,
-        },
-        _ => None,
+        other => integer_at(other, 1),
     };
     now.filter(|now| *now > 0)
 }
 
 /// The packed request that goes before each one for a slot on the move.
 pub(crate) fn asking() -> Vec<u8> {
-    redis::cmd("ASKING").get_packed_command()
+    packed(&["ASKING"])
+}
+
+/// Returns a command in the form in which it is sent.
+pub(crate) fn packed(words: &[&str]) -> Vec<u8> {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    command.get_packed_command()
 }

@@ -84,11 +84,11 @@ impl Pool {
         deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let mut slot = self.slot(deadline)?;
         loop {
+            let mut slot = self.slot(deadline)?;
             let (mut connection, is_new) = self.connected(&mut slot, deadline)?;
             let outcome = talk(&mut connection);
-            self.lay_down(&mut slot, connection, &outcome);
+            self.give_back(Borrowed { connection, slot }, &outcome);
             if is_new || !matches!(&outcome, Err(fault) if is_unheard(fault)) {
                 return outcome;
             }
@@ -124,12 +124,16 @@ impl Pool {
     }
 
     /// Puts a connection back after `outcome`, unless that leaves its state in doubt.
-    pub(crate) fn give_back<T>(&self, borrowed: Borrowed, outcome: &Result<T, CallError>) {
-        let Borrowed {
-            connection,
-            mut slot,
-        } = borrowed;
-        self.lay_down(&mut slot, connection, outcome);
+    pub(crate) fn give_back<T>(&self, mut borrowed: Borrowed, outcome: &Result<T, CallError>) {
+        let connection = borrowed.connection;
+        if let Err(fault) = outcome
+            && fault.is_of_no_master()
+        {
+            self.connector.master().suspect(connection.generation);
+        }
+        if is_sound(outcome) && !connection.is_spent {
+            *borrowed.slot = Some(connection);
+        }
     }
 
     /// Makes a connection for later, unless others have all slots. Whoever needs it tells what is wrong.
@@ -192,22 +196,6 @@ impl Pool {
     /// Whether a connection leads to the server that takes writes, as far as known.
     fn is_current(&self, connection: &Connection) -> bool {
         connection.generation == self.connector.master().generation()
-    }
-
-    fn lay_down<T>(
-        &self,
-        slot: &mut Slot<Box<Connection>>,
-        connection: Box<Connection>,
-        outcome: &Result<T, CallError>,
-    ) {
-        if let Err(fault) = outcome
-            && fault.is_of_no_master()
-        {
-            self.connector.master().suspect(connection.generation);
-        }
-        if is_sound(outcome) && !connection.is_spent {
-            **slot = Some(connection);
-        }
     }
 }
 

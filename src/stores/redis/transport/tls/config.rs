@@ -13,8 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::expiry::days_left;
-use super::verifier::{Hosts, Verifier, pin_in};
+use super::verifier::{Hosts, Verifier, days_left, pin_in};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::sync::Mutex;
@@ -275,8 +274,6 @@ struct Current {
     stamps: Vec<Stamp>,
     given: Given,
     config: Arc<ClientConfig>,
-    /// Why the files as they are now are of no use.
-    trouble: Option<String>,
 }
 
 impl Shared {
@@ -300,7 +297,6 @@ impl Shared {
             source,
             stamps,
             given,
-            trouble: None,
         })
     }
 
@@ -310,10 +306,9 @@ impl Shared {
         let given = self.source.provider.as_ref().map(|it| it.get(deadline));
         let given = given.transpose()?.unwrap_or_default();
         let stamps = self.source.stamps();
-        if let Some(current) = &mut *self.current.lock()
+        if let Some(current) = &*self.current.lock()
             && (&current.stamps, &current.given) == (&stamps, &given)
         {
-            current.trouble = None;
             return Ok(Arc::clone(&current.config));
         }
         let read = self.read(stamps, given);
@@ -322,7 +317,6 @@ impl Shared {
             (Ok(read), current) => Ok(Arc::clone(&current.insert(read).config)),
             (Err(error), Some(current)) => {
                 events::certificates_kept(&error);
-                current.trouble = Some(error.to_string());
                 Ok(Arc::clone(&current.config))
             }
             (Err(error), None) => Err(CallError::NotSent(error.to_string().into())),
@@ -332,14 +326,7 @@ impl Shared {
     /// See [`TlsConfig::ending`].
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let current = self.current.lock();
-        current
-            .as_ref()
-            .map(|it| it.source.ending())
-            .unwrap_or_default()
-    }
-
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.current.lock().as_ref()?.trouble.clone()
+        current.iter().flat_map(|it| it.source.ending()).collect()
     }
 }
 

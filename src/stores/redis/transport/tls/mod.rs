@@ -5,7 +5,6 @@
 //! when a connection is dropped: in a forked child it would end the session of the parent.
 
 mod config;
-mod expiry;
 mod refusal;
 mod verifier;
 
@@ -23,8 +22,8 @@ use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::socket::{Socket, is_timeout, passes};
 use config::Shared;
 pub(crate) use config::{Peer, TlsConfig};
-use expiry::days_left;
 use refusal::{Refusal, refusal};
+use verifier::days_left;
 
 /// How much is read from a socket at once.
 const BLOCK: usize = 4096;
@@ -35,33 +34,11 @@ const MOST_UNASKED: u32 = 16;
 /// The session of one connection, and its reading end.
 pub(super) struct Session {
     connection: Arc<Mutex<ClientConnection>>,
-    incoming: Incoming,
+    /// The bytes that were read from the socket and are not decrypted yet.
+    incoming: Vec<u8>,
     /// Why the other end, or we, will have nothing to do with each other.
     refusal: Option<Refusal>,
     shared: Arc<Shared>,
-}
-
-/// The bytes that were read from the socket and are not decrypted yet.
-#[derive(Default)]
-struct Incoming {
-    block: Vec<u8>,
-    begin: usize,
-    end: usize,
-}
-
-impl Incoming {
-    fn rest(&self) -> &[u8] {
-        self.block.get(self.begin..self.end).unwrap_or_default()
-    }
-
-    /// Reads from the socket once. Returns false at the end of the stream.
-    fn fill(&mut self, mut socket: &Socket) -> io::Result<bool> {
-        self.block.resize(BLOCK, 0);
-        self.begin = 0;
-        self.end = 0;
-        self.end = socket.read(&mut self.block)?;
-        Ok(self.end > 0)
-    }
 }
 
 impl Session {
@@ -80,7 +57,7 @@ impl Session {
         connection.set_buffer_limit(None);
         let mut session = Session {
             connection: Arc::new(Mutex::new(connection)),
-            incoming: Incoming::default(),
+            incoming: Vec::new(),
             refusal: None,
             shared: Arc::clone(&peer.shared),
         };
@@ -124,7 +101,7 @@ impl Session {
                 return Ok(());
             }
             socket.set_read_timeout(left()?.max(Duration::from_millis(1)))?;
-            match self.incoming.fill(socket) {
+            match self.fill(socket) {
                 Ok(true) => self.decrypt(socket)?,
                 Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if passes(&error) => {}
@@ -133,12 +110,21 @@ impl Session {
         }
     }
 
+    /// Reads from the socket once. Returns false at the end of the stream.
+    fn fill(&mut self, mut socket: &Socket) -> io::Result<bool> {
+        self.incoming.resize(BLOCK, 0);
+        let read = socket.read(&mut self.incoming);
+        self.incoming.truncate(*read.as_ref().unwrap_or(&0));
+        Ok(read? > 0)
+    }
+
     /// Decrypts what was read, up to the first plain text.
     fn decrypt(&mut self, socket: &Socket) -> io::Result<()> {
         let mut connection = self.connection.lock();
-        let mut rest = self.incoming.rest();
+        let mut rest = &*self.incoming;
         let decrypted = decrypt(&mut connection, &mut rest);
-        self.incoming.begin = self.incoming.end - rest.len();
+        let taken = self.incoming.len() - rest.len();
+        self.incoming.drain(..taken);
         decrypted.map_err(|error| {
             // The other end hears why, if it still listens.
             if let Ok(alert) = drain(&mut connection) {
@@ -158,12 +144,12 @@ impl Session {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
-            if self.incoming.rest().is_empty() {
+            if self.incoming.is_empty() {
                 break;
             }
             self.decrypt(socket)?;
         }
-        if !self.incoming.fill(socket)? {
+        if !self.fill(socket)? {
             return Ok(0);
         }
         self.decrypt(socket)?;
@@ -178,7 +164,7 @@ impl Session {
 
     /// Whether there is something to read for which the socket need not be waited for.
     pub(super) fn has_buffered(&self) -> bool {
-        !self.incoming.rest().is_empty() || has_something(&mut self.connection.lock())
+        !self.incoming.is_empty() || has_something(&mut self.connection.lock())
     }
 
     /// Whether the connection has ended, or something came that nobody asked for. Session tickets come unasked.
@@ -219,13 +205,9 @@ impl Session {
 
     /// Certificates in files, and those that are given, may be about to change, so a refusal on their account is an outage.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
-        let mut words = refusal.words;
-        if let Some(trouble) = self.shared.trouble() {
-            words += &format!(" (the certificates read before are used, because {trouble})");
-        }
         let reason = match error {
-            Some(error) => Reason::of_io(words, error),
-            None => words.into(),
+            Some(error) => Reason::of_io(refusal.words, error),
+            None => refusal.words.into(),
         };
         match refusal.may_pass && self.shared.source.may_change() {
             true => CallError::NotSent(reason),
@@ -246,14 +228,15 @@ impl Session {
     /// Encrypts `plain`. The result has to be written as it is, and before that of a later call.
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
-        seal(&mut connection, plain)
+        connection.writer().write_all(plain)?;
+        drain(&mut connection)
     }
 
     /// The writing end, for another thread.
     pub(super) fn writing_end(&self) -> Session {
         Session {
             connection: Arc::clone(&self.connection),
-            incoming: Incoming::default(),
+            incoming: Vec::new(),
             refusal: None,
             shared: Arc::clone(&self.shared),
         }
@@ -284,11 +267,6 @@ fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), ru
         }
     }
     Ok(())
-}
-
-fn seal(connection: &mut ClientConnection, plain: &[u8]) -> io::Result<Vec<u8>> {
-    connection.writer().write_all(plain)?;
-    drain(connection)
 }
 
 /// Takes out all that is to be written.

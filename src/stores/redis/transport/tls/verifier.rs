@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
 };
@@ -12,11 +13,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
     SupportedCipherSuite,
 };
 
 use crate::ground::sync::Mutex;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A certificate that ends within so many days is reported.
+const SOON: u32 = 14;
 
 /// The hosts that the user has named.
 pub(super) type Hosts = Arc<Mutex<Vec<ServerName<'static>>>>;
@@ -124,4 +129,20 @@ pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
     let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
     let bytes = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
     bytes.as_ref().try_into().ok()
+}
+
+/// The days that are left of a certificate, if they are few.
+pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    let now = Duration::from_secs(UnixTime::now().as_secs());
+    let then = UnixTime::since_unix_epoch(now + DAY * SOON);
+    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+    // Its time is checked before its authority, of which there is none here.
+    let roots = RootCertStore::empty();
+    match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms.all) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs().saturating_sub(now.as_secs()) / DAY.as_secs())
+        }
+        _ => None,
+    }
 }

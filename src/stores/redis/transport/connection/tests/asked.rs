@@ -22,10 +22,10 @@ fn nothing_is_sent_on_a_connection_whose_last_error_was_not_all() {
     assert!(connection.call(PING, soon()).is_err());
     until(|| connection.is_reset());
     let refused = connection.ask(PING, soon());
-    assert_eq!(refused, Err(CallError::NotSent(NOT_ALL.into())));
+    assert_eq!(refused, Err(CallError::NotSent(UNASKED.into())));
     let doubted = connection.has_only_refused();
     let lost = CallError::NoReply {
-        reason: NOT_ALL.into(),
+        reason: UNASKED.into(),
         timed_out: false,
     };
     assert_eq!(doubted, Err(lost));
