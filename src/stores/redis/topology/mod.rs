@@ -1,4 +1,4 @@
-//! Where the locks of one client live: on one node, or spread over those of a cluster.
+//! The servers of a client: one node (single, replicas, Sentinel), or a cluster.
 
 pub(crate) mod cluster;
 pub(crate) mod replicas;
@@ -20,7 +20,7 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Runs `talk` on a connection to the node that has this lock.
+    /// Runs `talk` on a connection to the node of this lock.
     pub(crate) fn with<T>(
         &self,
         lock: &str,
@@ -33,7 +33,7 @@ impl Topology {
         }
     }
 
-    /// Runs `talk` once for every node, with its part of the time, and returns what came of it with the name of the node.
+    /// Runs `talk` on every master, each with an equal share of the time. Returns the results with the names of the nodes.
     pub(crate) fn each<T>(
         &self,
         deadline: Instant,
@@ -48,8 +48,8 @@ impl Topology {
         }
     }
 
-    /// Runs `talk` at the first master that is not `done`, and returns that with its name; `None` if all are done. At the
-    /// beginning the masters are looked up.
+    /// Runs `talk` on the first master that is not in `done`, and returns the result with its name; `None` if all are done. If
+    /// `begins`, the cluster map is refreshed first.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],
@@ -60,7 +60,7 @@ impl Topology {
         match self {
             Topology::One(_) if !done.is_empty() => None,
             Topology::One(node) => {
-                // Whichever server it is, there is one.
+                // The name must stay the same during a failover.
                 let name: Arc<str> = "the master".into();
                 let told = node.with(deadline, |connection| talk(node, connection, &name));
                 Some((name, told))
@@ -69,7 +69,7 @@ impl Topology {
         }
     }
 
-    /// Whether another server may take over from one of these.
+    /// Whether another server may become a master.
     pub(crate) fn can_fail_over(&self) -> bool {
         match self {
             Topology::One(node) => node.pool.connector.can_fail_over(),
@@ -77,7 +77,7 @@ impl Topology {
         }
     }
 
-    /// Returns the findings of those who watch over the server, and about the servers that may take over.
+    /// Checks the sentinels and the replicas.
     pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         match self {
             Topology::One(node) => node.pool.connector.watchers(deadline),
@@ -85,7 +85,7 @@ impl Topology {
         }
     }
 
-    /// The name, in messages, of the node that has this lock.
+    /// The name of the node of this lock, for messages.
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
         match self {
             Topology::One(node) => node.name(),
@@ -93,7 +93,7 @@ impl Topology {
         }
     }
 
-    /// The name of all of it in messages.
+    /// The name of the topology, for messages.
     pub(crate) fn whole_name(&self) -> Arc<str> {
         match self {
             Topology::One(node) => node.name(),
@@ -101,7 +101,7 @@ impl Topology {
         }
     }
 
-    /// Makes the connection for the renewals of this lock, if that was not tried yet.
+    /// Opens the renewal connection of the node of this lock, once.
     pub(crate) fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         match self {
             Topology::One(node) => node.prepare_renewal(deadline),
@@ -113,7 +113,7 @@ impl Topology {
         }
     }
 
-    /// Whether the messages of `channel` arrive.
+    /// Whether the client is subscribed to `channel`.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         match self {
             Topology::One(node) => node.subscriber.hears(channel),
@@ -121,8 +121,8 @@ impl Topology {
         }
     }
 
-    /// Asks for the messages of `channel` until the guard is dropped, or somewhat longer if it `lingers`. Returns whether they
-    /// arrive already.
+    /// Subscribes to `channel` until the returned value is dropped, or somewhat longer if it `lingers`. Also returns whether the
+    /// subscription is already active.
     pub(crate) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Box<dyn Send>, bool) {
         match self {
             Topology::One(node) => {
@@ -136,7 +136,7 @@ impl Topology {
         }
     }
 
-    /// Calls `hook` whenever another server was found in the place of one of these.
+    /// Calls `hook` whenever another server has become a master.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         match self {
             Topology::One(node) => node.pool.connector.master().on_takeover.add(hook),
@@ -144,7 +144,7 @@ impl Topology {
         }
     }
 
-    /// Tells of the connections to all of these, which `traffic` counts.
+    /// Returns the connection counts.
     pub(crate) fn connections(&self, traffic: &Traffic) -> ConnectionStats {
         let (mut idle, mut is_down) = (0, false);
         let mut add = |node: &Node| {
@@ -166,15 +166,15 @@ impl Topology {
     }
 }
 
-/// So many replicas that cannot be reached are named: where all of many are silent, a check connects to no more of them.
+/// A check reports at most this many unreachable replicas, and then stops.
 const MOST_NAMED: usize = 6;
 
-/// Connects to these servers, which were announced, and returns the findings about those that cannot be reached.
+/// Connects to the announced replicas, and reports the unreachable ones.
 fn unreachable_replicas(replicas: &[Address], deadline: Instant) -> Vec<HealthWarning> {
     let unreachable = |(tried, replica): (usize, &Address)| {
         let by = share(deadline, replicas.len() - tried);
         let fault = Connection::connect(replica, by).err()?;
-        // One that refuses in words was reached.
+        // A replica that sends an error reply is reachable.
         (!matches!(fault, CallError::Server(_))).then(|| {
             HealthWarning::note(
                 &replica.node,

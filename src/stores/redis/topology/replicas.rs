@@ -1,7 +1,7 @@
-//! One master and its replicas at fixed addresses, of which the servers themselves say who is the master.
+//! A master and its replicas at fixed addresses. `ROLE` says which server is the master.
 //!
-//! Nobody decides here between two servers that both call themselves master, as one does that comes back after its
-//! replica was promoted. The one that others replicate from is taken then; Sentinel knows it better.
+//! Two servers may both report the role master, for example if an old master comes back after a failover. Then the one with
+//! replicas is used. Only Sentinel can decide such cases reliably.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ impl Replicas {
         }
     }
 
-    /// Asks all of them. Returns the best connection to one that calls itself master.
+    /// Queries all servers. Returns a connection to the master with the most replicas, then with the highest replication offset.
     fn search(
         &self,
         known: Option<&Address>,
@@ -31,7 +31,7 @@ impl Replicas {
     ) -> Result<(&Address, Connection), CallError> {
         let (mut best, mut found) = (None, None);
         let mut fault = None;
-        // The one that was the master last stands behind the others: it was just found to be none.
+        // The last known master comes last, because the caller has just queried it.
         let is_known = |address: &&Address| known.is_some_and(|known| known.node == address.node);
         let mut order: Vec<&Address> = self.addresses.iter().collect();
         order.sort_by_key(is_known);
@@ -51,7 +51,7 @@ impl Replicas {
                     let said = format!("{} is {role}", address.node);
                     fault.get_or_insert(CallError::NotSent(said.into()));
                 }
-                // A wrong password is the cause that somebody has to hear of.
+                // An error such as a wrong password is reported first, because a retry does not cure it.
                 Err(refusal @ (CallError::Server(_) | CallError::Untrusted(_))) => {
                     fault = Some(refusal)
                 }
@@ -87,7 +87,7 @@ impl Connector for Replicas {
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let (address, mut connection) = match still {
-            // Without a replica it may be one that has come back after another took over.
+            // A master without replicas may be an old master that came back after a failover.
             Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => {
                 (address, connection)
             }

@@ -1,4 +1,4 @@
-//! One server at one address, whose name may lead to another server later.
+//! A single server. Its host name may resolve to another server later.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::stores::redis::transport::{Address, CallError, Connection, Connector,
 
 pub(crate) struct Single {
     address: Address,
-    /// It is never found by another name, so that a doubt only gives up the connections of its generation.
+    /// The name never changes, so a suspected failover only closes the open connections.
     known_master: KnownMaster,
 }
 
@@ -20,7 +20,6 @@ impl Single {
 }
 
 impl Connector for Single {
-    /// Resolves the name anew.
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         let generation = self.known_master.generation();
         let mut connection = Connection::connect(&self.address, deadline)?;

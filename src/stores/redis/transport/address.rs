@@ -1,4 +1,4 @@
-//! Where a server is, and how a URL says so.
+//! Addresses and URLs of servers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,36 +20,36 @@ use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 const USER_ALONE: &str = "it names a user without a password; for the default user write redis://:password@host, \
     and for a user without a password give any password";
 
-/// Where a server is, and as whom to talk to it.
+/// How to connect to a server: place, user, TLS.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) place: ConnectionAddr,
     /// The user, the password, and the database.
     pub(super) settings: RedisConnectionInfo,
-    /// Gives the user and the password anew for each connection, in place of those of `settings`.
+    /// Returns user and password for each connection, in place of those in `settings`.
     pub(super) provider: Option<Arc<CredentialsProvider>>,
-    /// Its name in messages; has no secret in it.
+    /// The name of the server in messages, without secrets.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
-    /// Who announced it, if it is not from the settings.
+    /// The sentinel or node that announced the address; `None` if it is from the settings.
     pub(crate) announced: Option<Announced>,
-    /// The program's function for announced addresses.
+    /// The user's `map_address`.
     pub(crate) mapper: Option<Mapper>,
-    /// What the server has to prove, because the program mapped its address.
+    /// The identity to verify, because `map_address` changed the address.
     pub(super) is_proven_by: Option<Proof>,
-    /// The other end of TLS; without it the connection is plain text.
+    /// TLS settings; `None` for plain text.
     pub(super) peer: Option<Peer>,
-    /// A sentinel keeps no keys, and knows few commands.
+    /// Sentinels lack commands such as `TIME`.
     pub(super) is_sentinel: bool,
-    /// Whether the server need not be asked for its mode: it was, or may be a node of a cluster.
+    /// Whether `HELLO` can be left out: the mode was checked before, or cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
-    /// The name of a connection in the list of the server.
+    /// The name in `CLIENT LIST`.
     pub(super) connection_name: Arc<str>,
-    /// Where its connections are counted.
+    /// Counts the connections.
     pub(super) traffic: Arc<Traffic>,
-    /// The clock that its clock is compared with.
+    /// The local clock to which the clock of the server is compared.
     pub(super) timeline: Timeline,
-    /// The server itself, if it is in this process.
+    /// The in-process server.
     #[cfg(feature = "in-memory")]
     pub(super) world: Option<Arc<World>>,
 }
@@ -61,7 +61,7 @@ impl Address {
         tls_config: &TlsConfig,
     ) -> Result<Address> {
         let invalid = |reason: &str| Error::config("the Redis URL", reason);
-        // The `redis` crate is built without TLS, and so does not take its scheme.
+        // The `redis` crate is built without TLS, so it refuses the scheme.
         let plain = match url.split_once(':') {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
             _ => None,
@@ -70,7 +70,7 @@ impl Address {
             .as_deref()
             .unwrap_or(url)
             .into_connection_info()
-            // The detail might repeat a part of the URL, and with it the password.
+            // The detail might repeat the password.
             .map_err(|error| invalid(&without_detail(&error)))?;
         let node = match info.addr() {
             ConnectionAddr::Tcp(host, port) => name_of(host, *port),
@@ -118,7 +118,6 @@ impl Address {
         }
     }
 
-    /// The address of a server in this process.
     #[cfg(feature = "in-memory")]
     pub(crate) fn in_memory(world: &Arc<World>, connect_timeout: Duration) -> Address {
         let place = ConnectionAddr::Unix(NODE.into());
@@ -129,7 +128,7 @@ impl Address {
         }
     }
 
-    /// The same with the name of a client's connections, and where they are counted.
+    /// Sets the connection name and the counters of a client.
     pub(crate) fn of_client(self, connection_name: &Arc<str>, traffic: &Arc<Traffic>) -> Address {
         Address {
             connection_name: Arc::clone(connection_name),
@@ -138,7 +137,7 @@ impl Address {
         }
     }
 
-    /// Another server that is to be talked to in the same way.
+    /// Another server with the same user, database and TLS settings.
     pub(crate) fn elsewhere(&self, host: &str, port: u16) -> Address {
         let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
@@ -149,19 +148,18 @@ impl Address {
         }
     }
 
-    /// The same server as a sentinel.
     pub(crate) fn of_sentinel(mut self) -> Address {
         self.is_sentinel = true;
         self
     }
 
-    /// The same server as a node of a cluster.
+    /// Allows cluster nodes.
     pub(crate) fn of_cluster(mut self) -> Address {
         self.is_mode_known = Arc::new(AtomicBool::new(true));
         self
     }
 
-    /// The same server, which keeps keys, for another user and another database.
+    /// Settings for a master that sentinels name, which has its own user and database.
     pub(crate) fn of_data(mut self, credentials: Option<&Credentials>, database: i64) -> Address {
         self.settings = settings_of(credentials, database);
         self.provider = None;
@@ -169,7 +167,7 @@ impl Address {
         self
     }
 
-    /// The same server with these settings of TLS, for servers that those at `others` announce; without them in plain text.
+    /// Sets TLS, or plain text for `None`. A master may have a certificate for the host of a sentinel in `others`.
     pub(crate) fn encrypted(
         mut self,
         tls: Option<&TlsConfig>,
@@ -186,7 +184,6 @@ impl Address {
         Ok(self)
     }
 
-    /// The same server, with credentials that are asked for at each connection.
     pub(crate) fn with_provider(
         mut self,
         provider: Option<&Arc<CredentialsProvider>>,
@@ -207,7 +204,6 @@ impl Address {
         }
     }
 
-    /// Whether connections to it are encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.peer.is_some()
     }
@@ -216,7 +212,7 @@ impl Address {
         self.settings.db()
     }
 
-    /// The host; `None` for a Unix socket.
+    /// The host, or `None` for a Unix socket.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.place {
             ConnectionAddr::Tcp(host, _) => Some(host),
@@ -287,7 +283,7 @@ fn flaw_of(url: &str) -> Option<&'static str> {
     Some(flaw.1)
 }
 
-/// The name of the server at a host and port.
+/// `host:port`, with brackets around IPv6 addresses.
 pub(crate) fn name_of(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
@@ -296,13 +292,11 @@ pub(crate) fn name_of(host: &str, port: u16) -> String {
     }
 }
 
-/// Whether a URL asks for TLS.
 pub(crate) fn asks_for_tls(url: &str) -> bool {
     url.split_once(':')
         .is_some_and(|(scheme, _)| is_tls(scheme))
 }
 
-/// Whether URLs of this scheme ask for TLS.
 fn is_tls(scheme: &str) -> bool {
     ["rediss", "valkeys"]
         .iter()

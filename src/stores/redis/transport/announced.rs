@@ -1,4 +1,4 @@
-//! Addresses that sentinels and cluster nodes announce, and the program's function that maps them.
+//! Addresses that sentinels and cluster nodes announce, and `map_address`.
 
 use std::io;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::stores::redis::transport::call_error::CallError;
 type Place = (String, u16);
 type Map = dyn Fn(&str, u16) -> Place + Send + Sync;
 
-/// Who announced an address, and how the server there is recognised.
+/// Who announced an address, and the identity of the server there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Announced {
     pub(crate) by: Arc<str>,
     pub(crate) proof: Option<Proof>,
 }
 
-/// How a server is recognised.
+/// The identity of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// `CLUSTER MYID`
@@ -29,14 +29,14 @@ pub(crate) enum Proof {
     RunId(Arc<str>),
 }
 
-/// Servers that name the same master agree, whoever they are.
+/// Always equal: the source of an address does not matter when masters are compared.
 impl PartialEq for Announced {
     fn eq(&self, _: &Announced) -> bool {
         true
     }
 }
 
-/// The program's function for announced addresses. It runs on a thread of its own, as it may block.
+/// The user's `map_address`. It may block, so it runs on its own thread.
 #[derive(Clone)]
 pub(crate) struct Mapper {
     map: Arc<Map>,
@@ -74,7 +74,7 @@ impl Mapper {
 }
 
 impl Address {
-    /// Where to connect to: as announced, or where the program maps that.
+    /// The address to connect to, after `map_address`.
     pub(super) fn target(&self, deadline: Instant) -> Result<Address, CallError> {
         let mut target = self.clone();
         if let (Some(announced), Some(mapper), ConnectionAddr::Tcp(host, port)) =
@@ -91,7 +91,7 @@ impl Address {
         Ok(target)
     }
 
-    /// Adds to a fault of connecting who announced the address, and where it was mapped to.
+    /// Adds to a connection error who announced the address, and where it was mapped to.
     pub(super) fn traced(&self, fault: CallError, target: &Address) -> CallError {
         let Some(Announced { by, .. }) = &self.announced else {
             return fault;

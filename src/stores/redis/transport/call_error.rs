@@ -1,4 +1,4 @@
-//! Why a call got no answer that it could use.
+//! Failures of a request to a server.
 
 use std::io::{self, ErrorKind};
 
@@ -7,37 +7,36 @@ use rustix::io::Errno;
 use crate::ground::error::Reason;
 use crate::stores::redis::transport::reply_text::plain;
 
-/// Why a call got no answer that it could use.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// Nothing of the request can have been executed.
+    /// The request was certainly not executed.
     NotSent(Reason),
-    /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
+    /// All connections of the pool, this many, were in use until the deadline. Nothing was sent.
     Exhausted(u32),
-    /// The request was sent, and may have been executed.
+    /// The request was sent and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
-    /// The server answered with an error.
+    /// An error reply of the server.
     Server(String),
-    /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
+    /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// The server may not be asked for it, for this reason. Nothing of the request was sent.
+    /// The server must not receive the request, for this reason: it is quarantined. Nothing was sent.
     Unfit(String),
 }
 
-/// The reason of [`CallError::Exhausted`] where there is no room for more.
+/// The reason of [`CallError::Exhausted`].
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use until the deadline";
 
-/// What begins an error that no server sent: the settings lead to a server of the wrong kind.
+/// The code of the errors that this client makes itself when the settings name a server of the wrong kind.
 pub(crate) const MISPLACED: &str = "WRONGKIND ";
 
 impl CallError {
-    /// The error of settings that lead to a server of the wrong kind.
+    /// The settings name a server of the wrong kind.
     pub(crate) fn misplaced(reason: impl std::fmt::Display) -> CallError {
         CallError::Server(format!("{MISPLACED}{reason}"))
     }
 
-    /// The error of a connection that could not be made.
     pub(crate) fn of_connecting(error: io::Error) -> CallError {
         let words = match error.kind() {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => "connecting timed out".to_owned(),
@@ -46,12 +45,12 @@ impl CallError {
         CallError::NotSent(Reason::of_io(words, error))
     }
 
-    /// The error of a request of which the socket took nothing that can be executed.
+    /// The socket accepted no complete request.
     pub(crate) fn not_sent(error: io::Error) -> CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))
     }
 
-    /// The fault of a request that will get no answer any more.
+    /// The request was sent, but no reply will come.
     pub(crate) fn cut(reason: impl Into<Reason>) -> CallError {
         CallError::NoReply {
             reason: reason.into(),
@@ -59,7 +58,7 @@ impl CallError {
         }
     }
 
-    /// The fault of a request that was no request of a lock: nothing of those can have been executed.
+    /// Converts the failure of a query that changes nothing: no request of a lock can have been executed.
     pub(crate) fn of_a_search(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(reason),
@@ -67,10 +66,10 @@ impl CallError {
         }
     }
 
-    /// What an error means that is of a proxy, and not of the server behind it. The words are those of Envoy.
+    /// Converts an error reply that a proxy made, in the words of Envoy.
     pub(crate) fn of_a_proxy(self) -> CallError {
         match self {
-            // The server has not answered, or has closed the connection.
+            // The server did not reply, or closed the connection.
             CallError::Server(text) if text.starts_with("upstream ") => {
                 CallError::cut(format!("a proxy answered: {text}"))
             }
@@ -81,8 +80,7 @@ impl CallError {
         }
     }
 
-    /// The fault of a script that was sent with its text. That the server does not know it is no answer to that, but the
-    /// copy of one before it.
+    /// Converts the failure of an `EVAL`. `EVAL` never returns `NOSCRIPT`, so that reply belongs to an earlier `EVALSHA`.
     pub(crate) fn of_a_text(self) -> CallError {
         match self {
             CallError::Server(text) if text.starts_with("NOSCRIPT") => {
@@ -92,15 +90,15 @@ impl CallError {
         }
     }
 
-    /// Whether nothing was executed, and another server may do it in a moment: a topology looks for that one within the
-    /// request. Whether a wait goes on after the request, says `Error::may_pass`.
+    /// Whether the request was not executed and a retry within its deadline may succeed, perhaps on another server.
+    /// `Error::may_pass` decides whether a wait continues after that.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, CallError::NotSent(_))
             || self.is_of_no_master()
             || self.has_code(&["CLUSTERDOWN", "TRYAGAIN"])
     }
 
-    /// Whether another server may be the master: this one takes no writes, or has lost what it had in memory.
+    /// Whether the server is not the master any more, or restarted and loads its data.
     pub(crate) fn is_of_no_master(&self) -> bool {
         self.has_code(&["READONLY", "MASTERDOWN", "LOADING"])
     }
@@ -109,18 +107,17 @@ impl CallError {
         matches!(self, CallError::Server(text) if codes.iter().any(|code| text.starts_with(code)))
     }
 
-    /// Whether no server had anything to do with the request, so that it may be tried again.
+    /// Whether no server received the request.
     pub(crate) fn is_unsent(&self) -> bool {
         matches!(self, CallError::NotSent(_) | CallError::Exhausted(_))
             || self.is_for_want_of_room()
     }
 
-    /// Whether the time was over before the server had answered.
     pub(crate) fn is_timeout(&self) -> bool {
         matches!(self, CallError::NoReply { timed_out, .. } if *timed_out)
     }
 
-    /// Whether there was no room for one more connection, in this process or at the server.
+    /// Whether a limit prevents a new connection: open files of this process, or `maxclients` of the server.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
         let is_limit = |code| {
             [Errno::MFILE, Errno::NFILE]
@@ -134,19 +131,19 @@ impl CallError {
         }
     }
 
-    /// Whether it came from the other end, and not for want of one.
+    /// Whether a server replied, or accepted and closed the connection.
     pub(crate) fn is_of_a_server(&self) -> bool {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
-    /// Whether a test lost the answer, and so is to lose the answer to each copy of the request.
+    /// Whether a test dropped the reply. Then the replies to repetitions of the request are dropped, too.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_lost_by_a_test(&self) -> bool {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
     }
 
-    /// Whether the other end hung up before a word was said. A server that has room for no more does so where it can say no
-    /// word: before the handshake of TLS, or faster than the greeting comes.
+    /// Whether the server closed the connection before it replied. A server at `maxclients` does so before a TLS handshake, and
+    /// sometimes before it sends its error.
     pub(crate) fn is_hang_up(&self) -> bool {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         const KINDS: [ErrorKind; 4] = [
@@ -158,7 +155,7 @@ impl CallError {
         matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
-    /// Returns the reason in the words of users.
+    /// Returns the reason without codes and script positions.
     pub(crate) fn into_reason(self) -> Reason {
         match self {
             CallError::NotSent(reason)
@@ -180,14 +177,14 @@ impl CallError {
         }
     }
 
-    /// Keeps the first fault, or what a server says, such as that the password is wrong: somebody has to hear of that.
+    /// Keeps the first error, but prefers an error reply, such as a wrong password, because retries do not cure that.
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);
         }
     }
 
-    /// The same fault, saying where it was met.
+    /// Adds the name of the node to the reason.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -1,4 +1,4 @@
-//! The way to the server that takes writes: below this seam a topology hides.
+//! The seam between connections and topologies.
 
 use std::time::Instant;
 
@@ -7,24 +7,23 @@ use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::known_master::KnownMaster;
 
-/// Finds the server of one node, which may be another one tomorrow.
+/// Finds the current master and connects to it.
 pub(crate) trait Connector: Send + Sync {
-    /// Connects to the server that takes writes now. The connection carries the generation that it belongs to.
+    /// Connects to the current master, and sets the generation of the connection.
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError>;
 
-    /// Which server that is, as far as known.
     fn master(&self) -> &KnownMaster;
 
-    /// Whether another server may take over, so that a request which was not executed is worth another try.
+    /// Whether another server may become the master. Then requests that were not executed are retried.
     fn can_fail_over(&self) -> bool {
         false
     }
 
-    /// Returns the findings of those who watch over the server.
+    /// Checks the sentinels.
     fn watchers(&self, _deadline: Instant) -> Vec<HealthWarning> {
         Vec::new()
     }
 
-    /// Ends its thread, if it has one. It goes on finding the server.
+    /// Ends the thread that watches the sentinels. `connect` continues to work.
     fn close(&self) {}
 }

@@ -1,4 +1,4 @@
-//! What a function of the program gives anew for each connection: credentials, certificates.
+//! User functions that return credentials or certificates for each connection.
 
 use std::error::Error;
 use std::io;
@@ -9,7 +9,7 @@ use crate::ground::background::Background;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::reply_text::cut;
 
-/// A user, empty for the default one, and its password.
+/// A user (empty for the default user) and a password.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
@@ -20,12 +20,12 @@ type Ask<T> = dyn Fn() -> Result<T, String> + Send + Sync;
 
 pub(crate) type CredentialsProvider = Provider<Credentials>;
 
-/// A function of the program that gives something.
+/// A user function that returns a `T`.
 ///
-/// It runs on a thread of its own, because it may hang. Connections that are made while it runs share its answer, so there is
-/// at most one such thread.
+/// The function may block, so it runs on its own thread. Connections that are opened meanwhile share its result, so there is at
+/// most one such thread.
 pub(crate) struct Provider<T> {
-    /// What it gives.
+    /// The name of `T` in messages.
     what: &'static str,
     ask: Arc<Ask<T>>,
     calls: Arc<Background<(), T>>,
@@ -44,7 +44,7 @@ impl<T: Clone + Default + Send + 'static> Provider<T> {
         }
     }
 
-    /// Returns the answer of a call that ends after now.
+    /// Returns the result of a call that ends after this one began.
     pub(crate) fn get(&self, deadline: Instant) -> Result<T, CallError> {
         let what = self.what;
         let ask = Arc::clone(&self.ask);

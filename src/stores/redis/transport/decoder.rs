@@ -1,8 +1,8 @@
-//! Replies, read from a stream by a deadline.
+//! Reads replies from a stream by a deadline.
 //!
-//! The parser of the `redis` crate clears 8 KiB of memory before each read, does not say what came behind a reply, and takes
-//! four times as long and an allocation for a reply of one number. Here the end of a reply is found, and such a number is
-//! read; what any other whole reply says is left to that parser.
+//! The decoder finds the end of each reply. It parses integers itself, and leaves other replies to the parser of the `redis`
+//! crate. That parser cannot read from the stream: it clears 8 KiB before each read, hides the bytes after a reply, and is four
+//! times as slow for an integer.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,47 +16,46 @@ use crate::stores::redis::transport::reply_text::{cut, without_script};
 use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
-/// A reply larger than this is none of ours.
+/// No request of this client has a larger reply.
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 const NO_REPLY: &str = "it is not a reply of a Redis server; check the host and the port, and whether the server \
     requires TLS (rediss://)";
 
-/// How much memory for replies a connection keeps.
+/// The buffer of an idle connection, in bytes.
 const MOST_KEPT: usize = 1 << 16;
 
-/// How much is read from a socket at once, at least.
 const READ_AT_ONCE: usize = 4096;
 
-/// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
+/// A socket time-out may exceed the deadline by this much, which saves a system call per request.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
-/// The reader of the replies that come on one stream.
+/// Reads the replies of one stream.
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// The bytes that were read. Those from `begin` to `end` were not taken yet.
+    /// `begin..end` was read and not returned yet.
     block: Vec<u8>,
     begin: usize,
     end: usize,
     frame: Frame,
-    /// Whether the bytes are the beginning of a reply that was waited for in vain.
+    /// Whether the bytes begin a reply that was incomplete at its deadline.
     is_within: bool,
     read_timeout: Option<Duration>,
 }
 
-/// The part of a reply that was scanned.
+/// The scanned part of the current reply.
 #[derive(Default)]
 struct Frame {
     /// In bytes.
     length: usize,
-    /// How many values it has, arrays included.
+    /// Complete values and begun arrays.
     values: usize,
-    /// How many elements its arrays announce.
+    /// The sum of the lengths of its arrays.
     elements: usize,
 }
 
 impl Decoder {
-    /// Reads one reply. After a time-out the rest of it can still be read by a later call.
+    /// Reads one reply. After a time-out a later call continues with the same reply.
     pub(super) fn receive(
         &mut self,
         stream: &mut Stream,
@@ -75,7 +74,6 @@ impl Decoder {
         }
     }
 
-    /// Reads until there is a whole reply.
     fn read_whole(&mut self, stream: &mut Stream, deadline: Instant) -> io::Result<()> {
         loop {
             let rest = self.block.get(self.begin..self.end).unwrap_or_default();
@@ -88,7 +86,7 @@ impl Decoder {
         }
     }
 
-    /// Reads once from the socket, behind what is there. Nothing at its end.
+    /// Reads once from the socket. Returns 0 at the end of the stream.
     fn fill(&mut self, stream: &mut Stream, deadline: Instant) -> io::Result<usize> {
         self.block.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);
@@ -119,7 +117,7 @@ impl Decoder {
         }
     }
 
-    /// Takes out the reply that is there as a whole; `None` if it is none.
+    /// Removes the complete reply from the buffer; `None` if it is malformed.
     fn take(&mut self) -> Option<Value> {
         let Frame { length, .. } = std::mem::take(&mut self.frame);
         let reply = self.block.get(self.begin..self.begin + length)?;
@@ -140,18 +138,18 @@ impl Decoder {
         self.block.get(self.begin..self.end).unwrap_or_default()
     }
 
-    /// Whether more came than was read.
+    /// Whether bytes follow the last reply.
     pub(super) fn has_unread(&self) -> bool {
         self.begin < self.end && !self.is_within
     }
 }
 
 impl Frame {
-    /// Looks on through `bytes`, which begin with the reply. Returns whether all of it is there.
+    /// Continues to scan `bytes`, which begin with the reply. Returns whether the reply is complete.
     fn is_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while self.values <= self.elements {
             let mut rest = bytes.get(self.length..).unwrap_or_default();
-            // A line of something else may have no end.
+            // Fail at once: other protocols may never send a line end.
             if rest.first().is_some_and(|kind| !b"+-:$*".contains(kind)) {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, NO_REPLY));
             }
@@ -176,7 +174,7 @@ impl Frame {
     }
 }
 
-/// Takes the next line out, its first sign apart.
+/// Removes the next line; returns its first byte and the rest.
 fn line_in<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     let (line, behind) = rest.split_at_checked(length + 1)?;
@@ -189,7 +187,7 @@ fn number_in(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The length of what begins so; `None` if there is nothing.
+/// The length of a string or array; `None` for nil.
 fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
     let length = number_in(text).ok_or_else(|| garbled("a length is not a number"))?;
     match usize::try_from(length) {
@@ -218,7 +216,7 @@ fn no_reply(error: io::Error) -> CallError {
     }
 }
 
-/// Whether a socket's time-out has to be set anew: it would overshoot the deadline, or wake its thread too often.
+/// Whether to set a new socket time-out: the current one exceeds the deadline, or is much shorter and would wake the thread often.
 pub(super) fn must_set(current: Option<Duration>, left: Duration) -> bool {
     current.is_none_or(|current| current > left + TIMEOUT_SLACK || current < left / 8)
 }

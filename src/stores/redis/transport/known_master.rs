@@ -1,4 +1,4 @@
-//! The master as far as known, and the role that a server says it has.
+//! The last known master, and the role that a server reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,9 @@ use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::{Connection, packed};
 
-/// A function that is called when the server is another one; it must not block.
+/// Called when the master changes; must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
-/// The functions that are called together.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Vec<Hook>>);
 
@@ -31,12 +30,12 @@ impl Hooks {
     }
 }
 
-/// Which server takes writes, as far as known.
+/// The last known master of a topology.
 pub(crate) struct KnownMaster {
-    /// The name of the servers together, while none is known to be the master; has no secret in it.
+    /// The name in messages while no master is known; without secrets.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
-    /// The one before, where none is known now.
+    /// The previous master, while none is known.
     former: Mutex<Option<Arc<str>>>,
     generation: AtomicU64,
     /// Called when the generation has increased.
@@ -57,29 +56,28 @@ impl KnownMaster {
         }
     }
 
-    /// Rises when the server is found to be another one; connections of an earlier generation are of no use then.
+    /// Increases when the master changes or is doubted. Connections of earlier generations are closed.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The name of the master, if one is known.
     pub(crate) fn master(&self) -> Option<Arc<str>> {
         self.master.lock().clone()
     }
 
-    /// The name of the master, or of the one before while none is known.
+    /// The name of the master, else of the previous one.
     pub(crate) fn last(&self) -> Option<Arc<str>> {
         let master = self.master.lock();
         master.clone().or_else(|| self.former.lock().clone())
     }
 
-    /// The name of the master, or that of the group.
+    /// The name for messages.
     pub(crate) fn node(&self) -> Arc<str> {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Notes that `node` is the master, as found by a search that began in the generation `began`. Returns the
-    /// generation of its connections; `None` if somebody has found another one since.
+    /// Records the master that a search found, which began in the generation `began`. Returns the generation of its
+    /// connections, or `None` if another thread has found another master since.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();
@@ -105,7 +103,7 @@ impl KnownMaster {
         Some(generation + 1)
     }
 
-    /// Notes that the master of this generation is none any more.
+    /// Records that the master of this generation may have been replaced.
     pub(crate) fn suspect(&self, generation: u64) {
         let mut master = self.master.lock();
         if generation != self.generation() {
@@ -120,14 +118,13 @@ impl KnownMaster {
     }
 }
 
-/// The role that a server says it has.
+/// The role that a server reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Master { replicas: usize, offset: i64 },
     Other(String),
 }
 
-/// Asks a server for its role.
 pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<Role, CallError> {
     let reply = connection
         .call(&packed(&["ROLE"]), deadline)
@@ -135,7 +132,6 @@ pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<
     Ok(role_in(&reply))
 }
 
-/// Reads the answer to ROLE.
 fn role_in(reply: &Value) -> Role {
     let text_at = |at| item_at(reply, at).map(text_of).unwrap_or_default();
     match &*text_at(0) {
@@ -159,7 +155,7 @@ mod tests {
     use crate::stores::redis::drawn::{altered, draws};
 
     #[test]
-    fn another_master_is_another_generation() {
+    fn a_new_master_begins_a_new_generation() {
         let known_master = KnownMaster::new("a, b".to_owned());
         let counter = || {
             let told = Arc::new(AtomicU32::new(0));
@@ -178,7 +174,7 @@ mod tests {
         assert_eq!(known_master.found(&a, 0), Some(0));
         assert_eq!(known_master.found(&a, 0), Some(0));
         assert_eq!(known_master.found(&b, 0), Some(1));
-        // A search that began before does not turn it back.
+        // A search that began earlier changes nothing.
         assert_eq!(known_master.found(&a, 0), None);
         assert_eq!(known_master.found(&b, 0), Some(1));
         assert_eq!((&*known_master.node(), known_master.generation()), ("b", 1));
@@ -192,7 +188,7 @@ mod tests {
         assert_eq!(known_master.last(), Some(Arc::clone(&b)));
         assert_eq!(known_master.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
-        // The one before came back; then another one took over, while none was known.
+        // The previous master came back; then another one took over while none was known.
         assert_eq!(taken_over.load(Ordering::Relaxed), 1);
         known_master.suspect(2);
         assert_eq!(known_master.found(&a, 3), Some(3));
@@ -200,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_answers_make_a_master_only_by_that_word() {
+    fn random_replies_are_masters_only_by_their_first_word() {
         let roles: [&[u8]; 3] = [
             b"*3\r\n$6\r\nmaster\r\n:3129659\r\n*1\r\n*3\r\n$9\r\n127.0.0.1\r\n$4\r\n9001\r\n$7\r\n3129242\r\n",
             b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:9000\r\n$9\r\nconnected\r\n:3167038\r\n",

@@ -1,4 +1,4 @@
-//! Connections to one server, and who may use them.
+//! Connections to one server, and the pool of them.
 
 mod address;
 mod announced;
@@ -45,13 +45,12 @@ pub(crate) use tls::TlsConfig;
 #[cfg(feature = "mysql")]
 pub(crate) use tunnel::Tunnel;
 
-/// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
+/// A reply may arrive this long after the request expired at the server, because the offset of the server's clock is estimated.
 pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;
 
-/// Until when a request that was not carried out is tried again: one that is sent with little time left would be in doubt,
-/// or its error would hide what the last answer said.
+/// Until when a request that was not executed is retried. A later retry would likely end in doubt, and hide the last error reply.
 pub(crate) fn last_try(deadline: Instant) -> Instant {
     deadline - deadline.saturating_duration_since(time::now()) / 4
 }

@@ -1,11 +1,11 @@
-//! Replies as text for messages, short and on one line.
+//! Replies as text for error messages.
 
 use redis::Value;
 
-/// How many bytes of what a server says are kept.
+/// The longest server text in a message, in bytes.
 pub(super) const MOST_WORDS: usize = 256;
 
-/// Shortens the words of a server to what a message may have, on one line.
+/// Shortens a server text and replaces control characters.
 pub(super) fn cut(text: &str) -> String {
     let (kept, rest) = text.split_at(text.floor_char_boundary(MOST_WORDS));
     let visible = |sign: char| if sign.is_control() { '\u{fffd}' } else { sign };
@@ -16,10 +16,10 @@ pub(super) fn cut(text: &str) -> String {
     kept
 }
 
-/// Returns the text of an error reply with its code first, and without the hash and the line of a script.
+/// Returns an error reply with its code first, without the hash and the line number of a script.
 ///
-/// Redis 7 and later append them: `READONLY … script: 6b1b…, on @user_script:12.`, Valkey without the hash. Before 7 they come
-/// first: `ERR Error running script (call to f_6b1b…): @user_script:12: @user_script: 12: -READONLY …`.
+/// Redis 7 and later append both: `READONLY … script: 6b1b…, on @user_script:12.`, Valkey without the hash. Before Redis 7 they
+/// precede the code: `ERR Error running script (call to f_6b1b…): @user_script:12: @user_script: 12: -READONLY …`.
 pub(super) fn without_script(text: &str) -> String {
     let text = match text.rsplit_once(" script: ") {
         Some((text, script)) if script.contains("@user_script:") => text,
@@ -45,7 +45,7 @@ pub(super) fn without_script(text: &str) -> String {
     kept.strip_prefix('-').map(str::to_owned).unwrap_or(kept)
 }
 
-/// Returns the text of an error reply for a message. The code `TRYAGAIN` only says that it passes.
+/// Like [`without_script`], also without the code `TRYAGAIN`, which means nothing to users.
 pub(crate) fn plain(text: &str) -> String {
     let text = without_script(text);
     text.strip_prefix("TRYAGAIN ").unwrap_or(&text).to_owned()
@@ -62,7 +62,7 @@ mod tests {
 
     /// Error replies of Redis 6.2.5, 7.0.15, 8.0.2 and Valkey 9.1.2.
     #[test]
-    fn an_error_of_a_script_begins_with_its_code() {
+    fn script_errors_begin_with_their_code() {
         let of_6 = "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): @user_script:";
         let of_7 = " script: 6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:25.";
         for text in [
@@ -103,7 +103,7 @@ mod tests {
         let exact = "x".repeat(MOST_WORDS);
         assert_eq!(cut(&exact), exact);
         assert_eq!(cut(&(exact.clone() + "y")), exact.clone() + "…");
-        // A sign is not cut in two.
+        // Characters are kept whole.
         let wide = "x".repeat(MOST_WORDS - 1) + "ü";
         assert_eq!(cut(&wide), "x".repeat(MOST_WORDS - 1) + "…");
         assert_eq!(cut("a\r\nb"), "a\u{fffd}\u{fffd}b");

@@ -1,4 +1,4 @@
-//! A plain socket to one server, whose calls have time-outs.
+//! A TCP or Unix socket with time-outs.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use crate::stores::redis::in_memory::{Link, World};
 
 pub(super) struct Socket {
     inner: socket2::Socket,
-    /// What is written to, where the server is in this process.
+    /// The in-process server, which receives the written bytes.
     #[cfg(feature = "in-memory")]
     link: Option<Arc<Link>>,
 }
@@ -41,7 +41,7 @@ impl Socket {
                 names::connect(host, *port, deadline, connect_to_one_of).map(Socket::from)
             }
             ConnectionAddr::Unix(path) => {
-                // std's connect has no time-out, and blocks when the server's backlog is full.
+                // `UnixStream::connect` has no time-out and blocks while the server's backlog is full.
                 let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
                 let left = deadline
                     .saturating_duration_since(time::now())
@@ -85,7 +85,7 @@ impl Socket {
         self.inner.shutdown(Shutdown::Both)
     }
 
-    /// Writes what the socket's buffer takes, without blocking.
+    /// Writes without blocking.
     pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         self.send(bytes, SendFlags::DONTWAIT)
     }
@@ -114,7 +114,7 @@ impl Socket {
         received
     }
 
-    /// Whether there is something to read, the end of the stream included.
+    /// Whether bytes or the end of the stream can be read.
     pub(super) fn has_arrived(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let peeked = rustix::net::recv(&self.inner, &mut [0; 1], flags);
@@ -126,14 +126,14 @@ impl Socket {
     }
 }
 
-/// Connects to the first of the addresses of one name that answers.
+/// Connects to the first reachable address of a name.
 fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last_error = io::Error::new(
         io::ErrorKind::NotFound,
         "the name does not resolve to an address",
     );
     for (tried, address) in addresses.iter().enumerate() {
-        // A dead address must leave time for those behind it.
+        // An unreachable address must leave time for the remaining ones.
         let left = deadline.saturating_duration_since(time::now());
         let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
         if share.is_zero() {
@@ -147,7 +147,7 @@ fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
     Err(last_error)
 }
 
-/// Sets what bounds the life of a connection whose other end is gone without a word.
+/// Sets time-outs that detect half-open connections.
 fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -183,7 +183,7 @@ pub(super) fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Whether what failed may go well when it is tried again at once.
+/// Whether to repeat the call if time is left.
 pub(super) fn passes(error: &io::Error) -> bool {
     is_timeout(error) || error.kind() == io::ErrorKind::Interrupted
 }

@@ -1,4 +1,4 @@
-//! A socket, and what encrypts the bytes on it.
+//! A socket with or without TLS.
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -7,14 +7,13 @@ use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::socket::Socket;
 use crate::stores::redis::transport::tls::Session;
 
-/// A socket, and what encrypts the bytes on it.
 pub(super) struct Stream {
     pub(super) socket: Socket,
     pub(super) session: Option<Session>,
 }
 
 impl Stream {
-    /// Returns the bytes that have to be written to the socket so that `plain` arrives.
+    /// Encrypts `plain` if the stream has TLS. The caller writes the result to the socket.
     pub(super) fn seal<'a>(&self, plain: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         match &self.session {
             Some(session) => session.seal(plain).map(Cow::Owned),
@@ -29,12 +28,12 @@ impl Stream {
         }
     }
 
-    /// After a failure: why the other end refuses TLS with us, if it does.
+    /// After a failure: the reason if the server refused TLS.
     pub(super) fn refusal(&mut self) -> Option<CallError> {
         self.session.as_mut()?.refusal(&self.socket)
     }
 
-    /// A second handle of the same connection, to write to.
+    /// A second handle for another thread, which only writes.
     pub(super) fn writing_end(&self) -> io::Result<Stream> {
         Ok(Stream {
             socket: self.socket.try_clone()?,

@@ -1,11 +1,11 @@
-//! The parts of a time that several have to share.
+//! Shares of a deadline.
 
 use std::time::Duration;
 
 use super::*;
 
 #[test]
-fn each_of_those_to_be_tried_gets_the_same_part_of_the_time() {
+fn all_attempts_get_equal_shares_of_the_time() {
     for (rest, part) in [(0, 40), (1, 40), (2, 20), (4, 10)] {
         let part = Duration::from_secs(part);
         let begun = Instant::now();

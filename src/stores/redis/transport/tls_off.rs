@@ -1,4 +1,4 @@
-//! The place of TLS in a build without it: there are no sessions, and a URL that asks for one is refused.
+//! Stands in for `tls` in builds without TLS: URLs with TLS are refused, so no session exists.
 
 use std::io;
 use std::time::Instant;

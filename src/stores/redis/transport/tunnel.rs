@@ -1,7 +1,7 @@
-//! TLS below a connection of the crate `mysql`.
+//! TLS for connections of the crate `mysql`.
 //!
-//! Its own TLS trusts all public authorities besides the given one, and checks no other name than that it connects to. So it
-//! connects to a Unix socket, from which a thread carries its bytes to the server.
+//! The TLS of that crate always trusts the public authorities, and cannot check another name than the host. So the crate connects
+//! to a Unix socket of this process, and a thread forwards the bytes to the server over TLS.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
@@ -23,28 +23,28 @@ use crate::stores::redis::transport::socket::{Socket, passes};
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::{Peer, Session};
 
-/// The bit for TLS in the second byte of the capabilities of a client.
+/// `CLIENT_SSL` in the second byte of the capability flags.
 const TLS: u8 = 0x08;
-/// The length of a request for TLS with its header. A login begins with the same.
+/// The length of an SSL request packet with its header. A login packet begins with the same bytes.
 const REQUEST: usize = 36;
-/// The first byte of a packet that ends a login.
+/// The first byte of a packet that ends a login: OK or ERR.
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 0xff;
 
 const BLOCK: usize = 16 << 10;
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
-/// How long a silent connection is waited at before it is waited at again.
+/// `poll` needs a deadline; afterwards it is called again.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// A Unix socket to which one connection can be made.
+/// A Unix socket that accepts one connection.
 pub(crate) struct Tunnel {
     pub(crate) path: PathBuf,
-    /// Why there was no login, if the thread knows it.
+    /// Receives why the thread could not connect or log in.
     pub(crate) fault: Receiver<CallError>,
 }
 
 impl Tunnel {
-    /// Starts a thread that connects to the server when it is connected to, both and the login by `deadline`.
+    /// Starts the thread. It accepts a connection, connects to the server and completes the login, all by `deadline`.
     pub(crate) fn open(
         peer: &Peer,
         host: &str,
@@ -52,7 +52,7 @@ impl Tunnel {
         deadline: Instant,
     ) -> io::Result<Tunnel> {
         let (sender, fault) = bounded(1);
-        // Nobody else may connect to it. The children of a fork draw other names.
+        // Mode 0700 keeps other users out. A forked child draws other names.
         let folder = std::env::temp_dir().join(format!("redlatch-{}", random::uuid()));
         let path = folder.join("tls");
         let made = DirBuilder::new().mode(0o700).create(&folder);
@@ -66,7 +66,7 @@ impl Tunnel {
         sync::spawn("redlatch-tls", move || {
             let arrived = poll::wait([listener.as_fd()].into_iter(), deadline);
             let near = matches!(arrived, Ok(Some(_))).then(|| listener.accept());
-            // What is connected stays so.
+            // An accepted connection does not need the file.
             let _ = fs::remove_dir_all(&folder);
             if let Some(Ok((near, _))) = near
                 && let Err(fault) = carry(&near, &peer, &place, deadline)
@@ -78,9 +78,9 @@ impl Tunnel {
     }
 }
 
-/// Carries what `near` and the server say, until either closes the connection. There has to be a login by `deadline`.
+/// Forwards bytes between `near` and the server until either closes the connection. The login must end by `deadline`.
 ///
-/// The request for TLS stands between the greeting and the login, so packets behind it have other numbers at the server.
+/// The SSL request is inserted before the login, so the sequence numbers of later login packets differ by one at the server.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,
@@ -96,7 +96,7 @@ fn carry(
     near.write_all(&greeting).map_err(failed)?;
     let mut block = vec![0; BLOCK];
     let mut count = near.read(&mut block).map_err(failed)?;
-    // A driver that has heard enough says nothing.
+    // The driver closes the connection after an error packet.
     if count < REQUEST {
         return Ok(());
     }
@@ -114,7 +114,7 @@ fn carry(
         }
         let sealed = far.seal(&block[..count]).map_err(failed)?;
         if let Err(error) = (&far.socket).write_all(&sealed) {
-            // A server that closes the connection says why before.
+            // The server may have sent its reason before it closed the connection.
             while !passes(&error)
                 && let Ok(count @ 1..) = far.read(&mut block)
             {
@@ -146,7 +146,7 @@ fn carry(
     }
 }
 
-/// Waits until either end has something to say, and returns whether it is `near` alone.
+/// Waits until either end is readable, and returns whether only `near` is.
 fn has_spoken_alone(near: &UnixStream, far: &Stream) -> io::Result<bool> {
     while !far.session.as_ref().is_some_and(Session::has_buffered) {
         let ends = [far.socket.source(), near.as_fd()].into_iter();
@@ -157,7 +157,7 @@ fn has_spoken_alone(near: &UnixStream, far: &Stream) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Reads a packet, which begins with its length and its number.
+/// Reads one packet: 3 bytes length, 1 byte sequence number, payload.
 fn packet(far: &mut Stream, deadline: Instant) -> io::Result<Vec<u8>> {
     let (mut packet, mut filled) = (vec![0; 4], 0);
     while filled < packet.len() {

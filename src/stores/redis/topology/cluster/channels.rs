@@ -1,4 +1,4 @@
-//! The channels that somebody waits on, each heard at the master of its slot.
+//! Subscriptions of waiters. Each channel is subscribed at the master of its slot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ pub(super) struct Channels {
     pub(super) is_closed: bool,
 }
 
-/// One channel with waiters, and where its messages are heard.
+/// A channel with waiters, and the master at which it is subscribed.
 struct Channel {
     waiters: usize,
     lingers: bool,
     at: Option<(Arc<Shard>, Interest)>,
 }
 
-/// The interest of one waiter in the messages of one channel, wherever its slot goes.
+/// The subscription of one waiter. It follows the slot of the channel.
 pub(crate) struct ChannelInterest {
     cluster: Arc<Cluster>,
     channel: Arc<str>,
@@ -39,7 +39,7 @@ impl Drop for ChannelInterest {
 }
 
 impl Cluster {
-    /// Whether the messages of `channel` arrive.
+    /// Whether the client is subscribed to `channel`.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         let channels = self.channels.lock();
         let at = channels.wanted.get(channel).and_then(|it| it.at.as_ref());
@@ -74,7 +74,7 @@ impl Cluster {
         (interest, self.hears(channel))
     }
 
-    /// Moves every interest to where the slot of its channel is now.
+    /// Moves every subscription to the current master of its slot.
     pub(super) fn resubscribe(&self) {
         let mut channels = self.channels.lock();
         if channels.is_closed {
@@ -85,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// Sees to it that a channel is heard where its slot is.
+    /// Subscribes to a channel at the current master of its slot.
     fn subscribe(&self, channel: &Arc<str>, entry: &mut Channel) {
         let Some(master) = self.present(keys::slot(channel)) else {
             return;

@@ -1,11 +1,10 @@
-//! A Redis Cluster: every name has a slot, and every slot a master, which may be another one tomorrow.
+//! Redis Cluster.
 //!
-//! The map of the slots is read from any node, when the first request needs it and whenever a request finds it wrong: it
-//! was redirected, or its node cannot be reached. Only requests for the node that is in doubt wait for a new map; the
-//! others go on with what is known. A request that was not executed is tried again until its time is over.
+//! The slot map is read from any node: before the first request, and after a redirection or a failed request. Only requests for
+//! the affected master wait for the new map. Requests that were not executed are retried until their deadline.
 //!
-//! The cluster client of the `redis` crate (1.8) is not used: its calls end after a number of retries, not by a deadline;
-//! it repeats a request whose connection broke before the answer; and no two threads can use it at a time.
+//! The cluster client of the `redis` crate (1.8) is not used, for three reasons. Its calls end after a number of retries, not by a
+//! deadline. It repeats requests whose connection broke before the reply. Two threads cannot use it at the same time.
 
 mod channels;
 mod redirection;
@@ -32,21 +31,20 @@ use seeds::Seed;
 pub(crate) use slot_map::Shard;
 use slot_map::SlotMap;
 
-/// So many redirections in a row are followed at once; then it is waited for the nodes to agree.
+/// After this many redirections in a row the request pauses, because the nodes do not agree yet.
 const REDIRECTIONS: u32 = 5;
 
 pub(crate) struct Cluster {
     seeds: Vec<Address>,
-    /// How nodes are talked to that are no seeds.
+    /// The settings for nodes that are no seeds.
     template: Address,
     whole_name: Arc<str>,
     settings: Settings,
     notifier: Arc<Notifier>,
     map: Mutex<SlotMap>,
     refreshed: Condvar,
-    /// The channels that somebody waits on.
     channels: Mutex<Channels>,
-    /// Called when another server has become a master, or one is none any more.
+    /// Called when a master was added or removed.
     pub(crate) on_takeover: Hooks,
     myself: Weak<Cluster>,
 }
@@ -80,7 +78,7 @@ impl Cluster {
         })
     }
 
-    /// Runs `talk` on a connection to the master of the slot of `lock`, wherever that is.
+    /// Runs `talk` on a connection to the master of the slot of `lock`.
     pub(crate) fn with<T>(
         &self,
         lock: &str,
@@ -138,7 +136,7 @@ impl Cluster {
         }
     }
 
-    /// Runs `talk` once for every master.
+    /// Runs `talk` on every master.
     pub(crate) fn each<T>(
         &self,
         deadline: Instant,
@@ -146,7 +144,7 @@ impl Cluster {
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         let refreshed = self.refresh(share(deadline, 2));
         let mut shards = self.shards();
-        // Those that are known may be reached, though none takes one more connection.
+        // Known masters may have idle connections although none accepts a new one.
         if let Err(fault) = refreshed
             && shards.is_empty()
         {
@@ -167,8 +165,8 @@ impl Cluster {
         told.collect()
     }
 
-    /// Runs `talk` at the first master, by name, that is not `done`; `None` if all are. A master that fails is looked up again,
-    /// as long as there is time.
+    /// Runs `talk` on the first master, by name, that is not in `done`; `None` if all are. If it fails, the map is refreshed and
+    /// `talk` runs again until `deadline`.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],
@@ -198,12 +196,12 @@ impl Cluster {
         }
     }
 
-    /// The masters as far as known, in no order.
+    /// The known masters, in no order.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         self.map.lock().shards.values().cloned().collect()
     }
 
-    /// The servers that were announced beside the masters.
+    /// The announced replicas.
     pub(crate) fn replicas(&self) -> Vec<Address> {
         let map = self.map.lock();
         let is_other = |it: &&Address| it.announced.is_some() && !map.shards.contains_key(&it.node);
@@ -225,7 +223,7 @@ impl Cluster {
     pub(crate) fn close(&self) {
         self.channels.lock().is_closed = true;
         let shards = self.shards();
-        // All are told first, so that they end at the same time.
+        // First tell all threads to end, then wait for them.
         for shard in &shards {
             shard.node.subscriber.dismiss();
         }

@@ -1,4 +1,4 @@
-//! Redirections: the answers of a server that does not have a slot, or not any more.
+//! Redirections: the replies `MOVED` and `ASK` of a node that does not serve a slot.
 
 use std::sync::Arc;
 
@@ -8,13 +8,12 @@ use super::slots_reply::known_host;
 use crate::ground::events;
 use crate::stores::redis::transport::{Announced, CallError, name_of};
 
-/// Where a server sends a request that it does not serve.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirection {
-    /// Only this one request, because the slot is on the move.
+    /// `ASK`: valid for this request only, because the slot is migrating.
     pub(crate) is_ask: bool,
     pub(super) slot: u16,
-    /// Empty for the host of the one that says so.
+    /// Empty for the host of the node that sent the redirection.
     pub(super) host: String,
     pub(super) port: u16,
 }
@@ -42,7 +41,7 @@ impl Redirection {
 }
 
 impl Cluster {
-    /// Notes what a redirection of `from` says, and returns the node it points to.
+    /// Records a redirection by `from`, and returns its target.
     pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
         let host = match &redirection.host {
             host if host.is_empty() => from.address.host().unwrap_or("localhost"),
@@ -59,10 +58,10 @@ impl Cluster {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);
             if is_new {
-                // A slot on the move goes to a master that is known.
+                // Migration targets are known masters, so a new one is the result of a failover.
                 self.on_takeover.call();
             }
-            // It may have lost more than this slot.
+            // More slots may have moved.
             from.suspect();
             events::slot_moved(&redirection.slot, &target.address.node);
             self.resubscribe();

@@ -1,4 +1,4 @@
-//! A new map in the place of one that is in doubt.
+//! Refreshes the slot map.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,14 +15,14 @@ use crate::stores::redis::transport::{
     Address, Announced, CallError, Connector, Hook, name_of, share,
 };
 
-/// The map is asked for at most this often.
+/// The map is queried at most this often.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// No node gets less than this part of the time that is left, however many are to be asked behind it.
+/// A queried node gets at least one part in this many of the remaining time.
 const LEAST_SHARE: usize = 4;
 
 impl Cluster {
-    /// The master at this address, which may be a new one.
+    /// The master at this address; a new one is created if unknown.
     pub(super) fn shard(
         &self,
         map: &mut SlotMap,
@@ -31,7 +31,7 @@ impl Cluster {
     ) -> Arc<Shard> {
         let name = name_of(host, port);
         let proof = announced.proof.as_ref();
-        // A node that was reset there is another node.
+        // After a reset the node at this address has another id.
         let is_same = |it: &&Arc<Shard>| {
             let known = it.address.announced.as_ref();
             proof.is_none() || known.and_then(|it| it.proof.as_ref()) == proof
@@ -64,7 +64,7 @@ impl Cluster {
         shard
     }
 
-    /// How to talk to the node at this address: as to the seed there, if there is one.
+    /// The settings for the node at this address: its own if it is a seed, else the template.
     fn address(&self, host: &str, port: u16, announced: Announced) -> Address {
         let name = name_of(host, port);
         let seed = self.seeds.iter().find(|seed| *seed.node == *name);
@@ -76,7 +76,7 @@ impl Cluster {
         address
     }
 
-    /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.
+    /// Refreshes the map, unless it was queried within [`ASKED_EVERY`]. Concurrent callers share one query.
     pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
         let mut map = self.map.lock();
         let version = map.version;
@@ -125,7 +125,7 @@ impl Cluster {
         outcome
     }
 
-    /// Asks one node after the other for the map.
+    /// Queries one node after another for the map.
     fn ask(
         &self,
         sources: &[Address],
@@ -154,7 +154,7 @@ impl Cluster {
         Err(trouble.unwrap_or_else(|| CallError::NotSent("no node is known".into())))
     }
 
-    /// Puts a new map in the place of the old one. Returns whether a master of the old one is none any more.
+    /// Replaces the map. Returns whether a master was removed.
     fn adopt(&self, map: &mut SlotMap, told: SlotsReply) -> bool {
         let mut ranges: Vec<Range> = told
             .ranges

@@ -1,14 +1,14 @@
-//! The nodes that can be asked for the map of the slots, and their order.
+//! The nodes to query for the slot map, and their order.
 
 use std::time::Instant;
 
 use crate::stores::redis::transport::Address;
 
-/// A node that can be asked for the map.
+/// A node to query for the slot map.
 pub(super) struct Seed {
     pub(super) address: Address,
     pub(super) asked_at: Option<Instant>,
-    /// Whether it failed when it was asked last.
+    /// Whether the last query failed.
     pub(super) has_failed: bool,
 }
 
@@ -22,7 +22,7 @@ impl Seed {
     }
 }
 
-/// Returns the nodes at these addresses, with what is known of them. Others are forgotten.
+/// Returns the nodes at these addresses, with the state of `known` ones.
 pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::with_capacity(addresses.len());
     for address in addresses {

@@ -1,4 +1,4 @@
-//! The map of the slots: which master has which.
+//! The slot map: the master of each slot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,38 +10,37 @@ use super::seeds::Seed;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{Address, CallError};
 
-/// The map of the slots, and the nodes that can tell another one.
+/// The slot map, and the nodes to query for the next one.
 #[derive(Default)]
 pub(super) struct SlotMap {
-    /// In order, and without overlaps.
+    /// Sorted, without overlaps.
     pub(super) ranges: Vec<Range>,
-    /// The masters that redirections have named since.
+    /// Masters of single slots, from redirections since the last refresh.
     pub(super) moved: HashMap<u16, Arc<Shard>>,
-    /// All masters, by name.
+    /// All masters by name.
     pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
-    /// The nodes to ask for the next map: those of the settings, and those of this map.
+    /// The nodes to query for the next map: the seeds, and the nodes of this map.
     pub(super) sources: Vec<Seed>,
-    /// Whether unlock messages are sharded, once that is known.
+    /// Whether unlock messages use `SPUBLISH`; `None` while unknown.
     pub(super) is_sharded: Option<bool>,
     pub(super) is_being_refreshed: bool,
     pub(super) version: u64,
     pub(super) asked_at: Option<Instant>,
-    /// Why there is no map.
+    /// Why the last refresh failed.
     pub(super) trouble: Option<CallError>,
 }
 
-/// Slots with one master.
+/// A range of slots with one master.
 pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) master: Arc<Shard>,
 }
 
-/// One master.
 pub(crate) struct Shard {
     pub(crate) node: Node,
     pub(crate) address: Address,
-    /// Whether something has gone wrong with it since the map was read.
+    /// Whether a request failed or was redirected since the last refresh.
     pub(super) is_doubtful: AtomicBool,
 }
 
@@ -56,7 +55,7 @@ impl Shard {
 }
 
 impl Cluster {
-    /// The master of a slot. Asks for a new map first if that one is in doubt.
+    /// The master of a slot. Refreshes the map first if the master is doubtful.
     pub(super) fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.present(slot);
         if let Some(shard) = &known
@@ -75,7 +74,7 @@ impl Cluster {
         })
     }
 
-    /// The master of a slot as far as known, without asking.
+    /// The master of a slot in the current map.
     pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
         let map = self.map.lock();
         if let Some(shard) = map.moved.get(&slot) {

@@ -1,4 +1,4 @@
-//! The slots of a cluster as a node tells them.
+//! The reply to `CLUSTER SLOTS`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,18 @@ use crate::stores::redis::transport::{Address, Announced, CallError, Connection,
 const NO_CLUSTER: &str = "it is not a cluster node; open it with Client::open (--url), or a master with its \
     replicas with Builder::master_replicas (--replicas)";
 
-/// The answer of a node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotsReply {
-    /// The first slot, the last one and the master of it.
+    /// First slot, last slot, master.
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
-    /// How the nodes are recognised.
+    /// The ids of the nodes.
     pub(super) proofs: HashMap<(String, u16), Proof>,
-    /// The node that told this.
+    /// The node that sent the reply.
     pub(super) by: Arc<str>,
 }
 
 impl SlotsReply {
-    /// What is known of the node that is announced to be at this host and port.
     pub(super) fn announced(&self, at: &(String, u16)) -> Announced {
         Announced {
             by: Arc::clone(&self.by),
@@ -34,7 +32,7 @@ impl SlotsReply {
     }
 }
 
-/// Asks a node for the map and, if that is not known, whether it knows sharded messages.
+/// Queries a node for the slot map and, if `is_sharded` is `None`, whether it supports sharded pub/sub.
 pub(super) fn ask_one(
     seed: &Address,
     is_sharded: Option<bool>,
@@ -71,12 +69,12 @@ pub(super) fn ask_one(
     Ok((told, is_sharded))
 }
 
-/// The host that a node tells, empty for its own: it does not know it, or is not to tell it.
+/// Returns a reported host, or `""` for the host of the reporting node, which does not know or hides it (`?`).
 pub(super) fn known_host(told: &str) -> &str {
     if told == "?" { "" } else { told }
 }
 
-/// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
+/// Reads a reply to `CLUSTER SLOTS`. `asked` is the host of the node that sent it.
 pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
     let mut told = SlotsReply::default();
     let mut proofs = HashMap::new();

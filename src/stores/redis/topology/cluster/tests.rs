@@ -10,7 +10,7 @@ use super::*;
 use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
 
 #[test]
-fn redirections_are_read() {
+fn redirections_are_parsed() {
     let of = |text: &str| Redirection::of(&CallError::Server(text.to_owned()));
     let to = |is_ask, slot, host: &str, port| Redirection {
         is_ask,
@@ -35,7 +35,7 @@ fn redirections_are_read() {
 }
 
 #[test]
-fn the_map_is_read() {
+fn slot_maps_are_parsed() {
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let node = |host, port| Value::Array(vec![host, Value::Int(port), text("id")]);
     let slots = Value::Array(vec![
@@ -66,7 +66,7 @@ fn the_map_is_read() {
     assert_eq!(told.replicas, replicas);
 }
 
-/// A node at this port, and how it was asked: `None` if it never was, else how long ago and whether it failed.
+/// A node at this port. `asked`: seconds since the last query, and whether it failed; `None` if it was never queried.
 fn seed(port: u16, asked: Option<(u64, bool)>) -> Seed {
     let timeout = Duration::from_secs(1);
     let url = format!("redis://h:{port}");
@@ -99,13 +99,13 @@ fn least_recently_queried_nodes_come_first_failed_ones_last() {
 }
 
 #[test]
-fn nodes_that_are_gone_are_asked_no_more() {
+fn removed_nodes_are_not_queried() {
     let known = [
         seed(1, Some((9, false))),
         seed(2, Some((1, true))),
         seed(3, None),
     ];
-    // The seed, then the nodes of a new map, of which it is one.
+    // The seed, then the nodes of a new map, which contains the seed.
     let present = [2, 1, 4, 2].map(|port| seed(port, None).address);
     let seeds = seeds_of(present.to_vec(), &known);
     let nodes: Vec<&str> = seeds.iter().map(|it| &*it.address.node).collect();
@@ -116,7 +116,7 @@ fn nodes_that_are_gone_are_asked_no_more() {
 }
 
 #[test]
-fn drawn_maps_and_redirections_are_read() {
+fn random_maps_and_redirections_are_parsed() {
     let maps: [&[u8]; 2] = [
         b"*1\r\n*4\r\n:0\r\n:8191\r\n*4\r\n$8\r\n10.0.0.1\r\n:6379\r\n$2\r\nid\r\n*0\r\n\
           *3\r\n$8\r\n10.0.0.2\r\n:6380\r\n$2\r\nid\r\n",
@@ -129,7 +129,7 @@ fn drawn_maps_and_redirections_are_read() {
         let masters = map.ranges.iter().map(|(.., master)| master);
         for (host, port) in masters.chain(&map.replicas) {
             assert!(!host.is_empty() && host != "?");
-            // A node may call itself what it likes.
+            // Any host must be accepted.
             drop(address.elsewhere(host, *port));
         }
         let text = changed(draw, &ERRORS);

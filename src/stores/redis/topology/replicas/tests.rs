@@ -1,4 +1,4 @@
-//! A master and its replicas, which say themselves who is the master.
+//! A master and its replicas, found with `ROLE`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-/// A master with so many replicas, at this offset of its history.
+/// A master with this many replicas and this replication offset.
 fn master(replicas: usize, offset: i64) -> Says {
     let replicas = Value::Array(vec![bulk("replica"); replicas]);
     Says::reply(Value::Array(vec![
@@ -30,7 +30,7 @@ fn replica() -> Says {
     Says::reply(Value::Array(parts.to_vec()))
 }
 
-/// Servers that answer the question for their role so, and a client of them.
+/// Servers with set roles, and a client of them.
 struct Scene {
     servers: Vec<StubServer>,
     roles: Vec<Arc<Mutex<Says>>>,
@@ -65,7 +65,7 @@ impl Scene {
         *self.roles[at].lock().unwrap() = role;
     }
 
-    /// Connects, and says which server it is.
+    /// Connects, and returns the index of the server.
     fn connect(&self) -> Result<usize, CallError> {
         self.connect_by(soon())
     }
@@ -88,7 +88,7 @@ impl Scene {
 }
 
 #[test]
-fn the_server_with_replicas_is_the_master_and_nobody_behind_it_is_asked() {
+fn a_master_with_replicas_ends_the_search() {
     let scene = Scene::of(&[replica(), master(1, 5), master(3, 9)]);
     let [a, b, c] = [0, 1, 2].map(|at| scene.servers[at].address());
     assert_eq!(
@@ -97,13 +97,13 @@ fn the_server_with_replicas_is_the_master_and_nobody_behind_it_is_asked() {
     );
     assert_eq!(scene.connect(), Ok(1));
     assert_eq!(scene.asked(), [1, 1, 0]);
-    // From then on it alone is asked.
+    // From then on only the known master is queried.
     assert_eq!(scene.connect(), Ok(1));
     assert_eq!(scene.asked(), [1, 2, 0]);
 }
 
 #[test]
-fn of_masters_without_replicas_the_one_that_has_come_farthest_is_taken() {
+fn masters_without_replicas_rank_by_offset() {
     for (offsets, best) in [([5, 5], 0), ([5, 6], 1), ([6, 5], 0)] {
         let scene = Scene::of(&offsets.map(|offset| master(0, offset)));
         assert_eq!(scene.connect(), Ok(best), "{offsets:?}");
@@ -114,14 +114,14 @@ fn of_masters_without_replicas_the_one_that_has_come_farthest_is_taken() {
 }
 
 #[test]
-fn a_master_without_replicas_may_have_come_back_and_all_are_asked() {
+fn a_master_without_replicas_is_searched_again() {
     let scene = Scene::of(&[master(1, 5), replica()]);
     assert_eq!(scene.connect(), Ok(0));
     scene.is(0, master(0, 5));
     scene.is(1, master(1, 6));
     assert_eq!(scene.connect(), Ok(1));
     assert_eq!(scene.client.known_master.generation(), 1);
-    // The one that was known is asked once more, behind the others, if need be.
+    // The known master is queried once more, after the others, if necessary.
     assert_eq!(scene.asked(), [2, 1]);
     scene.is(1, replica());
     scene.is(0, master(0, 5));
@@ -130,7 +130,7 @@ fn a_master_without_replicas_may_have_come_back_and_all_are_asked() {
 }
 
 #[test]
-fn where_no_server_is_a_master_it_is_said_what_they_are() {
+fn without_a_master_the_error_names_the_roles() {
     let scene = Scene::of(&[replica(), replica()]);
     let first = scene.servers[0].address();
     let words = format!("none of the servers is a master ({first} is a slave (connected))");

@@ -1,4 +1,4 @@
-//! One sentinel, and what it says.
+//! Queries to one sentinel.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,12 +17,12 @@ pub(super) struct Sentinel {
     pub(super) address: Address,
 }
 
-/// The master that a sentinel names.
+/// A master that a sentinel reports.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Named {
     pub(super) host: String,
     pub(super) port: u16,
-    /// Of the failover that made it master; the higher one is the later one.
+    /// `config-epoch` of the failover that made it master. Later failovers have higher epochs.
     pub(super) epoch: i64,
     pub(super) announced: Announced,
 }
@@ -32,12 +32,12 @@ impl Named {
         name_of(&self.host, self.port)
     }
 
-    /// Whether it changes nothing for somebody who knows this much.
+    /// Whether it reports nothing newer than `known`.
     pub(super) fn is_no_news(&self, known: &Named) -> bool {
         self.epoch <= known.epoch && self.node() == known.node()
     }
 
-    /// The same server, made master by another failover.
+    /// The same server with another epoch.
     pub(super) fn since(&self, epoch: i64) -> Named {
         Named {
             epoch,
@@ -53,15 +53,15 @@ impl Sentinel {
         }
     }
 
-    /// Its name as the one who announces an address.
+    /// The name for messages.
     pub(super) fn name(&self) -> Arc<str> {
         format!("the sentinel {}", self.address.node).into()
     }
 
-    /// Asks for the master of this name; `None` if this sentinel does not know it.
+    /// Queries the master with this name; `None` if the sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
-            // A right that is missing is another error.
+            // A missing right is another error.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
                 return Err(CallError::misplaced(NO_SENTINEL));
             }
@@ -74,7 +74,7 @@ impl Sentinel {
         Ok(named)
     }
 
-    /// Asks for the addresses of the replicas of this master, which are talked to like `master`.
+    /// Queries the addresses of the replicas, which have the settings of `master`.
     pub(super) fn replicas(
         &self,
         name: &str,
@@ -96,7 +96,7 @@ impl Sentinel {
         })
     }
 
-    /// Asks for the address and the details of the master of this name.
+    /// Queries the address and the details of a master.
     pub(super) fn ask_for(
         &self,
         name: &str,
@@ -108,7 +108,7 @@ impl Sentinel {
         connection.send(&request, deadline)?;
         let address = connection.receive(deadline);
         let details = match connection.receive(deadline) {
-            // Without the right to ask for it, or for a name unknown there, there is the address alone.
+            // The user lacks the right, or the name is unknown.
             Err(CallError::Server(_)) => Value::Nil,
             details => details.map_err(CallError::of_a_search)?,
         };
@@ -120,7 +120,7 @@ pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
     let (host, port) = (item_at(address, 0)?, item_at(address, 1)?);
     let field = |name: &str| field_of(details, name);
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
-    // A sentinel does not know it yet for a server that it has just made the master.
+    // Empty right after a failover.
     let run_id = field("runid").filter(|id| !id.is_empty());
     let proof = run_id.map(|id| Proof::RunId(id.into()));
     Some(Named {

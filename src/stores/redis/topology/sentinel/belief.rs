@@ -1,4 +1,4 @@
-//! Which answers of sentinels are believed, as functions of these answers.
+//! Rules for accepting reports of sentinels, as pure functions.
 
 use std::cmp::Reverse;
 
@@ -6,15 +6,15 @@ use super::answer::Named;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It says that it is no master.
+    /// It reports another role.
     NoMaster,
-    /// It could not be asked.
+    /// It is unreachable.
     Silent,
-    /// Neither: it has refused the connection in words, or somebody else has found another master.
+    /// It sent an error reply, or another thread accepted another master.
     Unclear,
 }
 
-/// Returns the news after `known` that one sentinel tells: the latest failover, to another server.
+/// Returns the report of the latest failover after `known` to another server, even if only one sentinel reports it.
 pub(super) fn told_by_one(known: &Named, answers: &[Named]) -> Option<Named> {
     let is_later = |it: &Named| it.epoch > known.epoch;
     let is_news = |it: &&Named| is_later(it) && it.node() != known.node();
@@ -22,7 +22,7 @@ pub(super) fn told_by_one(known: &Named, answers: &[Named]) -> Option<Named> {
     latest.max_by_key(|it| it.epoch).cloned()
 }
 
-/// Why a failover that one sentinel alone tells of is not to be believed, where the master known last was missed.
+/// Why a failover that only one sentinel reports is not accepted after the known master failed; `None` if it is accepted.
 pub(super) fn doubt_about(
     lone: &Named,
     answers: &[Named],
@@ -31,7 +31,7 @@ pub(super) fn doubt_about(
 ) -> Option<String> {
     let other = match missed {
         Standing::Unclear => return Some("the last known master still answers".to_owned()),
-        // As somebody who knows no master would choose.
+        // The choice of a new client.
         Standing::NoMaster => {
             let ranked = ranked(answers, configured);
             let is_one = ranked.iter().any(|it| it.node() == lone.node());
@@ -45,8 +45,8 @@ pub(super) fn doubt_about(
     other.map(|it| format!("other sentinels name {}", it.node()))
 }
 
-/// The masters that were named to somebody who knows none, the best one first: of the latest failover, then the one
-/// named most often. Those named by too few sentinels count only if all are.
+/// The masters for a client that knows none, the best one first: by epoch, then by the number of reports. Masters reported by too
+/// few sentinels count only if no master has enough reports.
 pub(super) fn ranked(answers: &[Named], configured: usize) -> Vec<Named> {
     let enough = enough_of(configured);
     let mut ranked: Vec<(Named, usize)> = Vec::new();
@@ -64,12 +64,12 @@ pub(super) fn ranked(answers: &[Named], configured: usize) -> Vec<Named> {
     ranked.into_iter().map(|(named, _)| named).collect()
 }
 
-/// How many sentinels have to tell of a later failover.
+/// How many sentinels must report a later failover.
 fn enough_of(configured: usize) -> usize {
     if configured < 3 { 1 } else { 2 }
 }
 
-/// The epochs with which this node was named, the highest first.
+/// The epochs in the reports of this node, in descending order.
 fn epochs_of(answers: &[Named], node: &str) -> Vec<i64> {
     let naming = answers.iter().filter(|it| it.node() == node);
     let mut epochs: Vec<i64> = naming.map(|it| it.epoch).collect();
@@ -77,8 +77,8 @@ fn epochs_of(answers: &[Named], node: &str) -> Vec<i64> {
     epochs
 }
 
-/// The master after these answers, if it is another one than `believed`, or the failover another one. A master of a
-/// failover that is not the latest is told only if `may_go_back`.
+/// The newly accepted master after these reports, if server or epoch differ from `believed`. A master without a later failover is
+/// accepted only if `may_go_back`.
 pub(super) fn overruled(
     believed: &Named,
     answers: &[Named],

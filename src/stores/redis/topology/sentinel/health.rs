@@ -1,4 +1,4 @@
-//! A look at the sentinels: whether they could replace the master, and agree on it.
+//! Checks whether the sentinels agree on the master and could fail over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::stores::redis::transport::{CallError, share};
 
 const CODE: &str = "sentinel-quorum";
 
-/// The master, as one sentinel sees it.
+/// What one sentinel reports about the master.
 #[derive(Debug, Default)]
 struct Watched {
     named: Option<Named>,
-    /// How many sentinels have to find it dead; 0 if that was not told.
+    /// How many sentinels must report the master as down; 0 if unknown.
     quorum: usize,
-    /// How many sentinels there are, as far as this one knows; 0 if that was not told.
+    /// How many sentinels this one knows, itself included; 0 if unknown.
     known: usize,
-    /// Whether this one finds it dead.
+    /// Whether this sentinel reports the master as down.
     is_down: bool,
 }
 
-/// Reads the answers about a master: its address, and its details.
+/// Reads the replies to `GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`.
 fn watched_in(address: &Value, details: &Value) -> Watched {
     let named = named_in(address, details);
     let field = |name: &str| field_of(details, name);
@@ -45,9 +45,9 @@ fn watched_in(address: &Value, details: &Value) -> Watched {
 }
 
 impl Shared {
-    /// Asks every sentinel, each with its part of the time.
+    /// Queries every sentinel, each with an equal share of the time.
     pub(super) fn health(&self, deadline: Instant) -> Vec<HealthWarning> {
-        // In the order of their names, for those that answer last change places.
+        // Sorted by name, because the internal order changes.
         let mut sentinels = self.order();
         sentinels.sort_by(|one, other| one.address.node.cmp(&other.address.node));
         let mut answers = Vec::new();
@@ -59,7 +59,7 @@ impl Shared {
             let told = told.map(|(address, details)| watched_in(&address, &details));
             answers.push((node, told));
             if replicas.is_empty() {
-                // Its silence is told already.
+                // A failure is already reported above.
                 let announced = sentinel.replicas(&self.name, &self.credentials, by);
                 replicas = announced.unwrap_or_default();
             }
@@ -120,7 +120,7 @@ fn findings(
                 SENTINEL RESET on the sentinels that name another",
         );
     }
-    // One that was not named to this client counts as alive.
+    // Sentinels that are not configured here count as alive.
     let alive = usable + (known - answers.len());
     let needed = quorum.max(known / 2 + 1);
     if alive < needed {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_that_could_not_replace_the_master_are_a_danger() {
+    fn too_few_sentinels_for_a_failover_are_a_danger() {
         let worst = |answers: Vec<Result<Watched, CallError>>| {
             let named = answers.into_iter().map(|answer| ("one".into(), answer));
             let found = findings("m", &"all".into(), &named.collect::<Vec<_>>());
@@ -193,10 +193,10 @@ mod tests {
             worst(vec![says(1, 2), says(1, 2), Ok(Watched::default())]),
             danger
         );
-        // Two of five are named here, and one of those is silent.
+        // Two of five are configured, and one of the two is silent.
         assert_eq!(worst(vec![says(1, 4), silent()]), note);
         assert_eq!(worst(vec![says(1, 0)]), danger);
-        // Most of those that there are have to answer.
+        // A majority of all sentinels must reply.
         let two_of_five = vec![says(1, 4), says(1, 4), silent(), silent(), silent()];
         assert_eq!(worst(two_of_five), danger);
         assert_eq!(
@@ -206,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_is_down_is_told() {
+    fn a_master_that_is_down_is_reported() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        // Where the details are refused there is the name.
+        // The address alone, because the user may not query the details.
         let address = Value::Array(vec![text("h"), text("1")]);
         let watched = watched_in(&address, &Value::Nil);
         assert_eq!(watched.named.map(|it| it.node()).as_deref(), Some("h:1"));

@@ -1,29 +1,29 @@
-//! A master that sentinels watch over, and replace.
+//! A master that Redis Sentinel monitors.
 //!
-//! A sentinel is asked before every connection, and what it names has to call itself master on the connection itself. A
-//! server that comes back and calls itself master is not asked, because no sentinel names it.
+//! Before every connection a sentinel is queried for the master, and the master itself is queried with `ROLE`. An old master that
+//! comes back after a failover is not used, because no sentinel reports it.
 //!
-//! A sentinel may be behind the others, or wrong, and those that know better may be silent when it is asked. So the
-//! latest failover that is known here is kept. If a sentinel tells of another one, all are asked:
+//! A single sentinel may have an outdated view. So the client keeps the *accepted* master with the highest known epoch. If a
+//! sentinel reports another master or epoch, all sentinels are queried:
 //!
-//! | what is told | it is believed from |
+//! | report | accepted from |
 //! |---|---|
-//! | a later failover | two sentinels, or one where fewer than three are configured |
-//! | a later failover, by one of three or more | that one, if the master known last is none any more (below) |
-//! | another master by no later failover | most of those that are configured |
-//! | nothing, by none of them | the master known last goes on being used, as long as it calls itself master |
+//! | a later failover | two sentinels, or one if fewer than three are configured |
+//! | a later failover, reported by one of three or more | this sentinel, under the conditions below |
+//! | another master without a later failover | a majority of the configured sentinels |
+//! | no sentinel replies | the accepted master stays in use while it reports the role master |
 //!
-//! The word of one sentinel is enough if the master known last says that it is none, and no two sentinels agree on
-//! another server; or if it cannot be reached, and every sentinel that answers names the same server. In either case
-//! the server that is named has to call itself master. Without this rule the last sentinel that is alive could move no
-//! client that knows a master, while a new client works with what it says.
+//! The report of one sentinel is accepted in two cases: the accepted master reports another role, and no two sentinels agree on a
+//! third server; or the accepted master is unreachable, and every sentinel that replies names the same server. In both cases the
+//! reported server must have the role master. Without this rule a client could not follow the last living sentinel, but a new
+//! client would.
 //!
-//! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
-//! and asks all sentinels once in a third of a lease. A master is left as soon as another one is believed in, also while
-//! that one cannot be reached: then it is tried again, a second apart at most.
+//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels every third of a
+//! lease. The client leaves its master as soon as another one is accepted, even if the new one is unreachable. Then it tries to
+//! connect at least once a second.
 //!
-//! The sentinel client of the `redis` crate (1.8) is not used: it connects and asks without any time-out, believes the
-//! first sentinel that names a server which calls itself master, and notices no failover while that server answers.
+//! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first sentinel
+//! that names a server with the role master. It notices no failover while the old master answers.
 
 mod answer;
 mod belief;
@@ -46,7 +46,7 @@ use crate::stores::redis::transport::{
 use answer::{Named, Sentinel};
 use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
 
-/// How often the master is checked: once in a third of a lease, within reason.
+/// Bounds of the interval between two checks, which is a third of a lease.
 const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 pub(crate) struct Sentinels {
@@ -55,15 +55,15 @@ pub(crate) struct Sentinels {
 }
 
 struct Shared {
-    /// The name of the master among the sentinels.
+    /// The name of the master at the sentinels.
     name: String,
-    /// Those that gave a usable answer last come first.
+    /// Sentinels that failed are moved to the end.
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
-    /// How many there are.
+    /// The number of sentinels in the settings.
     configured: usize,
-    /// The latest failover that was believed; it outlives doubts about the server.
+    /// The accepted master. It stays set when its server is suspected.
     believed: Mutex<Option<Named>>,
-    /// How the master is to be talked to.
+    /// The settings for connections to the master.
     credentials: Address,
     known_master: KnownMaster,
     command_timeout: Duration,
@@ -75,7 +75,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     is_closed: bool,
-    /// The writing end of the connection that listens.
+    /// The writing end of the subscribed connection.
     writer: Option<Writer>,
 }
 
@@ -157,7 +157,7 @@ impl Shared {
         self.sentinels.lock().clone()
     }
 
-    /// Puts a sentinel behind the others, because it cost time for nothing.
+    /// Moves a sentinel to the end, because its query failed or its reply was outdated.
     fn put_last(&self, sentinel: &Arc<Sentinel>) {
         let mut sentinels = self.sentinels.lock();
         if let Some(index) = sentinels.iter().position(|it| Arc::ptr_eq(it, sentinel)) {
@@ -180,8 +180,8 @@ impl Shared {
         Err(fault)
     }
 
-    /// The masters that are worth a try after these answers, the best one first. `before` is what was believed when the
-    /// first sentinel was asked: answers from before a later failover do not undo it.
+    /// The masters to try after these reports, the best one first. `before` is the master that was accepted before the query. If
+    /// another thread accepted a later one since, the reports cannot revert that.
     fn believe(&self, answers: &[Named], before: Option<&Named>) -> Vec<Named> {
         let mut believed = self.believed.lock();
         let Some(known) = &*believed else {
@@ -223,7 +223,7 @@ impl Shared {
                 Some(known) if named.is_no_news(known) && missed.is_none() => {
                     match self.reach(known, None, began, share(deadline, rest)) {
                         Ok(connection) => return Ok(connection),
-                        // The others may know of a failover.
+                        // Other sentinels may report a failover.
                         Err(miss) => missed = Some(miss),
                     }
                     self.put_last(sentinel);
@@ -233,7 +233,7 @@ impl Shared {
             }
         }
         let mut candidates = self.believe(&answers, before.as_ref());
-        // A master that only one tells of comes last, after what is believed.
+        // A master that only one sentinel reports is tried last.
         let lone = before
             .as_ref()
             .filter(|known| candidates.first() == Some(known))
@@ -252,7 +252,7 @@ impl Shared {
                 last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel is known".into()))
             );
         };
-        // A sentinel that is dead is not what is wrong while another one answers.
+        // One sentinel replied, so the failure of the master is reported, not of another sentinel.
         match lone {
             Some((known, lone)) => {
                 self.reach_lone(known, &missed, &lone, &answers, began, deadline)
@@ -261,8 +261,8 @@ impl Shared {
         }
     }
 
-    /// Connects to the one that was named, if it calls itself master, and is the one that is believed in. It becomes that
-    /// one if nobody is, or if `instead_of` still is.
+    /// Connects to a reported master, if it has the role master and is the accepted master. It becomes the accepted master if there
+    /// is none, or if `instead_of` still is.
     fn reach(
         &self,
         named: &Named,
@@ -308,7 +308,7 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Connects to a master that one sentinel alone tells of, if that is to be believed after the known one was missed.
+    /// Connects to a master that only one sentinel reports, if that report can be accepted after the known master failed.
     fn reach_lone(
         &self,
         known: &Named,
@@ -326,7 +326,7 @@ impl Shared {
             },
         };
         if matches!(missed.fault, CallError::Server(_) | CallError::Untrusted(_)) {
-            // Somebody has to hear of that.
+            // A retry does not cure an error such as a wrong password.
             return Err(missed.fault.clone());
         }
         let told = format!(

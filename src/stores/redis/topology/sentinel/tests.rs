@@ -19,7 +19,7 @@ fn named(host: &str, epoch: i64) -> Named {
 }
 
 #[test]
-fn the_answers_of_a_sentinel_are_read() {
+fn replies_of_sentinels_are_parsed() {
     let address = Value::Array(vec![text("10.0.0.1"), text("6379")]);
     let details = ["name", "m", "config-epoch", "7", "flags", "master"];
     let details = Value::Array(details.into_iter().map(text).collect());
@@ -35,14 +35,14 @@ fn the_answers_of_a_sentinel_are_read() {
 }
 
 #[test]
-fn the_first_master_is_that_of_the_latest_failover_and_then_of_the_majority() {
+fn masters_rank_by_epoch_then_by_reports() {
     let of = |named: &[Named]| ranked(named, 3).first().map(|it| it.host.clone());
     assert_eq!(of(&[]), None);
     let late = [named("old", 1), named("new", 2), named("new", 2)];
     assert_eq!(of(&late), Some("new".to_owned()));
     let even = [named("b", 0), named("a", 0), named("b", 0)];
     assert_eq!(of(&even), Some("b".to_owned()));
-    // One alone is not enough if others agree.
+    // One report is not enough if other sentinels agree.
     let lone = [named("a", 1), named("b", 9), named("a", 1)];
     assert_eq!(ranked(&lone, 3), [named("a", 1)]);
     let two = [named("a", 1), named("b", 9)];
@@ -51,13 +51,13 @@ fn the_first_master_is_that_of_the_latest_failover_and_then_of_the_majority() {
 }
 
 #[test]
-fn who_overrules_what_is_believed() {
+fn enough_reports_replace_the_accepted_master() {
     let (old, new, other) = (named("old", 4), named("new", 5), named("other", 6));
     let over = |answers: &[&Named], configured| {
         let answers: Vec<Named> = answers.iter().copied().cloned().collect();
         overruled(&new, &answers, configured, true)
     };
-    // Nobody, or those who know no more.
+    // No reports, or none of a later failover.
     for answers in [
         &[][..],
         &[&new],
@@ -67,7 +67,7 @@ fn who_overrules_what_is_believed() {
     ] {
         assert_eq!(over(answers, 3), None, "{answers:?}");
     }
-    // A later failover: from two, or from one of few.
+    // A later failover: two reports, or one if fewer than three sentinels are configured.
     assert_eq!(over(&[&other], 3), None);
     assert_eq!(over(&[&other, &new, &new], 3), None);
     assert_eq!(over(&[&other, &new, &other], 3), Some(other.clone()));
@@ -77,20 +77,20 @@ fn who_overrules_what_is_believed() {
     // The same server after a later failover.
     let again = new.since(8);
     assert_eq!(over(&[&again, &again], 3), Some(again));
-    // An earlier one: from most of those that there are.
+    // An earlier failover: a majority of the configured sentinels.
     assert_eq!(over(&[&old, &old], 3), Some(old.clone()));
     assert_eq!(over(&[&old, &old], 5), None);
     assert_eq!(over(&[&old], 2), None);
     assert_eq!(over(&[&old], 1), Some(old.clone()));
     let answers = [old.clone(), old];
     assert_eq!(overruled(&new, &answers, 3, false), None);
-    // Sentinels that were set up anew begin to count anew.
+    // Sentinels that were set up again restart their epochs.
     let anew = new.since(0);
     assert_eq!(over(&[&anew, &anew], 3), Some(anew));
 }
 
 #[test]
-fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
+fn one_report_counts_only_if_the_known_master_failed() {
     let (old, new, other) = (named("old", 4), named("new", 5), named("other", 6));
     assert_eq!(
         told_by_one(&old, &[old.clone(), new.clone()]),
@@ -109,12 +109,12 @@ fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
     assert!(doubt(&[&new, &old], Standing::Silent).is_some());
     assert!(doubt(&[&new, &other], Standing::Silent).is_some());
     assert!(doubt(&[&new], Standing::Unclear).is_some());
-    // Another one by the same failover is no news.
+    // Another server with the same epoch does not count.
     assert_eq!(told_by_one(&new, &[other.since(5)]), None);
 }
 
 #[test]
-fn an_epoch_counts_that_enough_sentinels_know() {
+fn an_epoch_counts_if_enough_sentinels_report_it() {
     let a = |epoch| named("a", epoch);
     assert_eq!(ranked(&[a(9), a(3), a(7)], 3), [a(7)]);
     assert_eq!(ranked(&[a(9), a(3), a(7)], 2), [a(9)]);
@@ -122,7 +122,7 @@ fn an_epoch_counts_that_enough_sentinels_know() {
 }
 
 #[test]
-fn no_later_failover_to_the_same_server_is_no_news() {
+fn a_report_without_a_later_epoch_is_no_news() {
     let known = named("a", 5);
     for (told, is_no_news) in [
         (named("a", 5), true),
@@ -137,7 +137,7 @@ fn no_later_failover_to_the_same_server_is_no_news() {
 }
 
 #[test]
-fn only_the_epoch_of_the_configuration_is_read() {
+fn only_config_epoch_is_read() {
     let address = Value::Array(vec![text("h"), text("1")]);
     let details = ["quorum", "3", "config-epoch", "7", "failover-epoch", "9"];
     let details = Value::Array(details.into_iter().map(text).collect());
@@ -145,7 +145,7 @@ fn only_the_epoch_of_the_configuration_is_read() {
 }
 
 #[test]
-fn drawn_answers_of_sentinels_are_read_and_weighed() {
+fn random_replies_of_sentinels_are_ranked() {
     let address = b"*2\r\n$8\r\n10.0.0.1\r\n$4\r\n6379\r\n";
     let details = b"*6\r\n$4\r\nname\r\n$1\r\nm\r\n$12\r\nconfig-epoch\r\n$1\r\n7\r\n$5\r\nflags\r\n$6\r\nmaster\r\n";
     draws("sentinel", |draw| {

@@ -1,4 +1,4 @@
-//! The thread that leaves a master which was replaced.
+//! The thread that detects failovers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,21 +16,21 @@ use crate::stores::redis::transport::{CallError, Connection, packed, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// A master that is believed in and was not reached is tried again after pauses from the one to the other.
+/// The first and the longest pause between checks that have to be repeated soon.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
-    /// Leaves the present master if the sentinels name another one.
+    /// Queries all sentinels, and leaves the current master if another one is accepted.
     ///
-    /// Returns false if it has to be done again soon: the master that is believed in was not reached, or too few sentinels have
-    /// reported a later failover.
+    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels have reported a
+    /// later failover.
     fn check(&self) -> bool {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
         let before = self.believed.lock().clone();
         let known = self.known_master.master();
         if known.is_none() && self.replaced().is_none() {
-            // The next connection looks for it.
+            // The next connection searches for it.
             return true;
         }
         let order = self.order();
@@ -67,14 +67,14 @@ impl Shared {
         answers.iter().all(|answer| answer.epoch <= epoch)
     }
 
-    /// The master known last, if another one is believed in.
+    /// The last known master, if another one is accepted.
     fn replaced(&self) -> Option<Arc<str>> {
         let believed = self.believed.lock().as_ref().map(Named::node)?;
         self.known_master.last().filter(|last| **last != *believed)
     }
 
-    /// Leaves the master known since `began`, if another one is believed in that was not reached: whoever is granted a lock
-    /// there shares it with those that reached the other one. Returns whether that one is still to be reached.
+    /// Leaves the master of the generation `began` if another one is accepted but unreachable: other clients may acquire the same
+    /// locks on the accepted one. Returns whether the accepted master is still to be reached.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Listens to one sentinel until its connection ends, or the client is closed.
+    /// Subscribes to one sentinel until the connection ends or the client is closed.
     fn listen(&self, sentinel: &Sentinel) -> Result<(), CallError> {
         let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;
@@ -119,7 +119,7 @@ impl Shared {
             }
             state.writer = Some(writer);
         }
-        // Whether it still answers is seen by its answer to a PING, one check later.
+        // Each check sends a PING; the next check expects the reply.
         let mut pinged_at: Option<Instant> = None;
         let mut check_at = time::now();
         let mut tries = Backoff::between(TRIES.0, TRIES.1);
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Whether a message tells of another master of ours: `name old-host old-port new-host new-port`.
+    /// Whether a message reports a failover of this master: `name old-host old-port new-host new-port`.
     pub(super) fn concerns_us(&self, message: &Value) -> bool {
         let [kind, text] = [0, 2].map(|at| item_at(message, at).map(text_of).unwrap_or_default());
         kind == "message" && text.split(' ').next() == Some(&*self.name)

@@ -17,7 +17,7 @@ const URLS: [&[u8]; 9] = [
 ];
 
 #[test]
-fn drawn_urls_are_read_and_no_message_tells_a_password() {
+fn random_urls_are_parsed_without_leaking_the_password() {
     let timeout = Duration::from_secs(1);
     draws("url", |draw| {
         let url = changed(draw, &URLS);
@@ -33,7 +33,7 @@ fn drawn_urls_are_read_and_no_message_tells_a_password() {
             }
             Err(error) => error.to_string(),
         };
-        // It may stand elsewhere, too.
+        // The host or the path may contain it, too.
         let is_secret = url.matches("secret").count() == 1;
         let tells = password.is_some_and(|password| said.contains(&password));
         assert!(!(is_secret && tells), "{url}: {said}");
@@ -49,7 +49,7 @@ fn address(url: &str) -> Address {
 }
 
 #[test]
-fn a_url_says_where_a_server_is_and_which_database_is_meant() {
+fn urls_name_host_port_and_database() {
     for (url, node, host, database) in [
         ("redis://localhost", "localhost:6379", Some("localhost"), 0),
         ("redis://h:1/15", "h:1", Some("h"), 15),
@@ -70,7 +70,7 @@ fn a_url_says_where_a_server_is_and_which_database_is_meant() {
 }
 
 #[test]
-fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
+fn errors_about_urls_say_what_to_write() {
     let fragment = "nothing may follow a #";
     let beside = "for a Unix socket the user follows the path";
     let twice = "only db, user and pass are allowed, each once";
@@ -117,7 +117,7 @@ fn a_flaw_of_a_url_is_told_in_words_that_say_how_it_is_written() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn a_scheme_with_tls_in_any_case_is_encrypted_and_always_checked() {
+fn tls_schemes_always_verify_certificates() {
     for scheme in ["rediss", "valkeys", "REDISS"] {
         let address = address(&format!("{scheme}://h/1"));
         assert!(address.is_encrypted(), "{scheme}");
@@ -134,7 +134,7 @@ fn a_scheme_with_tls_in_any_case_is_encrypted_and_always_checked() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn certificates_for_a_server_without_tls_are_a_mistake() {
+fn certificates_without_a_tls_url_are_refused() {
     let mut unused = TlsConfig::default();
     unused.set_authorities(b"x");
     let error = Address::parse("redis://h", Duration::from_secs(1), &unused).err();
@@ -142,7 +142,7 @@ fn certificates_for_a_server_without_tls_are_a_mistake() {
 }
 
 #[test]
-fn the_address_of_a_client_has_its_name_and_its_counts() {
+fn addresses_keep_connection_name_and_counters() {
     let (name, traffic): (Arc<str>, Arc<Traffic>) = ("worker".into(), Arc::default());
     let of_client = address("redis://h:1/2").of_client(&name, &traffic);
     assert_eq!(&*of_client.connection_name, "worker");
@@ -161,7 +161,7 @@ fn the_address_of_a_client_has_its_name_and_its_counts() {
 }
 
 #[test]
-fn a_master_is_talked_to_as_the_user_of_the_data_and_a_sentinel_as_its_own() {
+fn masters_and_sentinels_have_separate_users() {
     let sentinel = address("redis://watcher:w@h:1").of_sentinel();
     assert!(sentinel.is_sentinel);
     let settings = |address: &Address| {

@@ -1,4 +1,4 @@
-//! What follows from each fault.
+//! Classification of failed requests.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn server(text: &str) -> CallError {
     CallError::Server(text.to_owned())
 }
 
-/// One fault of each kind, with the words for its reason.
+/// One error of each kind with its reason.
 fn faults() -> [(CallError, &'static str); 7] {
     [
         (CallError::NotSent("cut".into()), "cut"),
@@ -32,7 +32,6 @@ fn each_fault_has_its_reason() {
         assert_eq!(fault.reason(), words);
         assert_eq!(&*fault.into_reason(), words);
     }
-    // Users do not know the word by which it is known that it passes.
     assert_eq!(&*server("TRYAGAIN later").into_reason(), "later");
     let error = io::Error::from(io::ErrorKind::BrokenPipe);
     let fault = CallError::not_sent(error);
@@ -40,7 +39,7 @@ fn each_fault_has_its_reason() {
 }
 
 #[test]
-fn nothing_of_a_lock_was_sent_with_a_search() {
+fn a_failed_query_counts_as_not_sent() {
     for (fault, words) in faults() {
         let expected = match fault {
             CallError::NoReply { .. } => CallError::NotSent(words.into()),
@@ -51,7 +50,7 @@ fn nothing_of_a_lock_was_sent_with_a_search() {
 }
 
 #[test]
-fn a_text_is_not_answered_with_the_word_that_it_is_unknown() {
+fn noscript_is_no_reply_to_eval() {
     for (fault, _) in faults() {
         assert_eq!(fault.clone().of_a_text(), fault);
     }
@@ -64,7 +63,7 @@ fn a_text_is_not_answered_with_the_word_that_it_is_unknown() {
 }
 
 #[test]
-fn a_fault_passes_where_another_server_may_do_it_in_a_moment() {
+fn unexecuted_requests_may_be_retried() {
     for (fault, _) in faults() {
         let passes = matches!(fault, CallError::NotSent(_));
         assert_eq!(fault.is_passing(), passes, "{fault:?}");
@@ -82,7 +81,7 @@ fn a_fault_passes_where_another_server_may_do_it_in_a_moment() {
 }
 
 #[test]
-fn the_first_fault_is_kept_unless_a_server_says_something() {
+fn error_replies_are_kept_over_other_failures() {
     for (fault, _) in faults() {
         let mut kept = None;
         fault.clone().keep_in(&mut kept);
@@ -96,7 +95,7 @@ fn the_first_fault_is_kept_unless_a_server_says_something() {
 }
 
 #[test]
-fn a_fault_says_where_it_was_met_and_is_the_same_otherwise() {
+fn the_node_is_added_to_the_reason() {
     for (fault, words) in faults() {
         let at = fault.clone().at("h:1");
         let said = match fault {
@@ -114,7 +113,6 @@ fn a_fault_says_where_it_was_met_and_is_the_same_otherwise() {
             }
         ));
     }
-    // What passes passes with other words, too.
     let loading = server("LOADING it is").at("h:1");
     assert_eq!(loading, CallError::NotSent("h:1: LOADING it is".into()));
 }

@@ -1,4 +1,4 @@
-//! The answers to numbered requests.
+//! Replies to numbered requests.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::transport::call_error::CallError;
 
 impl Connection {
-    /// Reads the answer to the script that was called with this number. A reply without it was not asked for.
+    /// Reads the reply to the script call with this number, and skips replies with other numbers.
     ///
-    /// An error has no number, so it is taken for the answer. It grants nothing.
+    /// Error replies have no number, so an error is treated as the reply. An error never grants a lock.
     pub(crate) fn answer(&mut self, number: i64, deadline: Instant) -> Result<Value, CallError> {
         if Answers::are_of(number) {
             return self.answer_of_commands(number, deadline);

@@ -1,4 +1,4 @@
-//! The first requests on a connection: who we are, which database, what time it is there.
+//! The first requests on a connection: `AUTH`, `SELECT`, `CLIENT SETNAME`, `HELLO`, `TIME`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,13 +25,13 @@ use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
 
 impl Connection {
-    /// Connects, authenticates and learns the server's time, all by `deadline`.
+    /// Connects, authenticates and reads the server's clock, all by `deadline`.
     pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
         let began = time::now();
         let target = address.target(deadline.min(began + address.connect_timeout));
         let outcome = target.and_then(|target| {
             let opened = match Connection::open(&target, deadline) {
-                // Who gave the credentials may have others by now.
+                // The credentials provider may return a newer password now.
                 Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {
                     Connection::open(&target, deadline)
                 }
@@ -79,13 +79,13 @@ impl Connection {
         match connection.shake_hands(address, &login, deadline) {
             Err(fault) => Err(match (fault, connection.stream.refusal()) {
                 (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => refusal,
-                // It is no Redis, and will not be one in a moment.
+                // The server is not Redis, so a retry is useless.
                 (CallError::NoReply { reason, .. }, None)
                     if reason.io_kind() == Some(io::ErrorKind::Unsupported) =>
                 {
                     CallError::Server(reason.into_words())
                 }
-                // Nothing of a lock was requested yet.
+                // No request of a lock was sent yet.
                 (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
                     reason.reworded(|reason| format!("while connecting: {reason}")),
                 ),
@@ -114,14 +114,14 @@ impl Connection {
         if settings.db() != 0 {
             commands.push((packed(&["SELECT", &settings.db().to_string()]), true));
         }
-        // For whoever looks at CLIENT LIST; not worth failing for.
+        // The name is informative: an error reply is ignored.
         let name = packed(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
-            // Every user may send it. A proxy may not know it.
+            // No ACL rule can forbid HELLO, but a proxy may not know it.
             commands.push((packed(&["HELLO"]), false));
         }
-        // A sentinel has no TIME.
+        // Sentinels have no TIME.
         let last = if address.is_sentinel { "PING" } else { "TIME" };
         commands.push((packed(&[last]), true));
         let request: Vec<u8> = commands
@@ -130,7 +130,7 @@ impl Connection {
             .collect();
         let sent = self.timeline.now();
         if let Err(fault) = self.send(&request, deadline) {
-            // A server that has no room says so, and reads nothing.
+            // A server at maxclients sends an error and reads nothing.
             if fault.is_hang_up()
                 && let Err(told @ CallError::Server(_)) = self.receive(deadline)
             {
@@ -144,7 +144,7 @@ impl Connection {
                 .receive(deadline)
                 .map_err(|fault| discreet(fault, settings));
             last = match reply {
-                // The first reply is that to AUTH.
+                // The first reply answers AUTH.
                 Err(fault @ CallError::Server(_))
                     if at == 0
                         && address.provider.is_some()
@@ -165,7 +165,7 @@ impl Connection {
                 Err(CallError::Server(text))
                     if lacks(&text, "time") && !text.starts_with("NOPERM") =>
                 {
-                    // A sentinel has none, and a proxy may not know it.
+                    // Sentinels lack TIME, and so do some proxies.
                     match self.call(&packed(&["ROLE"]), deadline) {
                         Ok(role) if brief(&role).contains("sentinel") => {
                             return Err(CallError::misplaced(SENTINEL));
@@ -173,7 +173,7 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // Until an answer of a script tells the time, the first request counts as late, and is sent again.
+                    // Without the server's clock the first request counts as late; its reply has the time for the retry.
                     has_time = false;
                     Value::Nil
                 }
@@ -207,7 +207,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Refuses another server than the announced one.
+    /// Fails if the server is not the announced one.
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
         let (command, field, id) = match &address.is_proven_by {
             None => return Ok(()),
@@ -219,7 +219,7 @@ impl Connection {
                 let text = text_of(&reply);
                 !text.contains(field) || text.contains(&**id)
             }
-            // Not every user may ask.
+            // The user may lack the right.
             Err(CallError::Server(text)) => text.starts_with("NOPERM") || text.contains("unknown"),
             Err(fault) => return Err(fault),
         };
@@ -238,21 +238,21 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
     Socket::connect(&address.place, deadline)
 }
 
-/// Why a node of a cluster is no server by itself. It answers `MOVED` to most requests.
+/// The reason to refuse a cluster node as a single server: it answers most requests with `MOVED`.
 pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a part of the names; open the \
     cluster with Builder::cluster (--cluster)";
 
-/// The end of the error where a server refused what a credentials provider gave. The next answer may be another one.
+/// Ends the error of a server that refused credentials of a provider. They may change, so a retry may succeed.
 pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
     Builder::sentinel (--sentinel MASTER --node URL)";
 
-/// Adds the user whom the server does not let in, and takes the password out of what it says: an error for an unknown command
+/// Removes the password from an error reply, and adds the user if the password is wrong. An error for an unknown command
 /// repeats its arguments.
 fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     match (fault, settings.password()) {
         (CallError::Server(text), Some(password)) if !password.is_empty() => {
-            // They may be cut short, so that the password does not stand there as a whole.
+            // The server truncates the arguments, so a part of the password may be left: drop all of them.
             let said = text.split(", with args").next().unwrap_or_default();
             let user = settings.username().unwrap_or("default");
             let user = user.replace(password, "…");
@@ -264,7 +264,7 @@ fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     }
 }
 
-/// The ms since 1970 in a reply to TIME.
+/// The time in a reply to `TIME`, in ms since 1970.
 pub(crate) fn time_of(value: &Value) -> Option<i64> {
     let number = |at| text_of(item_at(value, at)?).parse::<i64>().ok();
     let (seconds, micros) = (number(0)?, number(1)?);

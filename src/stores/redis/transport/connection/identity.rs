@@ -1,4 +1,4 @@
-//! The question which server a connection leads to.
+//! The identity of the server of a connection, for Redlock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,37 +11,37 @@ use crate::stores::redis::replies::{field_of, info_field, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::tls::Session;
 
-/// Which server it is that a connection leads to, by what the server says of itself.
+/// The identity of a server, as it reports it.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// Changes with each start of the server.
+    /// `run_id`, which changes with each start of the server.
     pub(crate) run: Arc<str>,
-    /// Its replication id, which changes whenever its keys may have become those of another server; empty if it has
-    /// none.
+    /// `master_replid`, which changes whenever the server may have replaced its keys with those of another server. Empty if not
+    /// reported.
     pub(crate) history: Arc<str>,
-    /// Whether it has followed another server, as far as it still knows.
+    /// Whether it was a replica before (`master_replid2`).
     pub(crate) has_followed: bool,
-    /// Whether it follows another server, which may throw away what it is asked to keep.
+    /// Whether it is a replica. Replicas may discard their keys.
     pub(crate) follows: bool,
-    /// Whether it belongs to a cluster, where the keys of a slot move from server to server.
+    /// Whether it is a cluster node. Slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
-    /// For how long it had been running at `told`, at least; `None` if it has always been there.
+    /// The least uptime at `told`; `None` if unlimited.
     pub(crate) age: Option<Duration>,
-    /// Whether what it grants survives its end, as it runs now.
+    /// Whether its locks survive a crash: every write is synced to the append-only file.
     pub(crate) remembers: bool,
-    /// When it was asked, and when it had answered.
+    /// When the query was sent, and when the reply arrived.
     pub(crate) asked: BootInstant,
     pub(crate) told: BootInstant,
 }
 
 impl Connection {
-    /// The certificates that end within days, with how many are left.
+    /// The certificates that expire soon, with the days left.
     pub(crate) fn ending_certificates(&self) -> Vec<(&'static str, u64)> {
         let session = self.stream.session.as_ref();
         session.map(Session::ending).unwrap_or_default()
     }
 
-    /// Which server it leads to: asked once per connection.
+    /// Queries the identity, once per connection.
     pub(crate) fn identify(&mut self, deadline: Instant) -> Result<Arc<Identity>, CallError> {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
@@ -68,14 +68,14 @@ impl Connection {
         )?;
         let identity = Arc::new(identity);
         if !identity.follows {
-            // Of one that does it is asked again, for it may be made a master at any time.
+            // A replica is queried again, because it may become a master.
             self.identity = Some(Arc::clone(&identity));
         }
         Ok(identity)
     }
 }
 
-/// Reads the identity of a server from its answers to INFO and to the question how it writes its file.
+/// Reads the identity from the replies to `INFO` and `CONFIG GET *appendfsync*`.
 pub(super) fn identity_in(
     server: &Value,
     persistence: Option<Value>,
@@ -85,19 +85,19 @@ pub(super) fn identity_in(
 ) -> Result<Identity, CallError> {
     let (server, replication) = (text_of(server), text_of(replication));
     let run = info_field(&server, "run_id");
-    // Below zero if its clock was set back since.
+    // The uptime is negative if the clock was set back.
     let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
     let up = up.map(|up| u64::try_from(up).unwrap_or_default());
     let (Some(run), Some(up)) = (run, up) else {
         return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
-    // Without the right to ask, assume that the server forgets.
+    // Without the right to query it, assume that locks do not survive a crash.
     let persistence = persistence.as_ref().map(text_of).unwrap_or_default();
     let is_set = |name, to| fsync.as_ref().and_then(|it| field_of(it, name)).as_deref() == Some(to);
     let says = |field, what| info_field(&persistence, field) == Some(what);
     let remembers = says("aof_enabled", "1")
         && is_set("appendfsync", "always")
-        // While the file is written anew nothing is synced, or not all keys are in it yet.
+        // During a rewrite of the file, writes may not be synced.
         && is_set("no-appendfsync-on-rewrite", "no")
         && !says("aof_rewrite_in_progress", "1")
         && !says("aof_rewrite_scheduled", "1");
@@ -109,11 +109,11 @@ pub(super) fn identity_in(
             .into(),
         has_followed: id_before.bytes().any(|digit| digit != b'0'),
         follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
-        // Valkey has a name of its own for it.
+        // Valkey calls the field `server_mode`.
         is_in_cluster: ["redis_mode", "server_mode"]
             .iter()
             .any(|field| info_field(&server, field) == Some("cluster")),
-        // Both ends of that time are whole seconds, so it may be one less.
+        // The uptime is rounded to seconds.
         age: Some(Duration::from_secs(up.saturating_sub(1))),
         remembers,
         asked,
@@ -136,7 +136,7 @@ mod tests {
     const FSYNC: &[u8] = b"*4\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n$25\r\nno-appendfsync-on-rewrite\r\n$2\r\nno\r\n";
 
     #[test]
-    fn drawn_answers_name_a_server_only_with_its_run() {
+    fn random_replies_identify_a_server_only_by_run_id() {
         let info = [SERVER, PERSISTENCE, REPLICATION].map(bulk);
         let [server, persistence, replication] = info.each_ref().map(|info| [&**info]);
         draws("identity", |draw| {

@@ -1,8 +1,8 @@
-//! One connection to one server, on which every call ends by its deadline.
+//! A connection to one server. Every call ends by its deadline.
 //!
-//! The connection of the `redis` crate (1.8) is not used for two reasons: its time-outs are per read, so a reply that
-//! drips in byte by byte takes as long as it likes, and it cannot be split, so that one thread writes while another one
-//! reads, as the subscriber needs. The encoding of commands and the parser of replies are that crate's.
+//! The connection of the `redis` crate (1.8) is not used, for two reasons. Its time-outs apply to each read, so a reply in small
+//! pieces may exceed any deadline. It cannot be split into a reading and a writing end, which the subscriber needs. The encoding
+//! of commands and the parser of replies are from that crate.
 
 mod answers;
 mod handshake;
@@ -38,76 +38,74 @@ pub(crate) use handshake::{CLUSTER_NODE, REFUSED_GIVEN, time_of};
 pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
 
-/// An answer that is one small number comes in one integer with the number of its request, because an array costs a
-/// server a twentieth of a request. Together they are at most what is exact in Lua.
+/// Scripts return a small number and the request number in one integer. An array would cost 5 % more server time per request.
+/// Both together fit into the 53 bits that are exact in Lua.
 const SMALL_BITS: u32 = 22;
 const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 
-/// The largest number of a request; the smallest is 1, which no small number alone can be taken for.
+/// The largest request number. The smallest is 1, so a small number alone never looks like a numbered reply.
 const NUMBERS: i64 = (1 << 30) - 1;
 
-/// Why a connection is not used again.
+/// The reason to close an idle connection.
 const UNASKED: &str = "the connection was closed, or has an unsolicited reply";
 
-/// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
+/// A connection idle for longer is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// A request may run this much later by our clock than it has to arrive: a script takes effect at the time that it reads.
+/// The largest error of the estimated server clock that still lets a request run: a script takes effect at the server's time.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
 
-/// One connection.
 pub(crate) struct Connection {
-    /// Which of the servers of its route it leads to.
+    /// The generation of the master when the connection was opened.
     pub(crate) generation: u64,
-    /// Which server it leads to, once somebody wanted to know.
+    /// The identity of the server, if it was queried.
     pub(crate) identity: Option<Arc<Identity>>,
-    /// The texts of the scripts that the server has got through it.
+    /// The scripts that were sent on this connection.
     loaded_scripts: SmallVec<[usize; 4]>,
     stream: Stream,
     decoder: Decoder,
-    /// The number of the next request, which its answer repeats. Connections begin with random ones.
+    /// The last request number; replies repeat the number. Connections begin at random numbers.
     next_number: i64,
     write_timeout: Option<Duration>,
     pub(crate) last_used: Instant,
-    /// How far the server's clock is ahead, from the last reply that told the time.
+    /// How far the server's clock is ahead of `timeline`, from the last reply with a time.
     ahead: Offset,
-    /// The clock that it is compared with.
     timeline: Timeline,
-    /// Whether the server is to be asked for a slot that it is about to get from another one.
+    /// Whether to send `ASKING` before each request, because a slot is migrating to this server.
     pub(crate) is_asking: bool,
-    /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
+    /// Whether the connection must be closed: it has an abandoned or an unsolicited reply.
     pub(crate) is_spent: bool,
-    /// Whether the last reply was an error. Nothing in a second copy of it would tell that it answers nothing.
+    /// Whether the last reply was an error. Errors have no number, so a duplicate would pass for the next reply.
     was_refused: bool,
-    /// The answers that nobody has waited for, which come before all that is asked from now on.
+    /// Replies to earlier requests, not read yet. They precede the reply to the next request.
     replies_due: VecDeque<ReplyDue>,
-    /// What has come of the answer to commands in place of a script.
+    /// The replies received so far to the commands that replace a script.
     parts: Answers,
-    /// It is counted as long as it lives.
+    /// Counts the open connection.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
-/// An answer that nobody has waited for.
+/// A reply to an earlier request, not read yet.
 struct ReplyDue {
-    /// The number that it repeats. That to a request without a script has none.
+    /// The request number; `None` for a request without a script.
     number: Option<i64>,
-    /// If it has not come by then, it will not.
+    /// After this instant the reply is not expected any more.
     until: Instant,
-    /// It is noted here when it has come.
+    /// Set to true when the reply has arrived.
     answered: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
-    /// Sends what is packed, and reads one reply.
+    /// Sends a packed command, and reads one reply.
     pub(crate) fn call(&mut self, packed: &[u8], deadline: Instant) -> Result<Value, CallError> {
         self.ask(packed, deadline)?;
         self.receive(deadline)
     }
 
-    /// Sends what is packed, to be answered before anything else is sent.
+    /// Sends a packed command, after a check that the connection is usable.
     pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNASKED.into()));
@@ -121,8 +119,8 @@ impl Connection {
         }
     }
 
-    /// Fails if there is more than the error that refused a call. If that was the copy of an older one, the rest may be the
-    /// answer of the call, which may have run then.
+    /// Fails if bytes follow an error reply. The error may be a duplicate of an earlier one. Then the next reply belongs to the
+    /// request, which may have been executed.
     pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
         if self.is_reset() {
             return Err(CallError::cut(UNASKED));
@@ -130,18 +128,16 @@ impl Connection {
         Ok(())
     }
 
-    /// The number for a request that is to be sent next.
     pub(crate) fn number(&mut self) -> i64 {
         self.next_number = self.next_number % NUMBERS + 1;
         self.next_number
     }
 
-    /// Whether the server answers.
     pub(crate) fn answers(&mut self, deadline: Instant) -> bool {
         self.ask(&packed(&["PING"]), deadline).is_ok() && self.skip(deadline).is_ok()
     }
 
-    /// Reads one reply that nobody needs.
+    /// Reads and ignores one reply.
     pub(crate) fn skip(&mut self, deadline: Instant) -> Result<(), CallError> {
         match self.receive(deadline) {
             Ok(_) | Err(CallError::Server(_)) => Ok(()),
@@ -149,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
+    /// Sends packed commands. After an error the server has an incomplete request at most, which it does not execute.
     pub(crate) fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
         let mut rest = &*sealed;
@@ -183,15 +179,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads one reply. After a time-out the rest of it can still be read by a later call.
+    /// Reads one reply. After a time-out a later call continues with the same reply.
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
         let reply = self.decoder.receive(&mut self.stream, deadline);
         self.was_refused = matches!(reply, Err(CallError::Server(_)));
         reply.map_err(CallError::of_a_proxy)
     }
 
-    /// Leaves the answer to what was sent to whoever uses the connection next, who notes in `answered` that it has come. If
-    /// it has not by `until`, it will not.
+    /// Leaves a reply to the next user of the connection, which reads it first and sets `answered`. After `until` the reply is not
+    /// expected any more.
     pub(crate) fn owe(
         &mut self,
         number: Option<i64>,
@@ -205,12 +201,11 @@ impl Connection {
         });
     }
 
-    /// Whether it owes answers.
     pub(crate) fn is_in_debt(&self) -> bool {
         !self.replies_due.is_empty()
     }
 
-    /// Reads the answers that it owes.
+    /// Reads all deferred replies.
     pub(crate) fn pay(&mut self, deadline: Instant) -> Result<(), CallError> {
         while let Some(due) = self.replies_due.front() {
             let reply = match due.number {
@@ -230,10 +225,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the answers that have come of those that it owes.
+    /// Reads the deferred replies that have arrived.
     fn pay_what_has_come(&mut self) -> Result<(), CallError> {
         while self.is_in_debt() && self.has_arrived() {
-            // What has come in part mostly comes at once.
+            // The rest of a partial reply usually arrives at once.
             match self.pay(time::now() + Duration::from_millis(1)) {
                 Err(fault) if fault.is_timeout() => break,
                 paid => paid?,
@@ -242,26 +237,26 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the answers that have come of those that it owes. Returns whether the others may still come.
+    /// Reads the deferred replies that have arrived. Returns whether the connection is usable and the next one is not overdue.
     pub(crate) fn pays_in_time(&mut self) -> bool {
         let is_well = self.pay_what_has_come().is_ok() && !self.is_spent;
         let next = self.replies_due.front();
         is_well && next.is_none_or(|due| time::now() < due.until)
     }
 
-    /// Reads the answers that have come of those that it owes. Returns whether none is left, or none will come.
+    /// Reads the deferred replies that have arrived. Returns whether none is left, or the connection failed.
     pub(crate) fn is_next(&mut self) -> bool {
         self.pay_what_has_come().is_err() || !self.is_in_debt()
     }
 
-    /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last. To look
-    /// costs a system call, so that is done where it is likely.
+    /// Whether the server has closed the connection or sent an unsolicited reply. The check of the socket costs a system call, so
+    /// it is left out for connections that were used recently.
     pub(crate) fn is_stale(&self, idle: Duration) -> bool {
         let is_likely = self.was_refused || idle >= STALE_AFTER;
         !self.is_in_debt() && (self.has_unread() || is_likely && self.is_reset())
     }
 
-    /// As [`Connection::is_stale`], however short ago it was used.
+    /// Like [`Connection::is_stale`], but always checks the socket.
     pub(crate) fn is_reset(&self) -> bool {
         if self.has_buffered() {
             return true;
@@ -275,91 +270,86 @@ impl Connection {
         }
     }
 
-    /// The connection, to wait at.
     pub(crate) fn source(&self) -> Source<'_> {
         self.stream.socket.source()
     }
 
-    /// Whether something has arrived, the end of the connection included.
+    /// Whether bytes or the end of the connection can be read.
     pub(crate) fn has_arrived(&self) -> bool {
         self.has_buffered() || self.stream.socket.has_arrived()
     }
 
-    /// Whether the server surely has had this script.
+    /// Whether this script was sent on this connection.
     pub(crate) fn has_script(&self, script: &Script) -> bool {
         self.loaded_scripts.contains(&script.id())
     }
 
-    /// Notes that the server gets this script with what is sent.
     pub(crate) fn mark_loaded(&mut self, script: &Script) {
         if !self.has_script(script) {
             self.loaded_scripts.push(script.id());
         }
     }
 
-    /// Notes that the server does not have the scripts any more.
     pub(crate) fn has_forgotten_scripts(&mut self) {
         self.loaded_scripts.clear();
     }
 
-    /// Notes the time that the answer to a request tells, if it does. The request was sent at `sent` and was to be
-    /// refused after `not_after`.
+    /// Reads the server time from the reply to a request that was sent at `sent` with the expiry `not_after`.
     pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: BootInstant) {
         if let Some(now) = time_in(answer, not_after) {
             self.note_time(now, sent);
         }
     }
 
-    /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
+    /// Records the server time `now` (ms) from the reply to a request sent at `sent`.
     pub(crate) fn note_time(&mut self, now: i64, sent: BootInstant) {
         self.ahead = Offset::told(now.saturating_mul(1000), sent, self.timeline.now());
     }
 
-    /// When the server is to refuse a request that has to arrive by `at`, by its clock in ms. `now` is just past.
+    /// The server time in ms after which the server refuses a request that must arrive by `at`.
     pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
         let at = now + at.saturating_duration_since(time::now());
         self.ahead.expiry(at, LATEST) / 1000
     }
 
-    /// The last time of the server's clock, in whole ms, that is surely over by `end`.
+    /// The latest server time, in ms, that has certainly passed at `end`.
     pub(crate) fn surely_before(&self, end: BootInstant) -> i64 {
         self.ahead.least_at(end) / 1000 - 1
     }
 
-    /// Whether there is something to read for which the socket need not be waited for: it came together with what was
-    /// read before.
+    /// Whether bytes can be read without the socket.
     pub(crate) fn has_buffered(&self) -> bool {
         let session = self.stream.session.as_ref();
         self.has_unread() || session.is_some_and(Session::has_buffered)
     }
 
-    /// Whether more came than was read. Where no answer is awaited, nobody asked for it.
+    /// Whether bytes follow the last reply. If no reply is expected, they are unsolicited.
     pub(crate) fn has_unread(&self) -> bool {
         self.decoder.has_unread()
     }
 
-    /// A second handle of the same connection, to write to while this one reads.
+    /// A handle with which another thread writes while this one reads.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         self.stream.writing_end().map(Writer::new)
     }
 }
 
-/// The server's time in ms that the answer to a request tells, which was to be refused after `not_after`.
+/// The server time in ms in the reply to a request with the expiry `not_after`.
 fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     let now = match answer {
-        // The rest of its time, or more than can be said.
+        // The time left until the expiry; the largest number means more than fits.
         Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
         other => integer_at(other, 1),
     };
     now.filter(|now| *now > 0)
 }
 
-/// The packed request that goes before each one for a slot on the move.
+/// The packed `ASKING`, which precedes each request for a migrating slot.
 pub(crate) fn asking() -> Vec<u8> {
     packed(&["ASKING"])
 }
 
-/// Returns a command in the form in which it is sent.
+/// Encodes a command.
 pub(crate) fn packed(words: &[&str]) -> Vec<u8> {
     let mut command = redis::Cmd::new();
     command.arg(words);

@@ -17,7 +17,7 @@ use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::MOST_WORDS;
 use crate::stores::redis::transport::tls::TlsConfig;
 
-/// The next connection to a server, which has answered the handshake.
+/// Accepts a connection and answers its handshake.
 fn greeted(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().unwrap();
     let _ = stream.read(&mut [0; 1024]).unwrap();
@@ -27,7 +27,7 @@ fn greeted(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// A connection to a server that says `replies` behind those of the handshake.
+/// A connection to a server that sends `replies` after the handshake.
 fn talking(replies: Vec<u8>) -> (Connection, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -51,14 +51,13 @@ fn address_of(url: &str) -> Address {
     Address::parse(url, Duration::from_secs(20), &TlsConfig::default()).unwrap()
 }
 
-/// A connection to a server that does what `answers` says.
+/// A connection to a stub server.
 fn at(answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> (Connection, StubServer) {
     let server = StubServer::start(answers);
     let address = address_of(&server.url());
     (Connection::connect(&address, soon()).unwrap(), server)
 }
 
-/// Waits until it is so.
 fn until(mut is_so: impl FnMut() -> bool) {
     let patience = soon();
     while !is_so() {
@@ -68,7 +67,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_server_that_says_much_is_cut_short() {
+fn long_error_replies_are_shortened() {
     let deadline = Instant::now() + Duration::from_secs(5);
     let error = [
         "-ERR \x1b[1m".to_owned(),
@@ -93,13 +92,13 @@ fn a_server_that_says_much_is_cut_short() {
 }
 
 #[test]
-fn what_comes_behind_an_error_is_seen_however_soon() {
+fn bytes_after_an_error_are_noticed_at_once() {
     let deadline = Instant::now() + Duration::from_secs(5);
     let ping = b"*1\r\n$4\r\nPING\r\n";
     let (mut connection, server) = talking(b"-ERR no\r\n".to_vec());
     let refused = connection.call(ping, deadline);
     assert!(matches!(refused, Err(CallError::Server(_))), "{refused:?}");
-    // It closes the connection.
+    // The server closes the connection.
     server.join().unwrap();
     assert!(connection.is_stale(Duration::from_secs(1)));
     let asked = connection.ask(ping, deadline);
@@ -107,7 +106,7 @@ fn what_comes_behind_an_error_is_seen_however_soon() {
 }
 
 #[test]
-fn a_reply_that_nobody_asked_for_is_seen() {
+fn unsolicited_replies_are_noticed() {
     let deadline = Instant::now() + Duration::from_secs(5);
     let answers = format!(":0\r\n*2\r\n:8\r\n:1\r\n:{}\r\n:5\r\n", 9 << SMALL_BITS | 3);
     let (mut connection, server) = talking(answers.into_bytes());
@@ -120,7 +119,7 @@ fn a_reply_that_nobody_asked_for_is_seen() {
 }
 
 #[test]
-fn drawn_answers_tell_the_time_or_nothing() {
+fn random_replies_have_a_time_or_none() {
     let answers: [&[u8]; 3] = [
         b":977\r\n",
         b"*2\r\n:3\r\n:1790000000000\r\n",
@@ -134,13 +133,13 @@ fn drawn_answers_tell_the_time_or_nothing() {
         };
         assert!(now > 0);
         let ahead = Offset::told(now.saturating_mul(1000), sent, BootInstant::now());
-        // However far the clock is said to be, there is a time to say.
+        // No clock offset may overflow.
         let _ = ahead.expiry(sent + soon, LATEST);
     });
 }
 
 #[test]
-fn a_server_says_who_it_is_and_whether_it_remembers() {
+fn identity_and_durability_are_read_from_info() {
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let of = |server: &str, persistence: &str, replication: &str, fsync: &[&str]| {
         let fsync = fsync.iter().map(|it| text(it)).collect();
@@ -162,7 +161,7 @@ fn a_server_says_who_it_is_and_whether_it_remembers() {
     assert_eq!((&*plain.run, &*plain.history), ("abc", "f00"));
     assert_eq!(plain.age, Some(Duration::from_secs(89)));
     assert!(plain.remembers && !plain.follows && !plain.has_followed && !plain.is_in_cluster);
-    // Each of these may forget.
+    // With each of these settings, locks may not survive a crash.
     for (persistence, fsync) in [
         (aof.replace("enabled:1", "enabled:0"), always),
         (aof.replace("progress:0", "progress:1"), always),
@@ -185,7 +184,7 @@ fn a_server_says_who_it_is_and_whether_it_remembers() {
     assert!(of(server, aof, &followed, &always).unwrap().has_followed);
     let follows = master.replace("role:master", "role:slave");
     assert!(of(server, aof, &follows, &always).unwrap().follows);
-    // Redis and Valkey have two names for the field.
+    // Redis and Valkey name the field differently.
     for name in ["redis_mode", "server_mode"] {
         let alone = server.replace("redis_mode", name);
         assert!(!of(&alone, aof, master, &always).unwrap().is_in_cluster);

@@ -1,14 +1,13 @@
-//! The writing end of a connection.
+//! The writing end of a connection that another thread reads.
 
 use std::io;
 
 use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
-/// The writing end of a connection that another thread reads.
 pub(crate) struct Writer {
     stream: Stream,
-    /// The bytes that the socket has not taken yet, encrypted if they are to be.
+    /// The bytes that the socket has not accepted yet; encrypted on a TLS connection.
     rest: Vec<u8>,
 }
 
@@ -20,14 +19,14 @@ impl Writer {
         }
     }
 
-    /// Writes without blocking. The bytes that the socket does not take at once are kept for [`Writer::flush`].
+    /// Writes without blocking. Bytes that the socket does not accept are kept for [`Writer::flush`].
     pub(crate) fn send(&mut self, packed: &[u8]) -> io::Result<()> {
         let sealed = self.stream.seal(packed)?;
         self.rest.extend_from_slice(&sealed);
         self.flush()
     }
 
-    /// Writes of the rest what the socket takes now.
+    /// Writes kept bytes without blocking.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut written = 0;
         while let Some(rest @ [_, ..]) = self.rest.get(written..) {
@@ -42,14 +41,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether there is something to flush.
     pub(crate) fn has_rest(&self) -> bool {
         !self.rest.is_empty()
     }
 
     /// Ends the connection, which wakes its reader.
     pub(crate) fn shut_down(&self) {
-        // It may be closed already, which is what is wanted.
+        // An error means that the socket is closed already.
         let _ = self.stream.socket.shutdown();
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials that a function gives.
+//! Credentials from a provider.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn of(user: &str, password: &str) -> Credentials {
 }
 
 #[test]
-fn each_connection_gets_an_answer_of_its_own() {
+fn the_provider_is_called_for_each_connection() {
     let calls = AtomicUsize::new(0);
     let provider = Arc::new(CredentialsProvider::new("credentials", move || {
         Ok::<_, String>(of("", &calls.fetch_add(1, Ordering::Relaxed).to_string()))
@@ -31,7 +31,7 @@ fn each_connection_gets_an_answer_of_its_own() {
 }
 
 #[test]
-fn one_that_hangs_has_one_thread_and_answers_those_who_come_later() {
+fn a_blocked_provider_has_one_thread_and_serves_later_calls() {
     let (go_on, orders) = mpsc::channel::<()>();
     let orders = std::sync::Mutex::new(orders);
     let calls = Arc::new(AtomicUsize::new(0));
@@ -62,7 +62,7 @@ fn one_that_hangs_has_one_thread_and_answers_those_who_come_later() {
 }
 
 #[test]
-fn an_error_and_a_panic_are_faults_and_no_end() {
+fn errors_and_panics_of_a_provider_are_reported() {
     let calls = AtomicUsize::new(0);
     let provider = Arc::new(CredentialsProvider::new("credentials", move || match calls
         .fetch_add(1, Ordering::Relaxed)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::stores::redis::drawn::{ERRORS, changed, draws, weight};
 
-/// The outcome of a decoder for `bytes`, which come in two pieces.
+/// Decodes `bytes`, which arrive in two pieces.
 fn decoded(bytes: &[u8], cut_at: usize) -> (io::Result<bool>, Option<Value>) {
     let mut decoder = Decoder {
         block: bytes.to_vec(),
@@ -18,7 +18,7 @@ fn decoded(bytes: &[u8], cut_at: usize) -> (io::Result<bool>, Option<Value>) {
 }
 
 #[test]
-fn a_reply_reads_alike_wherever_it_is_cut() {
+fn replies_may_be_cut_anywhere() {
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let array = |items: &[Value]| Value::Array(items.to_vec());
     let replies: [(&[u8], Value); 9] = [
@@ -50,7 +50,7 @@ fn a_reply_reads_alike_wherever_it_is_cut() {
 }
 
 #[test]
-fn nothing_that_a_server_says_makes_it_panic_or_wait_for_what_is_too_much() {
+fn malformed_replies_are_errors() {
     for bad in [
         "$1048577\r\n",
         "*9223372036854775807\r\n",
@@ -66,7 +66,7 @@ fn nothing_that_a_server_says_makes_it_panic_or_wait_for_what_is_too_much() {
     }
 }
 
-/// Replies of all sorts, several at once.
+/// Replies of all types.
 const REPLIES: [&[u8]; 9] = [
     b"+OK\r\n",
     b":1790000000000\r\n",
@@ -79,11 +79,11 @@ const REPLIES: [&[u8]; 9] = [
     b"*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n",
 ];
 
-/// A value is at most this much larger than its bytes: an empty string is sent as three of them.
+/// The largest ratio of the size of a value to its encoded bytes.
 const LARGER: usize = 2 * size_of::<Value>();
 
 #[test]
-fn drawn_bytes_are_read_alike_wherever_they_are_cut_and_within_bounds() {
+fn random_bytes_may_be_cut_anywhere() {
     let samples = [&REPLIES[..], &ERRORS].concat();
     draws("resp", |draw| {
         let bytes = changed(draw, &samples);
@@ -102,14 +102,14 @@ fn drawn_bytes_are_read_alike_wherever_they_are_cut_and_within_bounds() {
 }
 
 #[test]
-fn what_begins_no_reply_is_refused_before_its_line_ends() {
+fn other_protocols_fail_before_their_line_ends() {
     for strange in [&b"HTTP/1.1 400"[..], b"\x15\x03\x01", b"\0", b"%1"] {
         assert!(Frame::default().is_whole(strange).is_err());
     }
 }
 
 #[test]
-fn what_was_read_of_a_reply_stays_until_the_rest_comes() {
+fn a_partial_reply_is_kept_after_a_time_out() {
     let mut decoder = Decoder {
         block: b":1\r\n:2\r\n".to_vec(),
         end: 8,
@@ -140,7 +140,7 @@ fn what_was_read_of_a_reply_stays_until_the_rest_comes() {
 }
 
 #[test]
-fn memory_for_a_large_reply_is_given_back() {
+fn memory_of_large_replies_is_freed() {
     let body = vec![b'x'; 3 * MOST_KEPT];
     let bytes = [format!("${}\r\n", body.len()).as_bytes(), &body, b"\r\n"].concat();
     let mut decoder = Decoder {
@@ -154,7 +154,7 @@ fn memory_for_a_large_reply_is_given_back() {
 }
 
 #[test]
-fn a_missing_reply_is_told_with_its_cause() {
+fn a_missing_reply_is_reported_with_its_cause() {
     use io::ErrorKind::{
         BrokenPipe, ConnectionReset, InvalidData, TimedOut, UnexpectedEof, WouldBlock,
     };
@@ -192,7 +192,7 @@ fn a_missing_reply_is_told_with_its_cause() {
 }
 
 #[test]
-fn a_time_out_is_set_anew_where_it_would_overshoot_or_wake_often() {
+fn time_outs_are_set_if_too_long_or_much_too_short() {
     let ms = Duration::from_millis;
     for (current, left, expected) in [
         (None, 100, true),
@@ -208,7 +208,7 @@ fn a_time_out_is_set_anew_where_it_would_overshoot_or_wake_often() {
 }
 
 #[test]
-fn an_error_among_others_is_a_part_of_the_reply() {
+fn an_error_in_an_array_is_part_of_the_reply() {
     let bytes = b"*2\r\n-ERR no\r\n:1\r\n";
     let (_, value) = decoded(bytes, bytes.len());
     let Some(Value::Array(items)) = value else {
@@ -221,7 +221,7 @@ fn an_error_among_others_is_a_part_of_the_reply() {
 }
 
 #[test]
-fn a_length_is_a_number_within_bounds() {
+fn lengths_are_bounded_numbers() {
     for (text, length) in [
         (&b"0"[..], Some(Some(0))),
         (b"-1", Some(None)),

@@ -14,31 +14,31 @@ use crate::stores::redis::transport::share;
 use crate::stores::slots::{NoSlot, PoolSettings, Slot, Slots};
 
 pub(crate) struct Pool {
-    /// A slot is moved twice at each use, so the connection in it is a box.
+    /// Boxed, because a slot is moved twice per use.
     pub(crate) slots: Slots<Box<Connection>>,
-    /// One that was idle for longer is asked whether it lives before it carries a request.
+    /// A connection that was idle for longer is checked with `PING` before use.
     check_idle_after: Duration,
     pub(crate) connector: Arc<dyn Connector>,
-    /// Whether EVALSHA was found to be switched off on this node.
+    /// Whether this node refused `EVALSHA`.
     evalsha_is_off: AtomicBool,
-    /// The commands that stand for the scripts of token locks, because this node runs none.
+    /// The commands that replace the scripts of token locks, if this node runs no scripts.
     dialect: AtomicU8,
-    /// Whether unlock messages are sharded here.
+    /// Whether unlock messages use `SPUBLISH`.
     pub(crate) is_sharded: bool,
 }
 
-/// A connection for one request, and the slot that it goes back to.
+/// A connection for one request, and its slot in the pool.
 pub(crate) struct Borrowed {
     pub(crate) connection: Box<Connection>,
     slot: Slot<Box<Connection>>,
 }
 
-/// Why there is no connection on which a request can be sent without waiting for anything first.
+/// Why no connection is usable at once.
 pub(crate) enum NotReady {
     NotConnected,
-    /// Others use as many as may be in use at once: this many.
+    /// All connections of the pool, this many, are in use.
     Busy(u32),
-    /// The server may not be asked for it, for this reason.
+    /// The server must not receive the request, for this reason.
     Unfit(String),
 }
 
@@ -67,7 +67,6 @@ impl Pool {
         self.evalsha_is_off.load(Ordering::Relaxed)
     }
 
-    /// The commands that stand for scripts here, if it runs none.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
         Dialect::of(self.dialect.load(Ordering::Relaxed))
     }
@@ -77,8 +76,7 @@ impl Pool {
         self.dialect.store(code, Ordering::Relaxed);
     }
 
-    /// Runs `talk` on a connection. One that the server had closed meanwhile is made anew, if nothing of the request was
-    /// sent.
+    /// Runs `talk` on a connection. If an idle connection fails before the request was sent, `talk` runs again on another one.
     pub(crate) fn with<T>(
         &self,
         deadline: Instant,
@@ -95,14 +93,14 @@ impl Pool {
         }
     }
 
-    /// Borrows a connection, connecting first if need be.
+    /// Borrows a connection, and connects if necessary.
     pub(crate) fn borrow(&self, deadline: Instant) -> Result<Borrowed, CallError> {
         let mut slot = self.slot(deadline)?;
         let (connection, _) = self.connected(&mut slot, deadline)?;
         Ok(Borrowed { connection, slot })
     }
 
-    /// Borrows a connection on which a request can be sent at once, maybe behind others whose answers it owes.
+    /// Borrows a connection without blocking. It may still have to read replies to earlier requests.
     pub(crate) fn borrow_ready(&self) -> Result<Borrowed, NotReady> {
         let mut slot = match self.slots.try_get() {
             Ok(slot) => slot,
@@ -111,7 +109,7 @@ impl Pool {
         };
         if let Some(mut connection) = slot.take() {
             let idle = time::since(connection.last_used);
-            // Something between the client and the server may forget one in silence that was idle for long.
+            // Firewalls drop idle connections silently.
             if idle < self.check_idle_after
                 && self.is_current(&connection)
                 && connection.pays_in_time()
@@ -123,7 +121,7 @@ impl Pool {
         Err(NotReady::NotConnected)
     }
 
-    /// Puts a connection back after `outcome`, unless that leaves its state in doubt.
+    /// Returns a connection, unless its state is unknown after `outcome`.
     pub(crate) fn give_back<T>(&self, mut borrowed: Borrowed, outcome: &Result<T, CallError>) {
         let connection = borrowed.connection;
         if let Err(fault) = outcome
@@ -136,7 +134,7 @@ impl Pool {
         }
     }
 
-    /// Makes a connection for later, unless others have all slots. Whoever needs it tells what is wrong.
+    /// Opens a connection for later use, if a slot is free. Errors are reported by its first use.
     pub(crate) fn prepare(&self, deadline: Instant) {
         if let Ok(mut slot) = self.slots.try_get() {
             let connected = self.connected(&mut slot, deadline);
@@ -152,7 +150,7 @@ impl Pool {
         })
     }
 
-    /// The connection of a slot, and whether it was made just now.
+    /// The connection of a slot, and whether it is new.
     fn connected(
         &self,
         slot: &mut Slot<Box<Connection>>,
@@ -165,8 +163,7 @@ impl Pool {
             Ok(connection) => return Ok((Box::new(connection), true)),
             Err(fault) => fault,
         };
-        // There may be no room for one more, and another one that lies idle may do. Where the server was silent instead, there
-        // is no time left, and those stay.
+        // A limit (`maxclients`, open files) may prevent a new connection while other slots have idle ones.
         while time::now() < deadline
             && let Some(mut other) = self.slots.idle_where(Option::is_some)
         {
@@ -178,7 +175,7 @@ impl Pool {
         Err(fault)
     }
 
-    /// Takes the connection of a slot out, if it can carry a request by then. What it owes is read before.
+    /// Takes the connection out of a slot if it is usable. Replies to earlier requests are read first.
     fn usable(
         &self,
         slot: &mut Slot<Box<Connection>>,
@@ -193,24 +190,22 @@ impl Pool {
         is_usable.then_some(connection)
     }
 
-    /// Whether a connection leads to the server that takes writes, as far as known.
     fn is_current(&self, connection: &Connection) -> bool {
         connection.generation == self.connector.master().generation()
     }
 }
 
-/// Whether a connection can be used again after this.
+/// Whether a connection can be reused after `outcome`.
 fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
         Ok(_) | Err(CallError::Unfit(_)) => true,
-        // The next connection may find the master.
+        // The next connection may reach the current master.
         Err(fault @ CallError::Server(_)) => !fault.is_of_no_master() && !is_unheard(fault),
         Err(_) => false,
     }
 }
 
-/// Whether nothing of a request can have been executed, and it may be on another connection: one that has to authenticate
-/// again is of no more use.
+/// Whether the request was not executed, and can be sent on another connection. `NOAUTH`: the connection must authenticate again.
 fn is_unheard(fault: &CallError) -> bool {
     match fault {
         CallError::NotSent(_) => true,
@@ -219,35 +214,35 @@ fn is_unheard(fault: &CallError) -> bool {
     }
 }
 
-/// Whether the script has to be sent as text.
+/// Whether the script has to be sent as text (`EVAL`).
 pub(crate) fn lacks_script(text: &str) -> bool {
     text.starts_with("NOSCRIPT") || lacks_evalsha(text)
 }
 
-/// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
+/// Whether the server refuses `EVALSHA`. It may still accept `EVAL`.
 pub(crate) fn lacks_evalsha(text: &str) -> bool {
     lacks(text, "evalsha") || has_no_scripts(text)
 }
 
-/// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
+/// Whether the server refuses `EVAL`. It may still accept `EVALSHA`.
 pub(crate) fn lacks_eval(text: &str) -> bool {
     lacks(text, "eval") || has_no_scripts(text)
 }
 
-/// Whether the server says in words of its own, such as those of Garnet, that it runs no scripts.
+/// Whether the server runs no scripts, in the words of Garnet and other servers.
 fn has_no_scripts(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("scripting") && (text.contains("disabled") || text.contains("not supported"))
 }
 
-/// Whether the server has no such command, in lower case, or does not let this user have it.
+/// Whether the server does not know `command` (in lower case), or the user lacks the right.
 pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    // Before 7.0 a server puts the name of one that it does not know between backticks.
+    // Redis before 7.0 quotes unknown commands with backticks.
     let is_named = ["'", "`"]
         .iter()
         .any(|sign| text.contains(&[sign, command, sign].concat()));
-    // Proxies and services have words of their own.
+    // Proxies and managed services use other texts.
     const SIGNS: [&str; 4] = [
         "unknown command",
         "unsupported",

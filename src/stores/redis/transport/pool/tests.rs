@@ -1,4 +1,4 @@
-//! The connections of one client, at a server that answers as told.
+//! The pool at a stub server.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod words;
@@ -12,7 +12,7 @@ use crate::stores::redis::tests::stub::{Request, Route, Says, StubServer, soon, 
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// A pool of so many connections to a server.
+/// A pool of this size, and its server.
 struct Scene {
     server: StubServer,
     route: Arc<Route>,
@@ -42,7 +42,7 @@ impl Scene {
             .with(soon(), |connection| connection.call(PING, soon()))
     }
 
-    /// Has a call end so on a connection that lay idle, and returns how often it was tried.
+    /// Lets a call on an idle connection fail with `fault`, and returns how often it was tried.
     fn ends(&self, fault: &CallError) -> u32 {
         self.ping().unwrap();
         let mut tries = 0;
@@ -63,7 +63,7 @@ fn no_reply(timed_out: bool) -> CallError {
 }
 
 #[test]
-fn a_hundred_threads_share_four_connections_and_none_waits_in_vain() {
+fn a_hundred_threads_share_four_connections() {
     let scene = Scene::of(4, |_| None);
     thread::scope(|scope| {
         for _ in 0..100 {
@@ -75,7 +75,7 @@ fn a_hundred_threads_share_four_connections_and_none_waits_in_vain() {
 }
 
 #[test]
-fn a_call_without_a_connection_in_time_says_of_how_many() {
+fn an_exhausted_pool_reports_its_size() {
     let scene = Scene::of(1, |_| None);
     let outcome = scene.pool.with(soon(), |_| {
         let inner = scene.pool.with(within(50), |_| Ok(()));
@@ -88,7 +88,7 @@ fn a_call_without_a_connection_in_time_says_of_how_many() {
 }
 
 #[test]
-fn a_connection_is_used_again_after_an_answer_and_not_after_a_fault() {
+fn connections_are_reused_after_replies_not_failures() {
     for (fault, is_kept) in [
         (no_reply(true), false),
         (no_reply(false), false),
@@ -99,7 +99,7 @@ fn a_connection_is_used_again_after_an_answer_and_not_after_a_fault() {
         (CallError::Server("READONLY it is a replica".into()), false),
     ] {
         let scene = Scene::plain();
-        // What may have run is not tried again.
+        // A request that may have been executed is not retried.
         assert_eq!(scene.ends(&fault), 1);
         scene.ping().unwrap();
         assert_eq!(scene.server.connected() == 1, is_kept, "{fault:?}");
@@ -110,14 +110,14 @@ fn a_connection_is_used_again_after_an_answer_and_not_after_a_fault() {
 }
 
 #[test]
-fn what_was_not_sent_on_a_kept_connection_is_sent_on_a_new_one() {
+fn unsent_requests_are_retried_on_a_new_connection() {
     let scene = Scene::plain();
     assert_eq!(scene.ends(&CallError::NotSent("cut".into())), 2);
     assert_eq!(scene.server.connected(), 2);
 }
 
 #[test]
-fn a_connection_on_which_something_came_unasked_is_not_used_again() {
+fn connections_with_unsolicited_replies_are_closed() {
     let twice = Says::bytes(b":1\r\n:2\r\n");
     let scene = Scene::of(8, move |request| request.is("PING").then(|| twice.clone()));
     assert_eq!(scene.ping(), Ok(Value::Int(1)));
@@ -126,7 +126,7 @@ fn a_connection_on_which_something_came_unasked_is_not_used_again() {
 }
 
 #[test]
-fn a_connection_that_the_server_has_closed_is_made_anew() {
+fn connections_closed_by_the_server_are_replaced() {
     let mut is_first = true;
     let scene = Scene::of(8, move |request| {
         let says = Says::bytes(b"+PONG\r\n");
@@ -140,7 +140,7 @@ fn a_connection_that_the_server_has_closed_is_made_anew() {
 }
 
 #[test]
-fn an_answer_that_nobody_read_is_read_by_the_next_user() {
+fn deferred_replies_are_read_by_the_next_user() {
     let scene = Scene::plain();
     scene.ping().unwrap();
     let leave = |until| {
@@ -155,7 +155,7 @@ fn an_answer_that_nobody_read_is_read_by_the_next_user() {
     leave(soon());
     assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));
     assert_eq!(scene.server.connected(), 1);
-    // One that will not come any more closes its connection.
+    // An overdue reply closes its connection.
     scene.server.answer(|_| Some(Says::nothing()));
     leave(Instant::now());
     assert!(matches!(
@@ -165,7 +165,7 @@ fn an_answer_that_nobody_read_is_read_by_the_next_user() {
 }
 
 #[test]
-fn a_pool_that_was_closed_keeps_no_connection_unless_a_quorum_needs_it() {
+fn a_closed_pool_keeps_connections_only_for_a_quorum() {
     let scene = Scene::plain();
     let outcome = scene.pool.with(soon(), |_| {
         scene.pool.slots.close();
@@ -181,8 +181,8 @@ fn a_pool_that_was_closed_keeps_no_connection_unless_a_quorum_needs_it() {
     assert_eq!(scene.server.connected(), 4);
 }
 
-/// Lays two connections down, each of which owes an answer.
-fn lay_down_two_in_debt(scene: &Scene) {
+/// Returns two connections to the pool, each with a deferred reply.
+fn return_two_with_deferred_replies(scene: &Scene) {
     let two = [(); 2].map(|()| scene.pool.borrow(soon()).unwrap());
     for mut borrowed in two {
         borrowed.connection.send(PING, soon()).unwrap();
@@ -192,12 +192,12 @@ fn lay_down_two_in_debt(scene: &Scene) {
 }
 
 #[test]
-fn where_none_can_be_made_an_idle_connection_is_used_behind_what_it_owes() {
+fn without_new_connections_idle_ones_are_used() {
     const ECHO: &[u8] = b"*2\r\n$4\r\nECHO\r\n$2\r\nme\r\n";
     let scene = Scene::plain();
-    lay_down_two_in_debt(&scene);
+    return_two_with_deferred_replies(&scene);
     scene.route.block();
-    // From then on one slot is empty.
+    // Now one slot is empty.
     let _: Result<(), _> = scene.pool.with(soon(), |_| Err(no_reply(false)));
     let said = scene
         .pool
@@ -206,9 +206,9 @@ fn where_none_can_be_made_an_idle_connection_is_used_behind_what_it_owes() {
 }
 
 #[test]
-fn no_connection_to_the_former_master_is_used_though_the_new_one_is_out_of_reach() {
+fn connections_to_the_former_master_are_never_used() {
     let scene = Scene::plain();
-    lay_down_two_in_debt(&scene);
+    return_two_with_deferred_replies(&scene);
     scene.route.lead_elsewhere();
     let mut calls = 0;
     let outcome = scene.pool.with(soon(), |_| {
@@ -220,7 +220,7 @@ fn no_connection_to_the_former_master_is_used_though_the_new_one_is_out_of_reach
 }
 
 #[test]
-fn a_connection_that_was_closed_behind_an_answer_that_it_owed_is_made_anew() {
+fn connections_closed_after_a_deferred_reply_are_replaced() {
     let mut is_first = true;
     let scene = Scene::of(8, move |request| {
         let closes = request.is("PING") && std::mem::take(&mut is_first);
@@ -236,7 +236,7 @@ fn a_connection_that_was_closed_behind_an_answer_that_it_owed_is_made_anew() {
 }
 
 #[test]
-fn the_first_call_finds_the_slot_that_is_made_for_it() {
+fn the_first_call_gets_a_slot_at_once() {
     let connector: Arc<dyn Connector> = Scene::plain().route;
     let settings = PoolSettings::default();
     for _ in 0..500 {
@@ -248,7 +248,7 @@ fn the_first_call_finds_the_slot_that_is_made_for_it() {
 }
 
 #[test]
-fn of_many_first_calls_none_waits_for_a_connection_beyond_its_time() {
+fn many_first_calls_connect_within_their_time() {
     for _ in 0..4 {
         let scene = Scene::of(2, |_| None);
         let begin = std::sync::Barrier::new(24);
@@ -273,7 +273,7 @@ fn of_many_first_calls_none_waits_for_a_connection_beyond_its_time() {
 }
 
 #[test]
-fn products_say_in_words_of_their_own_what_they_lack() {
+fn refusals_of_other_products_are_recognised() {
     for text in [
         "ERR unknown command 'EVAL', with args beginning with: ",
         "ERR unknown command `eval`, with args beginning with: ",

@@ -1,16 +1,16 @@
-//! Sockets of both kinds.
+//! TCP and Unix sockets.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::TcpListener;
 
 use super::*;
 
-/// An address that refuses: nobody listens there without being root.
+/// An address that refuses connections: only root can listen on it.
 fn refusing() -> SocketAddr {
     "127.0.0.1:1".parse().unwrap()
 }
 
-/// An address that does not answer, as long as what is returned with it lives.
+/// An address that does not answer while the returned value lives.
 pub(in super::super) fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
     let listener = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -18,7 +18,7 @@ pub(in super::super) fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap().as_socket().unwrap();
     let mut held = vec![listener];
-    // Once its backlog is full the kernel drops who comes next.
+    // When the backlog is full, the kernel drops further connections.
     for _ in 0..4 {
         let waiting = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         waiting.set_nonblocking(true).unwrap();
@@ -29,7 +29,7 @@ pub(in super::super) fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
 }
 
 #[test]
-fn a_dead_address_leaves_time_for_those_behind_it() {
+fn a_dead_address_leaves_time_for_the_next() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let alive = listener.local_addr().unwrap();
     let (silent, _held) = silent();
@@ -55,7 +55,7 @@ fn a_dead_address_leaves_time_for_those_behind_it() {
 }
 
 #[test]
-fn only_what_may_go_well_at_once_passes() {
+fn only_time_outs_and_interrupts_are_repeated() {
     for (kind, is_late, may_pass) in [
         (io::ErrorKind::WouldBlock, true, true),
         (io::ErrorKind::TimedOut, true, true),
@@ -68,7 +68,7 @@ fn only_what_may_go_well_at_once_passes() {
 }
 
 #[test]
-fn the_addresses_of_a_name_share_its_time() {
+fn the_addresses_of_a_name_share_the_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let alive = listener.local_addr().unwrap();
     let (silent, _held) = silent();

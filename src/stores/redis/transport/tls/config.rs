@@ -1,4 +1,4 @@
-//! The settings of TLS, and what follows from them for one host.
+//! TLS settings and the configuration of rustls.
 
 use std::borrow::Cow;
 use std::fs;
@@ -20,34 +20,34 @@ use crate::ground::sync::Mutex;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::credentials::Provider;
 
-/// The authorities that a client trusts, and the certificate that it shows.
+/// The trusted authorities, the client certificate and further TLS settings.
 #[derive(Clone, Default)]
 pub(crate) struct TlsConfig {
     authorities: Option<Pem>,
     identity: Option<(Pem, Pem)>,
-    /// The name that every certificate has to have.
+    /// The name that every server certificate must have.
     pub(crate) server_name: Option<String>,
-    /// The hashes of the keys of which a server has to have one, as they were given.
+    /// `tls_pin_sha256`, as set.
     pub(crate) pins: Vec<String>,
-    /// What gives the authorities and the identity, each empty for that above.
+    /// Returns authorities and identity for each connection; empty text stands for the settings above.
     pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }
 
 type Given = (Vec<u8>, Vec<u8>);
 
-/// Text in PEM form, or the file that has it and may change.
+/// PEM text, or a file with PEM text that may change.
 #[derive(Clone)]
 enum Pem {
     Text(Vec<u8>),
     File(PathBuf),
 }
 
-/// By which a file is known to be the one that was read: its number, size and time.
+/// Inode, size and modification time of a file, to detect changes.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl Pem {
-    /// The program may go to another folder before the file is read again.
+    /// Makes the path absolute, because the process may change its working directory.
     fn file(path: &Path) -> Pem {
         Pem::File(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
@@ -67,7 +67,6 @@ impl Pem {
         Some(fs::metadata(path).ok().map(of))
     }
 
-    /// The error of a setting with this text.
     fn error(&self, setting: &'static str, reason: impl Into<String>) -> Error {
         let reason = reason.into();
         Error::config(
@@ -79,7 +78,7 @@ impl Pem {
         )
     }
 
-    /// The certificates in it, at least one.
+    /// The certificates, at least one.
     fn certificates(&self, setting: &'static str) -> Result<Vec<CertificateDer<'static>>> {
         let pem = self.read().map_err(|reason| self.error(setting, reason))?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -112,7 +111,7 @@ impl TlsConfig {
         self.identity = Some((Pem::file(certificate), Pem::file(key)));
     }
 
-    /// Fails if certificates were given for a connection that has none: whoever gave them counts on TLS.
+    /// Fails if TLS settings are set for a connection without TLS, because the user expects encryption.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         let given = [
             (AUTHORITY, self.authorities.is_some()),
@@ -128,7 +127,7 @@ impl TlsConfig {
         Err(Error::config(setting, reason))
     }
 
-    /// Returns the settings for `host`, by its name in the URL.
+    /// The settings for a host of a URL.
     pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
         let (setting, name) = match self.server_name.as_deref() {
             Some(name) => ("tls_server_name", name),
@@ -152,14 +151,13 @@ impl TlsConfig {
         Ok(Peer::of(shared, host))
     }
 
-    /// The files and their states.
     fn stamps(&self) -> Vec<Stamp> {
         let identity = self.identity.iter().flat_map(|(pem, key)| [pem, key]);
         let all = self.authorities.iter().chain(identity);
         all.filter_map(Pem::stamp).collect()
     }
 
-    /// The same with what was given.
+    /// Replaces settings by the result of the provider.
     fn with(mut self, (authorities, identity): &Given) -> TlsConfig {
         if !authorities.is_empty() {
             self.set_authorities(authorities);
@@ -171,7 +169,7 @@ impl TlsConfig {
     }
 
     fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
-        // The provider of the process is left for the program to choose.
+        // The default provider of the process is left to the program.
         let provider: Arc<CryptoProvider> = aws_lc_rs::default_provider().into();
         let pins: Option<Vec<_>> = self.pins.iter().map(|text| pin_in(text)).collect();
         let verifier = Verifier {
@@ -195,7 +193,7 @@ impl TlsConfig {
         let chain = certificate.certificates(IDENTITY)?;
         let pem = key.read().map_err(|reason| key.error(IDENTITY, reason))?;
         let parsed = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
-            // The words of the parser might repeat a part of the key.
+            // The text of the parser error might repeat a part of the key.
             key.error(IDENTITY, "no private key in PEM form was found in it")
         })?;
         builder
@@ -211,7 +209,7 @@ impl TlsConfig {
             })
     }
 
-    /// What checks a certificate by its authorities; `None` where it is known by its key alone.
+    /// Checks certificates by authority; `None` if only pinned keys are checked.
     fn chain(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
@@ -238,16 +236,16 @@ impl TlsConfig {
             .map_err(|error| Error::config(AUTHORITY, error.to_string()))
     }
 
-    /// Whether it is read from files or given, and so may be about to change.
+    /// Whether certificates are from files or a provider.
     pub(super) fn may_change(&self) -> bool {
         self.provider.is_some() || !self.stamps().is_empty()
     }
 
-    /// The days until our certificates end, of those that end soon, with the settings that have them.
+    /// The configured certificates that expire soon: setting and days left.
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let days = |setting, pem: &Pem, count| {
             let found = pem.certificates(setting).ok()?;
-            // An authority that ends is no trouble beside one that does not.
+            // One authority that stays valid is enough.
             let days: Option<Vec<u64>> = found.iter().take(count).map(days_left).collect();
             Some((setting, days?.into_iter().max()?))
         };
@@ -259,16 +257,15 @@ impl TlsConfig {
     }
 }
 
-/// What all connections with the same settings have in common.
+/// The state that all connections with the same settings share.
 pub(super) struct Shared {
     pub(super) source: TlsConfig,
-    /// The hosts of the URLs.
     hosts: Hosts,
-    /// `None` before anything was given.
+    /// `None` before the first result of the provider.
     current: Mutex<Option<Current>>,
 }
 
-/// The certificates as they were read last.
+/// The certificates that were read last.
 struct Current {
     source: TlsConfig,
     stamps: Vec<Stamp>,
@@ -300,8 +297,8 @@ impl Shared {
         })
     }
 
-    /// The settings for the next handshake. Files that have changed are read again, and who gives certificates is asked; while
-    /// they are of no use, as a file that is half written, what was read before is used.
+    /// The configuration for the next handshake. Calls the provider and rereads files that have changed. If the new certificates are
+    /// unusable (such as a half-written file), the previous ones are used.
     pub(super) fn config(&self, deadline: Instant) -> Result<Arc<ClientConfig>, CallError> {
         let given = self.source.provider.as_ref().map(|it| it.get(deadline));
         let given = given.transpose()?.unwrap_or_default();
@@ -330,11 +327,11 @@ impl Shared {
     }
 }
 
-/// The other end of a connection: what its certificate has to say, and how that is checked.
+/// The server of a connection: its name, and how its certificate is checked.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(super) shared: Arc<Shared>,
-    /// The name that its certificate has to have.
+    /// The name that its certificate must have.
     pub(super) host: Arc<str>,
 }
 
@@ -346,7 +343,7 @@ impl Peer {
         }
     }
 
-    /// Another host that is to be talked to in the same way.
+    /// Another host with the same settings.
     pub(crate) fn at(&self, host: &str) -> Peer {
         Peer::of(&self.shared, host)
     }

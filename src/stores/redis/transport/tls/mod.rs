@@ -1,8 +1,8 @@
-//! TLS below a connection.
+//! TLS sessions, with rustls.
 //!
-//! The session is behind a mutex, because one thread may write while another one reads. Nobody holds it while the
-//! socket is waited for: bytes are read first and decrypted then, encrypted first and written then. No goodbye is said
-//! when a connection is dropped: in a forked child it would end the session of the parent.
+//! The session is behind a mutex, because one thread may write while another one reads. The mutex is not held during socket calls:
+//! bytes are read, then decrypted; or encrypted, then written. A dropped connection sends no `close_notify`: in a forked child it
+//! would end the session of the parent.
 
 mod config;
 mod refusal;
@@ -25,24 +25,23 @@ pub(crate) use config::{Peer, TlsConfig};
 use refusal::{Refusal, refusal};
 use verifier::days_left;
 
-/// How much is read from a socket at once.
+/// The most bytes that one read from a socket returns.
 const BLOCK: usize = 4096;
 
-/// A server that sends more than this many blocks unasked is not looked at any longer.
+/// A check of an idle connection reads at most this many blocks.
 const MOST_UNASKED: u32 = 16;
 
-/// The session of one connection, and its reading end.
 pub(super) struct Session {
     connection: Arc<Mutex<ClientConnection>>,
     /// The bytes that were read from the socket and are not decrypted yet.
     incoming: Vec<u8>,
-    /// Why the other end, or we, will have nothing to do with each other.
+    /// Why either end refused the other.
     refusal: Option<Refusal>,
     shared: Arc<Shared>,
 }
 
 impl Session {
-    /// Shakes hands over `socket`, all by `deadline`.
+    /// Completes the handshake by `deadline`.
     pub(super) fn open(
         peer: &Peer,
         socket: &Socket,
@@ -53,7 +52,7 @@ impl Session {
         })?;
         let mut connection = ClientConnection::new(peer.shared.config(deadline)?, name)
             .map_err(|error| CallError::NotSent(error.to_string().into()))?;
-        // Encrypted bytes are taken out at once, so they pile up nowhere.
+        // No limit is needed: encrypted bytes are removed at once.
         connection.set_buffer_limit(None);
         let mut session = Session {
             connection: Arc::new(Mutex::new(connection)),
@@ -79,7 +78,7 @@ impl Session {
         }
     }
 
-    /// A server without TLS may take the greeting for the start of a line, and wait in silence for its end.
+    /// A server without TLS may read the ClientHello as the start of a line and never reply.
     fn shake_hands(&mut self, mut socket: &Socket, deadline: Instant) -> io::Result<()> {
         let left = || match deadline.saturating_duration_since(time::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
@@ -118,7 +117,7 @@ impl Session {
         Ok(read? > 0)
     }
 
-    /// Decrypts what was read, up to the first plain text.
+    /// Decrypts the bytes that were read, up to the first plain text.
     fn decrypt(&mut self, socket: &Socket) -> io::Result<()> {
         let mut connection = self.connection.lock();
         let mut rest = &*self.incoming;
@@ -126,7 +125,7 @@ impl Session {
         let taken = self.incoming.len() - rest.len();
         self.incoming.drain(..taken);
         decrypted.map_err(|error| {
-            // The other end hears why, if it still listens.
+            // Best effort: sends the TLS alert.
             if let Ok(alert) = drain(&mut connection) {
                 let _ = socket.send_some(&alert);
             }
@@ -135,12 +134,12 @@ impl Session {
         })
     }
 
-    /// Reads decrypted bytes, after at most one read from the socket: whoever waits looks at the clock in between.
+    /// Reads decrypted bytes, with at most one read from the socket, so that the caller can check its deadline.
     pub(super) fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.lock().reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The end of a reply is known by itself, so a stream may end without a goodbye.
+                // RESP marks the end of each reply, so a stream may end without close_notify.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -154,7 +153,7 @@ impl Session {
         }
         self.decrypt(socket)?;
         match self.connection.lock().reader().read(buffer) {
-            // It was not the whole of a record, or not for us.
+            // The record is incomplete, or has no application data.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::ErrorKind::Interrupted.into())
             }
@@ -162,14 +161,13 @@ impl Session {
         }
     }
 
-    /// Whether there is something to read for which the socket need not be waited for.
+    /// Whether bytes can be read without the socket.
     pub(super) fn has_buffered(&self) -> bool {
         !self.incoming.is_empty() || has_something(&mut self.connection.lock())
     }
 
-    /// Whether the connection has ended, or something came that nobody asked for. Session tickets come unasked.
-    ///
-    /// Nothing is buffered when this is asked.
+    /// Whether the connection has ended or has unsolicited bytes. Session tickets are read and ignored. The caller has checked
+    /// that no bytes are buffered.
     pub(super) fn is_stale(&self, socket: &Socket) -> bool {
         let mut connection = self.connection.lock();
         let mut block = [0; BLOCK];
@@ -186,9 +184,9 @@ impl Session {
         true
     }
 
-    /// Why this is not a connection to be tried again, if the other end has said so. It is asked after a failure.
+    /// The reason why a retry is useless, if the server sent one. Called after a failure.
     ///
-    /// A server that misses a certificate of ours says so when we take the handshake for done.
+    /// In TLS 1.3 the handshake is complete for the client before the server refuses the client's certificate.
     pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
         let mut block = [0; BLOCK];
         if self.refusal.is_none()
@@ -203,7 +201,7 @@ impl Session {
         Some(self.fault_of(refusal, None))
     }
 
-    /// Certificates in files, and those that are given, may be about to change, so a refusal on their account is an outage.
+    /// Certificates from files and providers may change, so their refusal counts as an outage.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
         let reason = match error {
             Some(error) => Reason::of_io(refusal.words, error),
@@ -215,7 +213,7 @@ impl Session {
         }
     }
 
-    /// The certificates that end within days, with how many are left.
+    /// The certificates that expire soon, with the days left.
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let mut ending = self.shared.ending();
         let connection = self.connection.lock();
@@ -225,14 +223,13 @@ impl Session {
         ending
     }
 
-    /// Encrypts `plain`. The result has to be written as it is, and before that of a later call.
+    /// Encrypts `plain`. Results must be written in the order of the calls.
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
         connection.writer().write_all(plain)?;
         drain(&mut connection)
     }
 
-    /// The writing end, for another thread.
     pub(super) fn writing_end(&self) -> Session {
         Session {
             connection: Arc::clone(&self.connection),
@@ -246,12 +243,12 @@ impl Session {
 fn has_something(connection: &mut ClientConnection) -> bool {
     match connection.reader().fill_buf() {
         Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        // No bytes stand for the end.
+        // An empty buffer marks the end of the stream.
         Ok(_) => true,
     }
 }
 
-/// Decrypts `rest`, up to the first plain text: more is not taken in before that is read.
+/// Decrypts `rest` up to the first plain text, which must be read before more can be decrypted.
 fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), rustls::Error> {
     while !rest.is_empty() {
         let taken = connection.read_tls(rest);
@@ -260,7 +257,7 @@ fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), ru
             break;
         }
         match taken {
-            // After the goodbye nothing more is read.
+            // After close_notify the rest is ignored.
             Ok(0) => *rest = &[],
             Ok(_) => {}
             Err(error) => return Err(rustls::Error::General(error.to_string())),
@@ -269,7 +266,7 @@ fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), ru
     Ok(())
 }
 
-/// Takes out all that is to be written.
+/// Removes all bytes that are to be written.
 fn drain(connection: &mut ClientConnection) -> io::Result<Vec<u8>> {
     let mut outgoing = Vec::new();
     while connection.wants_write() {

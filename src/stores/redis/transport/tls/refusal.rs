@@ -1,4 +1,4 @@
-//! Failures of TLS that last until somebody changes something, in words that say what.
+//! TLS failures that a retry does not cure, with advice.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use rustls::{AlertDescription, CertificateError, OtherError};
 pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port, give it a certificate, or connect without \
     TLS (redis://, mysql://)";
 
-/// Why there is no use in trying again before somebody changes something, and what.
+/// A failure that lasts until a setting or a certificate changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) words: String,
-    /// Whether other certificates may be on their way.
+    /// Whether another certificate can cure it.
     pub(super) may_pass: bool,
 }
 
-/// Why there is no use in trying again now; `None` if there is.
+/// Returns `None` if a retry may succeed.
 pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
     let (words, may_pass) = match error {
         rustls::Error::InvalidCertificate(error) => of_certificate(error),
@@ -55,7 +55,7 @@ pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
 fn of_certificate(error: &CertificateError) -> (String, bool) {
     use CertificateError::*;
     let (what, advice, may_pass) = match error {
-        // A bad signature is that of an authority with the name of one that is trusted.
+        // BadSignature: an untrusted authority has the name of a trusted one.
         UnknownIssuer | BadSignature => (
             "was issued by an untrusted authority",
             "give the authority's certificate with Builder::ca_certificate",

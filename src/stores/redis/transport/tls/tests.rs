@@ -1,4 +1,4 @@
-//! TLS with another end that a test holds in its hands.
+//! TLS with a server that the test controls.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod configured;
@@ -36,7 +36,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// One authority for all tests, as each costs some processes, and what it has signed.
+/// Certificates of one authority. All tests share them, because they are made by child processes.
 fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(|| {
@@ -52,7 +52,7 @@ fn authority() -> Vec<u8> {
     certificates().authority_pem().into_bytes()
 }
 
-/// The settings of a client that trusts the authority of these tests.
+/// Client settings that trust this authority.
 fn trusting() -> TlsConfig {
     let mut config = TlsConfig::default();
     config.set_authorities(&authority());
@@ -63,7 +63,7 @@ fn peer() -> Peer {
     trusting().toward("localhost").unwrap()
 }
 
-/// The settings of a server with this certificate, that wants one of its clients if it `asks`.
+/// Server settings with this certificate. If it `asks`, clients need a certificate.
 fn serving(pair: &Pair, asks: bool) -> Arc<ServerConfig> {
     let pem = pair.certificate_pem();
     let chain = CertificateDer::pem_slice_iter(pem.as_bytes());
@@ -87,14 +87,14 @@ fn serving(pair: &Pair, asks: bool) -> Arc<ServerConfig> {
     Arc::new(builder.with_single_cert(chain, key).unwrap())
 }
 
-/// The end of a server.
+/// The server end of a session.
 struct End {
     connection: ServerConnection,
     stream: TcpStream,
 }
 
 impl End {
-    /// Encrypts this, and keeps it back.
+    /// Encrypts `plain` without sending it.
     fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         self.connection.writer().write_all(plain).unwrap();
         let mut sealed = Vec::new();
@@ -124,7 +124,7 @@ impl End {
 
 type Shaken = io::Result<End>;
 
-/// A server that shakes hands with the first one who comes, and the socket of that one.
+/// A server that accepts one connection, and the socket of its client.
 fn server(config: Arc<ServerConfig>) -> (Socket, JoinHandle<Shaken>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = socket_to(&listener);
@@ -148,14 +148,14 @@ fn socket_to(listener: &TcpListener) -> Socket {
     Socket::connect(&address, soon()).unwrap()
 }
 
-/// A session with a server, its socket and the other end.
+/// A session, its socket, and the server end.
 fn session() -> (Session, Socket, End) {
     let (socket, end) = server(serving(&certificates().server(), false));
     let session = Session::open(&peer(), &socket, soon()).unwrap();
     (session, socket, end.join().unwrap().unwrap())
 }
 
-/// Reads once, and as often as it takes for something to come.
+/// Reads until bytes arrive.
 fn read(session: &mut Session, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match session.read(socket, buffer) {

@@ -1,4 +1,4 @@
-//! What is checked of a server's certificate: its authority, its names, its key.
+//! Checks a server's certificate: authority, name, public key, expiry.
 
 use std::io;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use rustls::{
 use crate::ground::sync::Mutex;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A certificate that ends within so many days is reported.
+/// A certificate that expires within this many days is reported.
 const SOON: u32 = 14;
 
-/// The hosts that the user has named.
+/// The hosts of the URLs in the settings.
 pub(super) type Hosts = Arc<Mutex<Vec<ServerName<'static>>>>;
 
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// `None` where the key alone is checked.
+    /// `None` if only the public key is checked.
     pub(super) chain: Option<Arc<WebPkiServerVerifier>>,
-    /// The hashes of keys of which a server has to have one, unless there are none.
+    /// `tls_pin_sha256`: the server must have one of these keys. Not checked if empty.
     pub(super) pins: Vec<[u8; 32]>,
     pub(super) hosts: Hosts,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
@@ -55,7 +55,7 @@ impl ServerCertVerifier for Verifier {
             chain.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
         };
         let checked = check(server_name);
-        // An address that servers announce is in few certificates.
+        // Certificates rarely contain announced IP addresses, so the name of a configured host is enough.
         match (&checked, server_name) {
             (
                 Err(Error::InvalidCertificate(
@@ -115,7 +115,7 @@ impl Verifier {
     }
 }
 
-/// Reads a SHA-256 in hexadecimal digits, with or without colons, or in base64, with or without the `sha256//` of curl.
+/// Parses a SHA-256 in hexadecimal (colons allowed) or base64 (the prefix `sha256//` of curl allowed).
 pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
     let text = text.trim();
     let text = text.strip_prefix("sha256//").unwrap_or(text);
@@ -125,19 +125,19 @@ pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
         let bytes: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
         return bytes?.try_into().ok();
     }
-    // PEM is base64 between two lines.
+    // The PEM parser decodes base64.
     let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
     let bytes = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
     bytes.as_ref().try_into().ok()
 }
 
-/// The days that are left of a certificate, if they are few.
+/// The days until a certificate expires, if it expires soon.
 pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let now = Duration::from_secs(UnixTime::now().as_secs());
     let then = UnixTime::since_unix_epoch(now + DAY * SOON);
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    // Its time is checked before its authority, of which there is none here.
+    // Without authorities the check always fails; it checks the validity period first.
     let roots = RootCertStore::empty();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms.all) {
         Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {

@@ -1,9 +1,9 @@
-//! Requests, and what is seen of the connection before and after.
+//! Requests, and the state of the connection before and after.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 
-/// Answers each PING so.
+/// A connection to a server that answers PING with `says`.
 fn pinged(says: Says) -> (Connection, StubServer) {
     at(move |request| request.is("PING").then(|| says.clone()))
 }
@@ -17,7 +17,7 @@ fn error_and_end() -> Says {
 }
 
 #[test]
-fn nothing_is_sent_on_a_connection_whose_last_error_was_not_all() {
+fn no_request_follows_an_error_with_more_bytes() {
     let (mut connection, server) = pinged(error_and_end());
     assert!(connection.call(PING, soon()).is_err());
     until(|| connection.is_reset());
@@ -33,7 +33,7 @@ fn nothing_is_sent_on_a_connection_whose_last_error_was_not_all() {
 }
 
 #[test]
-fn only_the_answer_with_the_number_of_the_request_is_taken() {
+fn replies_with_other_numbers_are_skipped() {
     let small = |number: i64, answer: i64| format!(":{}\r\n", number << SMALL_BITS | answer);
     let large = |number: i64| format!("*2\r\n:{number}\r\n$1\r\nx\r\n");
     let text = |text: &str| Value::BulkString(text.into());

@@ -1,12 +1,12 @@
-//! What a connection knows of the clock of its server.
+//! The estimate of the server's clock.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 
-/// A time of a server long before ours.
+/// A server time far in the past.
 const NOW: i64 = 1_000_000;
 
-/// A connection to a server where it was this time a moment ago.
+/// A connection to a server whose clock showed `now` a moment ago.
 fn told(now: i64) -> (Connection, StubServer) {
     let (mut connection, server) = at(|_| None);
     connection.note_time(now, BootInstant::now());
@@ -14,7 +14,7 @@ fn told(now: i64) -> (Connection, StubServer) {
 }
 
 #[test]
-fn a_request_expires_when_it_has_to_arrive_by_the_clock_of_the_server() {
+fn requests_expire_by_the_clock_of_the_server() {
     let (connection, _server) = told(NOW);
     let at = Instant::now() + Duration::from_secs(1);
     let expiry = connection.expiry(at, BootInstant::now());
@@ -22,7 +22,7 @@ fn a_request_expires_when_it_has_to_arrive_by_the_clock_of_the_server() {
 }
 
 #[test]
-fn the_time_that_is_surely_over_is_the_whole_ms_before_the_least() {
+fn the_surely_passed_time_is_rounded_down() {
     let (connection, _server) = told(NOW);
     let end = BootInstant::now() + Duration::from_secs(3);
     let before = connection.surely_before(end);
@@ -31,7 +31,7 @@ fn the_time_that_is_surely_over_is_the_whole_ms_before_the_least() {
 }
 
 #[test]
-fn the_time_in_an_answer_is_noted_and_another_answer_changes_nothing() {
+fn only_replies_with_a_time_set_the_clock() {
     let (mut connection, _server) = told(NOW);
     let now = BootInstant::now();
     let later = now + Duration::from_secs(1);
@@ -47,7 +47,7 @@ fn the_time_in_an_answer_is_noted_and_another_answer_changes_nothing() {
 }
 
 #[test]
-fn an_answer_tells_the_time_in_its_second_part_or_by_what_is_left() {
+fn replies_have_the_time_or_the_time_left() {
     let array = |items: &[i64]| Value::Array(items.iter().map(|it| Value::Int(*it)).collect());
     for (answer, not_after, expected) in [
         (Value::Int(0), 70, Some(70)),

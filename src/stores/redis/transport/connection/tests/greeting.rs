@@ -1,10 +1,10 @@
-//! How a connection begins.
+//! The handshake.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 use crate::stores::redis::transport::socket::tests::silent;
 
-/// The outcome of a connection to a server that does what `answers` says.
+/// Connects to a stub server.
 fn connected(
     answers: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> (Result<Connection, CallError>, StubServer) {
@@ -13,13 +13,13 @@ fn connected(
     (outcome, server)
 }
 
-/// The words of a connection that fails.
+/// The error of a failed handshake.
 fn refused(answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> CallError {
     connected(answers).0.err().unwrap()
 }
 
 #[test]
-fn a_name_that_is_refused_does_no_harm_unless_there_are_too_many_clients() {
+fn a_refused_name_is_ignored_unless_at_maxclients() {
     let named = |error: &'static str| {
         connected(move |request| request.is("CLIENT").then(|| Says::error(error)))
     };
@@ -44,7 +44,7 @@ fn no_error_repeats_the_password() {
 }
 
 #[test]
-fn the_time_of_the_server_is_read_in_seconds_and_micros() {
+fn time_is_read_in_seconds_and_microseconds() {
     let of = |parts: [Value; 2]| handshake::time_of(&Value::Array(parts.to_vec()));
     assert_eq!(of([bulk("7"), bulk("123456")]), Some(7123));
     assert_eq!(of([Value::Int(7), Value::Int(999)]), Some(7000));
@@ -58,7 +58,7 @@ fn the_time_of_the_server_is_read_in_seconds_and_micros() {
 }
 
 #[test]
-fn a_connection_that_is_not_answered_ends_with_its_own_time() {
+fn connecting_ends_within_connect_timeout() {
     let server = StubServer::start(|_| Some(Says::nothing()));
     let timeout = Duration::from_millis(60);
     let address = Address::parse(&server.url(), timeout, &TlsConfig::default()).unwrap();
@@ -71,7 +71,7 @@ fn a_connection_that_is_not_answered_ends_with_its_own_time() {
 }
 
 #[test]
-fn the_words_say_whether_nobody_answers_or_nobody_listens() {
+fn silent_and_refusing_servers_have_different_errors() {
     let (silent, _held) = silent();
     let by = Instant::now() + Duration::from_millis(50);
     let fault = Connection::connect(&address_of(&format!("redis://{silent}")), by);
@@ -85,7 +85,7 @@ fn the_words_say_whether_nobody_answers_or_nobody_listens() {
 }
 
 #[test]
-fn a_server_that_is_no_redis_is_described() {
+fn servers_other_than_redis_are_reported() {
     let fault = refused(|_| Some(Says::bytes("HTTP/1.1 400 Bad Request\r\n\r\n")));
     assert!(
         matches!(&fault, CallError::Server(it) if it.contains("not a reply of a Redis server"))

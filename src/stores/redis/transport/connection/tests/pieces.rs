@@ -1,4 +1,4 @@
-//! Replies that come in pieces, or late.
+//! Replies that arrive in pieces or late.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -7,7 +7,7 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// A connection that was asked with a PING, which is answered so.
+/// A connection after a PING, which the server answers with `says`.
 fn asked(says: Says) -> (Connection, StubServer) {
     let (mut connection, server) = at(move |request| request.is("PING").then(|| says.clone()));
     connection.ask(PING, soon()).unwrap();
@@ -25,7 +25,7 @@ fn is_late(reply: &Result<Value, CallError>) -> bool {
 }
 
 #[test]
-fn the_beginning_of_a_reply_stays_until_the_rest_comes() {
+fn a_partial_reply_is_kept_for_the_next_call() {
     let rest = Says::later(ms(20), Says::bytes("\r\n"));
     let (mut connection, _server) = asked(Says::bytes(":1\r\n:2").then(rest));
     assert_eq!(connection.receive(soon()), Ok(Value::Int(1)));
@@ -34,22 +34,21 @@ fn the_beginning_of_a_reply_stays_until_the_rest_comes() {
 }
 
 #[test]
-fn a_reply_of_which_a_part_is_late_is_not_taken_for_one_that_nobody_asked_for() {
+fn a_late_rest_of_a_reply_is_not_unsolicited() {
     let rest = Says::later(ms(3000), Says::bytes("\r\n"));
     let (mut connection, _server) = asked(Says::bytes("$3\r\nab").then(rest));
     until(|| connection.has_arrived());
     assert!(is_late(&connection.receive(Instant::now() + ms(20))));
     assert!(!connection.has_unread());
-    // There is more to come of it.
     let (mut connection, _server) = asked(Says::nothing());
     assert!(is_late(&connection.receive(Instant::now() + ms(20))));
     assert!(!connection.has_unread());
 }
 
 #[test]
-fn a_reply_is_waited_for_until_its_deadline_and_not_until_an_earlier_one() {
+fn each_reply_has_its_own_deadline() {
     let (mut connection, _server) = asked(Says::later(ms(300), Says::bytes(":1\r\n")));
-    // The socket goes on with the time-out of that.
+    // The socket still has the earlier time-out.
     assert!(is_late(&connection.receive(Instant::now() + ms(100))));
     assert_eq!(
         connection.receive(Instant::now() + ms(780)),
@@ -58,7 +57,7 @@ fn a_reply_is_waited_for_until_its_deadline_and_not_until_an_earlier_one() {
 }
 
 #[test]
-fn a_reply_that_is_over_its_time_before_it_is_waited_for_is_late() {
+fn a_passed_deadline_is_a_time_out() {
     let (mut connection, _server) = asked(Says::nothing());
     let begun = Instant::now();
     assert!(is_late(&connection.receive(begun)));
@@ -66,7 +65,7 @@ fn a_reply_that_is_over_its_time_before_it_is_waited_for_is_late() {
 }
 
 #[test]
-fn a_large_reply_is_read_and_a_larger_one_refused() {
+fn replies_above_the_limit_are_refused() {
     let large = |length: usize| {
         let header = format!("${length}\r\n");
         Says::bytes([header.as_bytes(), &vec![b'x'; length], b"\r\n"].concat())
@@ -74,7 +73,7 @@ fn a_large_reply_is_read_and_a_larger_one_refused() {
     let (mut connection, _server) = asked(large(1 << 19));
     let reply = connection.receive(soon()).unwrap();
     assert_eq!(reply, Value::BulkString(vec![b'x'; 1 << 19]));
-    // All that is read of one reply is bounded, however many parts it has.
+    // The limit applies to the sum of all parts of a reply.
     let half = large(1 << 19);
     let two = Says::bytes("*3\r\n").then(half.clone()).then(half);
     let (mut connection, _server) = asked(two);

@@ -1,9 +1,9 @@
-//! The words of a server without a script, or a command.
+//! Error replies for missing scripts and commands.
 
 use super::*;
 
 #[test]
-fn the_words_for_a_missing_script_or_command_are_known() {
+fn missing_scripts_and_commands_are_recognised() {
     let is_missing = |text: &str| (lacks_script(text), lacks_evalsha(text), lacks_eval(text));
     for (text, expected) in [
         ("NOSCRIPT No matching script.", (true, false, false)),

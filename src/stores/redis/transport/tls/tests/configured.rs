@@ -1,4 +1,4 @@
-//! The certificates of a client.
+//! TLS settings.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -15,7 +15,7 @@ fn with_identity(certificate: &str, key: &str) -> TlsConfig {
 }
 
 #[test]
-fn certificates_without_tls_are_a_mistake() {
+fn certificates_without_tls_are_refused() {
     TlsConfig::default().check_is_unused().unwrap();
     let mut trusting = TlsConfig::default();
     trusting.set_authorities(b"a");
@@ -41,7 +41,7 @@ fn one_configuration_serves_all_hosts() {
 }
 
 #[test]
-fn authorities_are_read_or_it_is_said_why_not() {
+fn errors_about_authorities_name_the_cause() {
     let mut config = TlsConfig::default();
     config.set_authorities(b"nothing");
     let words = "no certificate in PEM form was found in it";
@@ -57,7 +57,7 @@ fn authorities_are_read_or_it_is_said_why_not() {
 }
 
 #[test]
-fn the_certificate_of_a_client_needs_its_own_key() {
+fn client_certificates_need_their_own_key() {
     let (client, server) = (certificates().client(), certificates().server());
     let (pem, key) = (client.certificate_pem(), client.key_pem());
     assert!(with_identity(&pem, &key).toward("h").is_ok());
@@ -84,7 +84,7 @@ fn the_certificate_of_a_client_needs_its_own_key() {
 }
 
 #[test]
-fn the_certificate_of_another_server_is_that_of_its_own_host() {
+fn certificates_are_checked_for_the_connected_host() {
     let address = Address::parse("rediss://localhost:1", ms(1000), &trusting()).unwrap();
     let peer = address.peer.as_ref().unwrap();
     assert_eq!(&*peer.host, "localhost");

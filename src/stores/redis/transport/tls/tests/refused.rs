@@ -1,4 +1,4 @@
-//! Failures that last until somebody changes something, in words that say what.
+//! Failures that a retry does not cure.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError, Pee
 
 use super::*;
 
-/// An error of the verifier with these words.
+/// An error of the verifier with this text.
 struct Words(&'static str);
 
 impl fmt::Debug for Words {
@@ -24,7 +24,7 @@ impl fmt::Display for Words {
 
 impl Error for Words {}
 
-/// The beginning of what is said about an error.
+/// Checks the beginning of the text for an error.
 fn begins(error: rustls::Error, words: &str) {
     let told = refusal(&error);
     let is_so = told
@@ -34,7 +34,7 @@ fn begins(error: rustls::Error, words: &str) {
 }
 
 #[test]
-fn each_fault_of_a_certificate_is_told_with_its_remedy() {
+fn certificate_errors_have_advice() {
     let other = |words| CertificateError::Other(OtherError(Arc::new(Words(words))));
     let stranger = "its certificate was issued by an untrusted authority";
     for (error, words) in [
@@ -60,7 +60,7 @@ fn each_fault_of_a_certificate_is_told_with_its_remedy() {
 }
 
 #[test]
-fn each_alert_that_lasts_is_told_and_the_others_are_tried_again() {
+fn lasting_alerts_are_reported_others_are_retried() {
     let asks = "it requires a client certificate";
     let shakes = "it refused the handshake";
     for (alert, words) in [
@@ -85,7 +85,7 @@ fn each_alert_that_lasts_is_told_and_the_others_are_tried_again() {
 }
 
 #[test]
-fn a_server_with_other_tls_or_none_is_told_and_a_mere_fault_is_not() {
+fn servers_without_usable_tls_are_reported() {
     begins(
         rustls::Error::NoCertificatesPresented,
         "it has no certificate",

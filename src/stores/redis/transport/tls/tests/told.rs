@@ -1,10 +1,10 @@
-//! What is said over a session, and what is seen of it.
+//! Bytes over a TLS session.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 
 #[test]
-fn what_is_sealed_is_heard_and_what_is_said_is_read() {
+fn bytes_arrive_in_both_directions() {
     let (mut session, socket, mut end) = session();
     let sealed = session.seal(b"hello").unwrap();
     (&socket).write_all(&sealed).unwrap();
@@ -21,7 +21,7 @@ fn what_is_sealed_is_heard_and_what_is_said_is_read() {
 }
 
 #[test]
-fn a_long_answer_is_read_in_many_parts() {
+fn long_replies_arrive_complete() {
     let (mut session, socket, mut end) = session();
     let long: Vec<u8> = (0..100_000).map(|at| (at % 251) as u8).collect();
     let said = long.clone();
@@ -41,7 +41,7 @@ fn a_long_answer_is_read_in_many_parts() {
 }
 
 #[test]
-fn what_was_read_with_something_before_it_needs_no_socket() {
+fn buffered_bytes_need_no_socket() {
     let (mut session, socket, mut end) = session();
     assert!(!session.has_buffered());
     let both = [end.seal(b"abcd"), end.seal(b"ef")].concat();
@@ -55,9 +55,9 @@ fn what_was_read_with_something_before_it_needs_no_socket() {
 }
 
 #[test]
-fn a_part_of_a_record_is_nothing_to_read_yet() {
+fn a_partial_record_has_no_plain_text() {
     let (mut session, socket, mut end) = session();
-    // The tickets come first.
+    // Session tickets arrive first.
     until(|| socket.has_arrived());
     let unasked = session.read(&socket, &mut [0; 8]).unwrap_err();
     assert_eq!(unasked.kind(), io::ErrorKind::Interrupted);
@@ -75,7 +75,7 @@ fn a_part_of_a_record_is_nothing_to_read_yet() {
 }
 
 #[test]
-fn the_end_of_a_session_is_read_with_a_goodbye_or_without() {
+fn sessions_may_end_without_close_notify() {
     for says_goodbye in [true, false] {
         let (mut session, socket, mut end) = session();
         end.say(b"x");
@@ -91,10 +91,10 @@ fn the_end_of_a_session_is_read_with_a_goodbye_or_without() {
 }
 
 #[test]
-fn a_session_is_stale_once_it_has_ended_or_something_came_unasked() {
+fn ended_and_unsolicited_sessions_are_stale() {
     let (session, socket, mut end) = session();
     until(|| socket.has_arrived());
-    // That was a ticket, which comes unasked.
+    // A session ticket.
     assert!(!session.is_stale(&socket) && !session.is_stale(&socket));
     end.say(b"x");
     until(|| socket.has_arrived());
@@ -116,7 +116,7 @@ fn a_session_is_stale_once_it_has_ended_or_something_came_unasked() {
 }
 
 #[test]
-fn plain_text_in_a_session_is_a_refusal_that_is_told_once() {
+fn plain_text_in_a_session_is_reported_once() {
     let (mut session, socket, mut end) = session();
     assert_eq!(session.refusal(&socket), None);
     end.stream.write_all(b"+PONG\r\n").unwrap();
@@ -125,7 +125,7 @@ fn plain_text_in_a_session_is_a_refusal_that_is_told_once() {
     let no_tls = Some(CallError::Untrusted(NO_TLS.into()));
     assert_eq!(session.refusal(&socket), no_tls);
     assert_eq!(session.refusal(&socket), None);
-    // It is seen as well where nothing was read.
+    // It is noticed without a read, too.
     let (mut session, socket, mut end) = super::session();
     end.stream.write_all(b"+PONG\r\n").unwrap();
     until(|| session.refusal(&socket) == no_tls);
