@@ -43,7 +43,7 @@ impl Address {
         let tls_config = &settings.access.tls_config;
         let peer = match (with_tls, opts.get_socket()) {
             (None, _) => tls_config.check_is_unused().map(|()| None)?,
-            (Some(_), None) => Some(tls_config.toward(host.trim_matches(['[', ']']))?),
+            (Some(_), None) => Some(tls_config.for_host(host.trim_matches(['[', ']']))?),
             (Some(_), Some(_)) => return Err(invalid("TLS is not available over a Unix socket")),
         };
         Ok(Address {

@@ -14,7 +14,7 @@ use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::{Layout, RIGHTS};
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{
-    CLUSTER_NODE, CallError, MISPLACED, REFUSED_GIVEN, lacks_eval, plain,
+    CLUSTER_NODE, CallError, REFUSED_CREDENTIALS, WRONG_KIND, lacks_eval, plain,
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
@@ -119,7 +119,7 @@ impl Redis {
                     ReplyClass::WrongType => Error::WrongType { lock, node, reason },
                     ReplyClass::Misplaced => {
                         let why = text
-                            .split_once(MISPLACED)
+                            .split_once(WRONG_KIND)
                             .map_or(CLUSTER_NODE, |(_, why)| why);
                         Error::config("the address of the server", format!("{node}: {why}"))
                     }
@@ -250,10 +250,10 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
         // The server is no longer a master.
         "WAIT cannot be used with replica",
     ];
-    if text.contains(REFUSED_GIVEN) {
+    if text.contains(REFUSED_CREDENTIALS) {
         // The credentials may be changing: waits continue, and holds are renewed once the server accepts them.
         ReplyClass::Passing
-    } else if text.starts_with("MOVED ") || text.contains(MISPLACED) {
+    } else if text.starts_with("MOVED ") || text.contains(WRONG_KIND) {
         ReplyClass::Misplaced
     } else if text.contains("WRONGTYPE") {
         ReplyClass::WrongType

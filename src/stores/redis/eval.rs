@@ -60,7 +60,7 @@ impl Pool {
         ticket: &Ticket,
         deadline: Instant,
     ) -> Result<Reply, CallError> {
-        connection.pay(deadline)?;
+        connection.read_deferred(deadline)?;
         let reply = connection.answer(ticket.number, deadline);
         if matches!(reply, Err(CallError::NoReply { .. })) {
             return reply.map(|reply| (reply, None));
@@ -68,7 +68,7 @@ impl Pool {
         let replica_ack = ticket.replication.map(|wanted| {
             let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
             // The reply of the script is complete, but that of `WAIT` may still arrive.
-            connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
+            connection.is_unusable |= replica_ack == ReplicaAck::NoAnswer;
             replica_ack
         });
         if let Err(CallError::Server(text)) = &reply {
@@ -84,7 +84,7 @@ impl Pool {
             }
         }
         match reply {
-            Err(fault) if ticket.by_text => Err(fault.of_a_text()),
+            Err(fault) if ticket.by_text => Err(fault.of_eval()),
             reply => Ok((reply?, replica_ack)),
         }
     }
@@ -152,7 +152,7 @@ impl Pool {
             let command = words.first().map(|it| it.to_ascii_lowercase());
             match connection.call(&packed, deadline) {
                 Err(CallError::Server(text)) => Ok(!lacks(&text, &command.unwrap_or_default())),
-                Err(fault) => Err(fault.of_a_search()),
+                Err(fault) => Err(fault.of_query()),
                 Ok(_) => Ok(true),
             }
         };
@@ -178,9 +178,9 @@ impl Ticket {
         answered: Arc<AtomicBool>,
     ) {
         let until = deadline + LATENESS;
-        connection.owe(Some(self.number), until, Some(answered));
+        connection.defer_reply(Some(self.number), until, Some(answered));
         if self.replication.is_some() {
-            connection.owe(None, until, None);
+            connection.defer_reply(None, until, None);
         }
     }
 }

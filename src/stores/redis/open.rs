@@ -92,7 +92,7 @@ impl Redis {
     #[cfg(feature = "in-memory")]
     pub(crate) fn in_memory(world: &Arc<World>, settings: &Settings) -> Redis {
         let address = Address::in_memory(world, settings.connect_timeout);
-        let address = address.of_client(&settings.connection_name, &settings.traffic);
+        let address = address.for_client(&settings.connection_name, &settings.traffic);
         let mut redis = Redis::on(Arc::new(Single::new(address)), 0, settings);
         redis.facts.area = format!("world {:p}", Arc::as_ptr(world));
         redis.facts.timeline = world.timeline.clone();
@@ -143,11 +143,11 @@ impl Redis {
         let database = settings.database.unwrap_or_default();
         let mut master = first
             .clone()
-            .of_data(settings.credentials.as_ref(), database)
+            .for_master(settings.credentials.as_ref(), database)
             .with_provider(settings.access.provider.as_ref())?;
         if settings.sentinel_access.is_some() || settings.master_tls.is_some() {
             let is_encrypted = settings.master_tls.unwrap_or(first.is_encrypted());
-            master = master.encrypted(is_encrypted.then_some(tls), &sentinels)?;
+            master = master.with_tls_of(is_encrypted.then_some(tls), &sentinels)?;
             let is_used =
                 is_encrypted || first.is_encrypted() && settings.sentinel_access.is_none();
             if !is_used {
@@ -200,8 +200,8 @@ impl Redis {
         let (template, seeds) = addresses(urls, setting, settings, &settings.access)?;
         let database = only_database(&seeds, setting)?;
         let notifier = Arc::new(Notifier::default());
-        let seeds = seeds.into_iter().map(Address::of_cluster).collect();
-        let cluster = Cluster::new(template.of_cluster(), seeds, settings, &notifier);
+        let seeds = seeds.into_iter().map(Address::for_cluster_node).collect();
+        let cluster = Cluster::new(template.for_cluster_node(), seeds, settings, &notifier);
         let topology = Topology::Cluster(cluster);
         Ok(Redis::of(topology, database, &notifier, settings))
     }
@@ -219,7 +219,7 @@ fn only_database(addresses: &[Address], setting: &'static str) -> Result<i64> {
 
 fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
     Address::parse(url, settings.connect_timeout, &access.tls_config)?
-        .of_client(&settings.connection_name, &settings.traffic)
+        .for_client(&settings.connection_name, &settings.traffic)
         .with_provider(access.provider.as_ref())
 }
 

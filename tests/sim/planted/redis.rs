@@ -120,7 +120,7 @@ pub(super) const BUGS: &[Bug] = &[
     // A failover that it tells of may be an earlier one than that known.
     Bug {
         name: "a lone sentinel may be behind",
-        file: "stores/redis/topology/sentinel/belief.rs",
+        file: "stores/redis/topology/sentinel/acceptance.rs",
         find: "it.epoch > known.epoch;",
         replace: "it.epoch > known.epoch || PLANTED;",
     },

@@ -109,7 +109,7 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     let replied = pool.eval(&mut connection, &call, limit, deadline);
     let (reply, replica_ack) = replied.ok()?;
     assert_eq!(reply, Value::Int(GRANTED));
-    Some((replica_ack?, connection.is_spent))
+    Some((replica_ack?, connection.is_unusable))
 }
 
 #[test]

@@ -56,12 +56,12 @@ impl Renewals<'_> {
         while let Some(expected) = one.expected.front() {
             let by = time::now() + REST_OF_A_REPLY;
             let connection = &mut one.connection.connection;
-            let reply = connection.pay(by).and_then(|()| match *expected {
+            let reply = connection.read_deferred(by).and_then(|()| match *expected {
                 Expected::Part {
                     number,
                     by_text: true,
                     ..
-                } => connection.answer(number, by).map_err(CallError::of_a_text),
+                } => connection.answer(number, by).map_err(CallError::of_eval),
                 Expected::Part { number, .. } => connection.answer(number, by),
                 Expected::Nothing | Expected::Replicas(_) => connection.receive(by),
             });
@@ -173,7 +173,7 @@ impl Renewals<'_> {
             ..OpenClaim::default()
         };
         self.unknown(indices, &words, (is_again || is_split).then_some(&again));
-        if fault.is_of_no_master() {
+        if fault.is_not_master() {
             one.fault = Some(fault);
         }
     }
@@ -198,7 +198,7 @@ impl Renewals<'_> {
         if outcome.as_ref().is_err_and(CallError::is_timeout) {
             for expected in &one.expected {
                 let connection = &mut one.connection.connection;
-                connection.owe(expected.number(), self.deadline + LATENESS, None);
+                connection.defer_reply(expected.number(), self.deadline + LATENESS, None);
             }
             server.renewals.give_back(one.connection, &Ok(()));
         } else {

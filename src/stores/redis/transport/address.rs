@@ -12,7 +12,7 @@ use crate::ground::error::{Error, Result};
 use crate::store::Traffic;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{NODE, World};
-use crate::stores::redis::transport::announced::{Announced, Mapper, Proof};
+use crate::stores::redis::transport::announced::{Announced, Mapper, ServerId};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::credentials::{Credentials, CredentialsProvider};
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
@@ -36,7 +36,7 @@ pub(crate) struct Address {
     /// The user's `map_address`.
     pub(crate) mapper: Option<Mapper>,
     /// The identity to verify, because `map_address` changed the address.
-    pub(super) is_proven_by: Option<Proof>,
+    pub(super) expected_id: Option<ServerId>,
     /// TLS settings; `None` for plain text.
     pub(super) peer: Option<Peer>,
     /// Sentinels lack commands such as `TIME`.
@@ -79,13 +79,13 @@ impl Address {
         };
         let url = plain.as_deref().unwrap_or(url);
         let peer = match (&plain, info.addr()) {
-            (Some(_), ConnectionAddr::Tcp(host, _)) => Some(tls_config.toward(host)?),
+            (Some(_), ConnectionAddr::Tcp(host, _)) => Some(tls_config.for_host(host)?),
             _ => {
                 tls_config.check_is_unused()?;
                 None
             }
         };
-        if let Some(flaw) = flaw_of(url) {
+        if let Some(flaw) = error_in(url) {
             return Err(invalid(flaw));
         }
         let node = node.into();
@@ -106,7 +106,7 @@ impl Address {
             connect_timeout,
             announced: None,
             mapper: None,
-            is_proven_by: None,
+            expected_id: None,
             peer: None,
             is_sentinel: false,
             is_mode_known: Arc::default(),
@@ -129,7 +129,7 @@ impl Address {
     }
 
     /// Sets the connection name and the counters of a client.
-    pub(crate) fn of_client(self, connection_name: &Arc<str>, traffic: &Arc<Traffic>) -> Address {
+    pub(crate) fn for_client(self, connection_name: &Arc<str>, traffic: &Arc<Traffic>) -> Address {
         Address {
             connection_name: Arc::clone(connection_name),
             traffic: Arc::clone(traffic),
@@ -138,7 +138,7 @@ impl Address {
     }
 
     /// Another server with the same user, database and TLS settings.
-    pub(crate) fn elsewhere(&self, host: &str, port: u16) -> Address {
+    pub(crate) fn at_host(&self, host: &str, port: u16) -> Address {
         let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
             place,
@@ -148,19 +148,23 @@ impl Address {
         }
     }
 
-    pub(crate) fn of_sentinel(mut self) -> Address {
+    pub(crate) fn for_sentinel(mut self) -> Address {
         self.is_sentinel = true;
         self
     }
 
     /// Allows cluster nodes.
-    pub(crate) fn of_cluster(mut self) -> Address {
+    pub(crate) fn for_cluster_node(mut self) -> Address {
         self.is_mode_known = Arc::new(AtomicBool::new(true));
         self
     }
 
     /// Settings for a master that sentinels name, which has its own user and database.
-    pub(crate) fn of_data(mut self, credentials: Option<&Credentials>, database: i64) -> Address {
+    pub(crate) fn for_master(
+        mut self,
+        credentials: Option<&Credentials>,
+        database: i64,
+    ) -> Address {
         self.settings = settings_of(credentials, database);
         self.provider = None;
         self.is_sentinel = false;
@@ -168,14 +172,14 @@ impl Address {
     }
 
     /// Sets TLS, or plain text for `None`. A master may have a certificate for the host of a sentinel in `others`.
-    pub(crate) fn encrypted(
+    pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,
         others: &[Address],
     ) -> Result<Address> {
         self.peer = None;
         for host in others.iter().filter_map(Address::host) {
-            self.peer = tls.map(|tls| tls.toward(host)).transpose()?;
+            self.peer = tls.map(|tls| tls.for_host(host)).transpose()?;
         }
         if self.peer.is_none() && tls.is_some() {
             let reason = "certificate checks need the host name of a sentinel, and no URL has one";
@@ -234,7 +238,7 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
 
 /// Returns what is wrong with a URL that the `redis` crate parses but does not apply as written: unknown options are ignored there,
 /// and a wrong database is treated as 0. The text repeats no part of the URL, because any part may be a secret.
-fn flaw_of(url: &str) -> Option<&'static str> {
+fn error_in(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
     let has_user = !url.username().is_empty();

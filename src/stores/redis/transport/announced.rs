@@ -17,12 +17,12 @@ type Map = dyn Fn(&str, u16) -> Place + Send + Sync;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Announced {
     pub(crate) by: Arc<str>,
-    pub(crate) proof: Option<Proof>,
+    pub(crate) server_id: Option<ServerId>,
 }
 
 /// The identity of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Proof {
+pub(crate) enum ServerId {
     /// `CLUSTER MYID`
     NodeId(Arc<str>),
     /// `run_id` in `INFO server`
@@ -65,7 +65,7 @@ impl Mapper {
         let mapped = self.calls.wait(announced, number, prompt);
         let mapped = mapped.or_else(|| self.calls.known(announced).map(Ok));
         match mapped.or_else(|| self.calls.wait(announced, number, deadline)) {
-            Some(mapped) => mapped.map_err(|error| CallError::misplaced(format!("{of}: {error}"))),
+            Some(mapped) => mapped.map_err(|error| CallError::wrong_kind(format!("{of}: {error}"))),
             None => Err(CallError::NotSent(
                 format!("{of} did not return in time").into(),
             )),
@@ -83,16 +83,16 @@ impl Address {
             let from = (host.clone(), *port);
             let to = mapper.mapped(&from, deadline)?;
             if to != from {
-                target = self.elsewhere(&to.0, to.1);
+                target = self.at_host(&to.0, to.1);
                 target.node = Arc::clone(&self.node);
-                target.is_proven_by = announced.proof.clone();
+                target.expected_id = announced.server_id.clone();
             }
         }
         Ok(target)
     }
 
     /// Adds to a connection error who announced the address, and where it was mapped to.
-    pub(super) fn traced(&self, fault: CallError, target: &Address) -> CallError {
+    pub(super) fn with_origin(&self, fault: CallError, target: &Address) -> CallError {
         let Some(Announced { by, .. }) = &self.announced else {
             return fault;
         };

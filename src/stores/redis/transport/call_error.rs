@@ -29,12 +29,12 @@ pub(crate) enum CallError {
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use until the deadline";
 
 /// The code of the errors that this client makes itself when the settings name a server of the wrong kind.
-pub(crate) const MISPLACED: &str = "WRONGKIND ";
+pub(crate) const WRONG_KIND: &str = "WRONGKIND ";
 
 impl CallError {
     /// The settings name a server of the wrong kind.
-    pub(crate) fn misplaced(reason: impl std::fmt::Display) -> CallError {
-        CallError::Server(format!("{MISPLACED}{reason}"))
+    pub(crate) fn wrong_kind(reason: impl std::fmt::Display) -> CallError {
+        CallError::Server(format!("{WRONG_KIND}{reason}"))
     }
 
     pub(crate) fn of_connecting(error: io::Error) -> CallError {
@@ -59,7 +59,7 @@ impl CallError {
     }
 
     /// Converts the failure of a query that changes nothing: no request of a lock can have been executed.
-    pub(crate) fn of_a_search(self) -> CallError {
+    pub(crate) fn of_query(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(reason),
             fault => fault,
@@ -81,7 +81,7 @@ impl CallError {
     }
 
     /// Converts the failure of an `EVAL`. `EVAL` never returns `NOSCRIPT`, so that reply belongs to an earlier `EVALSHA`.
-    pub(crate) fn of_a_text(self) -> CallError {
+    pub(crate) fn of_eval(self) -> CallError {
         match self {
             CallError::Server(text) if text.starts_with("NOSCRIPT") => {
                 CallError::cut("the reply belongs to another request")
@@ -94,12 +94,12 @@ impl CallError {
     /// `Error::may_pass` decides whether a wait continues after that.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, CallError::NotSent(_))
-            || self.is_of_no_master()
+            || self.is_not_master()
             || self.has_code(&["CLUSTERDOWN", "TRYAGAIN"])
     }
 
     /// Whether the server is not the master any more, or restarted and loads its data.
-    pub(crate) fn is_of_no_master(&self) -> bool {
+    pub(crate) fn is_not_master(&self) -> bool {
         self.has_code(&["READONLY", "MASTERDOWN", "LOADING"])
     }
 
@@ -109,8 +109,7 @@ impl CallError {
 
     /// Whether no server received the request.
     pub(crate) fn is_unsent(&self) -> bool {
-        matches!(self, CallError::NotSent(_) | CallError::Exhausted(_))
-            || self.is_for_want_of_room()
+        matches!(self, CallError::NotSent(_) | CallError::Exhausted(_)) || self.is_at_limit()
     }
 
     pub(crate) fn is_timeout(&self) -> bool {
@@ -118,7 +117,7 @@ impl CallError {
     }
 
     /// Whether a limit prevents a new connection: open files of this process, or `maxclients` of the server.
-    pub(crate) fn is_for_want_of_room(&self) -> bool {
+    pub(crate) fn is_at_limit(&self) -> bool {
         let is_limit = |code| {
             [Errno::MFILE, Errno::NFILE]
                 .map(Errno::raw_os_error)

@@ -128,7 +128,7 @@ pub(crate) enum Role {
 pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<Role, CallError> {
     let reply = connection
         .call(&packed(&["ROLE"]), deadline)
-        .map_err(CallError::of_a_search)?;
+        .map_err(CallError::of_query)?;
     Ok(role_in(&reply))
 }
 

@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 use crate::ground::time;
 
 pub(crate) use address::{Address, asks_for_tls, name_of};
-pub(crate) use announced::{Announced, Mapper, Proof};
-pub(crate) use call_error::{CallError, MISPLACED};
+pub(crate) use announced::{Announced, Mapper, ServerId};
+pub(crate) use call_error::{CallError, WRONG_KIND};
 pub(crate) use connection::{
-    CLUSTER_NODE, Connection, Identity, REFUSED_GIVEN, Writer, asking, packed, time_of,
+    CLUSTER_NODE, Connection, Identity, REFUSED_CREDENTIALS, Writer, asking, packed, time_of,
 };
 pub(crate) use connector::Connector;
 pub(crate) use credentials::{Credentials, CredentialsProvider, Provider};

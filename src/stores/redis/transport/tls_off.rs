@@ -15,7 +15,7 @@ impl TlsConfig {
         Ok(())
     }
 
-    pub(crate) fn toward(&self, _: &str) -> Result<Peer> {
+    pub(crate) fn for_host(&self, _: &str) -> Result<Peer> {
         Err(Error::config(
             "the URL",
             "TLS needs the Cargo feature `tls`: redlatch = { features = [\"tls\"], … }",

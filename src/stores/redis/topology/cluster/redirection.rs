@@ -51,7 +51,7 @@ impl Cluster {
         let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
         let announced = Announced {
             by: Arc::clone(&from.address.node),
-            proof: None,
+            server_id: None,
         };
         let target = self.shard(&mut map, (host, redirection.port), announced);
         if !redirection.is_ask {

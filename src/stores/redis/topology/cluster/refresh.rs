@@ -30,11 +30,11 @@ impl Cluster {
         announced: Announced,
     ) -> Arc<Shard> {
         let name = name_of(host, port);
-        let proof = announced.proof.as_ref();
+        let server_id = announced.server_id.as_ref();
         // After a reset the node at this address has another id.
         let is_same = |it: &&Arc<Shard>| {
             let known = it.address.announced.as_ref();
-            proof.is_none() || known.and_then(|it| it.proof.as_ref()) == proof
+            server_id.is_none() || known.and_then(|it| it.server_id.as_ref()) == server_id
         };
         if let Some(shard) = map.shards.get(&*name).filter(is_same) {
             return Arc::clone(shard);
@@ -68,7 +68,7 @@ impl Cluster {
     fn address(&self, host: &str, port: u16, announced: Announced) -> Address {
         let name = name_of(host, port);
         let seed = self.seeds.iter().find(|seed| *seed.node == *name);
-        let elsewhere = || self.template.elsewhere(host, port);
+        let elsewhere = || self.template.at_host(host, port);
         let mut address = seed.cloned().unwrap_or_else(elsewhere);
         if seed.is_none() || address.mapper.is_some() {
             address.announced = Some(announced);

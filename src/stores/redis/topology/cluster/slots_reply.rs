@@ -7,7 +7,9 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
-use crate::stores::redis::transport::{Address, Announced, CallError, Connection, Proof, packed};
+use crate::stores::redis::transport::{
+    Address, Announced, CallError, Connection, ServerId, packed,
+};
 
 const NO_CLUSTER: &str = "it is not a cluster node; open it with Client::open (--url), or a master with its \
     replicas with Builder::master_replicas (--replicas)";
@@ -18,7 +20,7 @@ pub(super) struct SlotsReply {
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
     /// The ids of the nodes.
-    pub(super) proofs: HashMap<(String, u16), Proof>,
+    pub(super) server_ids: HashMap<(String, u16), ServerId>,
     /// The node that sent the reply.
     pub(super) by: Arc<str>,
 }
@@ -27,7 +29,7 @@ impl SlotsReply {
     pub(super) fn announced(&self, at: &(String, u16)) -> Announced {
         Announced {
             by: Arc::clone(&self.by),
-            proof: self.proofs.get(at).cloned(),
+            server_id: self.server_ids.get(at).cloned(),
         }
     }
 }
@@ -46,13 +48,13 @@ pub(super) fn ask_one(
     connection.send(&request, deadline)?;
     let slots = match connection.receive(deadline) {
         Err(CallError::Server(text)) if text.contains("cluster support disabled") => {
-            return Err(CallError::misplaced(NO_CLUSTER));
+            return Err(CallError::wrong_kind(NO_CLUSTER));
         }
-        slots => slots.map_err(CallError::of_a_search)?,
+        slots => slots.map_err(CallError::of_query)?,
     };
     let is_sharded = match is_sharded {
         Some(is_sharded) => is_sharded,
-        None => match connection.receive(deadline).map_err(CallError::of_a_search) {
+        None => match connection.receive(deadline).map_err(CallError::of_query) {
             Ok(_) => true,
             Err(CallError::Server(_)) => false,
             Err(fault) => return Err(fault),
@@ -61,7 +63,7 @@ pub(super) fn ask_one(
     let mut told = slots_in(&slots, seed.host().unwrap_or("localhost"));
     told.by = Arc::clone(&seed.node);
     if seed.mapper.is_none() {
-        told.proofs.clear();
+        told.server_ids.clear();
     }
     if told.ranges.is_empty() {
         return Err(CallError::NotSent("it knows no slots".into()));
@@ -77,7 +79,7 @@ pub(super) fn known_host(told: &str) -> &str {
 /// Reads a reply to `CLUSTER SLOTS`. `asked` is the host of the node that sent it.
 pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
     let mut told = SlotsReply::default();
-    let mut proofs = HashMap::new();
+    let mut server_ids = HashMap::new();
     let number_at = |list: &Value, at| u16::try_from(integer_at(list, at)?).ok();
     let mut place = |node: &Value| {
         let host = text_of(item_at(node, 0)?);
@@ -86,8 +88,8 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
             host => host.to_owned(),
         };
         let at = (host, number_at(node, 1)?);
-        let id = item_at(node, 2).map(|id| Proof::NodeId(text_of(id).into()));
-        proofs.extend(id.map(|id| (at.clone(), id)));
+        let id = item_at(node, 2).map(|id| ServerId::NodeId(text_of(id).into()));
+        server_ids.extend(id.map(|id| (at.clone(), id)));
         Some(at)
     };
     let Value::Array(ranges) = slots else {
@@ -103,6 +105,6 @@ pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
         }
         told.replicas.extend(nodes.flatten());
     }
-    told.proofs = proofs;
+    told.server_ids = server_ids;
     told
 }

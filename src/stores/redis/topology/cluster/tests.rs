@@ -130,7 +130,7 @@ fn random_maps_and_redirections_are_parsed() {
         for (host, port) in masters.chain(&map.replicas) {
             assert!(!host.is_empty() && host != "?");
             // Any host must be accepted.
-            drop(address.elsewhere(host, *port));
+            drop(address.at_host(host, *port));
         }
         let text = changed(draw, &ERRORS);
         let text = String::from_utf8_lossy(&text)
@@ -140,7 +140,7 @@ fn random_maps_and_redirections_are_parsed() {
         if let Some(redirection) = redirection {
             let word = if redirection.is_ask { "ASK " } else { "MOVED " };
             assert!(text.starts_with(word), "{text}");
-            drop(address.elsewhere(&redirection.host, redirection.port));
+            drop(address.at_host(&redirection.host, redirection.port));
         }
     });
 }

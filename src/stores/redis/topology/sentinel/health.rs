@@ -10,7 +10,7 @@ use crate::store::HealthWarning;
 use crate::stores::redis::findings::Findings;
 use crate::stores::redis::replies::field_of;
 use crate::stores::redis::topology::sentinel::Shared;
-use crate::stores::redis::topology::sentinel::answer::{Named, named_in};
+use crate::stores::redis::topology::sentinel::report::{Report, report_in};
 use crate::stores::redis::topology::unreachable_replicas;
 use crate::stores::redis::transport::{CallError, share};
 
@@ -19,7 +19,7 @@ const CODE: &str = "sentinel-quorum";
 /// What one sentinel reports about the master.
 #[derive(Debug, Default)]
 struct Watched {
-    named: Option<Named>,
+    report: Option<Report>,
     /// How many sentinels must report the master as down; 0 if unknown.
     quorum: usize,
     /// How many sentinels this one knows, itself included; 0 if unknown.
@@ -30,12 +30,12 @@ struct Watched {
 
 /// Reads the replies to `GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`.
 fn watched_in(address: &Value, details: &Value) -> Watched {
-    let named = named_in(address, details);
+    let report = report_in(address, details);
     let field = |name: &str| field_of(details, name);
     let number = |wanted: &str| field(wanted)?.parse::<usize>().ok();
     let flags = field("flags").unwrap_or_default();
     Watched {
-        named,
+        report,
         quorum: number("quorum").unwrap_or_default(),
         known: number("num-other-sentinels").map_or(0, |others| others.saturating_add(1)),
         is_down: flags
@@ -86,14 +86,14 @@ fn findings(
                 format!("this sentinel did not answer: {}", fault.reason()),
                 "check that it runs and can be reached from here",
             ),
-            Ok(Watched { named: None, .. }) => found.danger(
+            Ok(Watched { report: None, .. }) => found.danger(
                 CODE,
                 format!("this sentinel knows no master {name}"),
                 "correct the name (--sentinel), or add the master to this sentinel (SENTINEL MONITOR)",
             ),
             Ok(
                 watched @ Watched {
-                    named: Some(it), ..
+                    report: Some(it), ..
                 },
             ) => {
                 usable += 1;
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn too_few_sentinels_for_a_failover_are_a_danger() {
         let worst = |answers: Vec<Result<Watched, CallError>>| {
-            let named = answers.into_iter().map(|answer| ("one".into(), answer));
-            let found = findings("m", &"all".into(), &named.collect::<Vec<_>>());
+            let report = answers.into_iter().map(|answer| ("one".into(), answer));
+            let found = findings("m", &"all".into(), &report.collect::<Vec<_>>());
             found.iter().map(|it| it.severity).max()
         };
         let [ok, note, danger] = [Severity::Ok, Severity::Note, Severity::Danger].map(Some);
@@ -211,7 +211,7 @@ mod tests {
         // The address alone, because the user may not query the details.
         let address = Value::Array(vec![text("h"), text("1")]);
         let watched = watched_in(&address, &Value::Nil);
-        assert_eq!(watched.named.map(|it| it.node()).as_deref(), Some("h:1"));
+        assert_eq!(watched.report.map(|it| it.node()).as_deref(), Some("h:1"));
         assert_eq!(
             (watched.quorum, watched.known, watched.is_down),
             (0, 0, false)

@@ -23,11 +23,11 @@
 //! connect at least once a second.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first sentinel
-//! that names a server with the role master. It notices no failover while the old master answers.
+//! that names a server with the role master. It notices no failover while the old master reports.
 
-mod answer;
-mod belief;
+mod acceptance;
 mod health;
+mod report;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -43,8 +43,8 @@ use crate::stores::redis::subscriber::ListenerThread;
 use crate::stores::redis::transport::{
     Address, CallError, Connection, Connector, KnownMaster, Role, Writer, role_of, share,
 };
-use answer::{Named, Sentinel};
-use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
+use acceptance::{MasterState, lone_report, newly_accepted, ranked, reason_to_ignore};
+use report::{Report, Sentinel};
 
 /// Bounds of the interval between two checks, which is a third of a lease.
 const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -62,7 +62,7 @@ struct Shared {
     /// The number of sentinels in the settings.
     configured: usize,
     /// The accepted master. It stays set when its server is suspected.
-    believed: Mutex<Option<Named>>,
+    accepted: Mutex<Option<Report>>,
     /// The settings for connections to the master.
     credentials: Address,
     known_master: KnownMaster,
@@ -81,8 +81,8 @@ struct State {
 
 /// Why a server cannot be used as the master.
 #[derive(Debug)]
-struct Miss {
-    standing: Standing,
+struct MasterFailure {
+    state: MasterState,
     fault: CallError,
 }
 
@@ -104,7 +104,7 @@ impl Sentinels {
                 name: name.to_owned(),
                 configured: sentinels.len(),
                 sentinels: Mutex::new(sentinels),
-                believed: Mutex::default(),
+                accepted: Mutex::default(),
                 credentials,
                 known_master: KnownMaster::new(group),
                 command_timeout: settings.command_timeout,
@@ -166,32 +166,32 @@ impl Shared {
         }
     }
 
-    fn ask(&self, sentinel: &Arc<Sentinel>, deadline: Instant) -> Result<Named, CallError> {
-        let named = match sentinel.ask(&self.name, deadline) {
-            Ok(Some(named)) => return Ok(named),
+    fn ask(&self, sentinel: &Arc<Sentinel>, deadline: Instant) -> Result<Report, CallError> {
+        let report = match sentinel.ask(&self.name, deadline) {
+            Ok(Some(report)) => return Ok(report),
             Ok(None) => {
                 CallError::NotSent(format!("it knows no master named {}", self.name).into())
             }
             Err(fault) => fault,
         };
         self.put_last(sentinel);
-        let fault = named.at(&format!("the sentinel {}", sentinel.address.node));
+        let fault = report.at(&format!("the sentinel {}", sentinel.address.node));
         events::sentinel_failed(&sentinel.address.node, &fault.reason());
         Err(fault)
     }
 
     /// The masters to try after these reports, the best one first. `before` is the master that was accepted before the query. If
     /// another thread accepted a later one since, the reports cannot revert that.
-    fn believe(&self, answers: &[Named], before: Option<&Named>) -> Vec<Named> {
-        let mut believed = self.believed.lock();
-        let Some(known) = &*believed else {
-            return ranked(answers, self.configured);
+    fn accept(&self, reports: &[Report], before: Option<&Report>) -> Vec<Report> {
+        let mut accepted = self.accepted.lock();
+        let Some(known) = &*accepted else {
+            return ranked(reports, self.configured);
         };
         let may_go_back = before == Some(known);
-        if let Some(other) = overruled(known, answers, self.configured, may_go_back) {
-            *believed = Some(other);
+        if let Some(other) = newly_accepted(known, reports, self.configured, may_go_back) {
+            *accepted = Some(other);
         }
-        believed.iter().cloned().collect()
+        accepted.iter().cloned().collect()
     }
 
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
@@ -205,49 +205,49 @@ impl Shared {
 
     fn search(&self, began: u64, deadline: Instant) -> Result<Connection, CallError> {
         let order = self.order();
-        let before = self.believed.lock().clone();
+        let before = self.accepted.lock().clone();
         let mut last_fault = None;
-        let mut missed: Option<Miss> = None;
-        let mut answers = Vec::with_capacity(order.len());
+        let mut failure: Option<MasterFailure> = None;
+        let mut reports = Vec::with_capacity(order.len());
         for (tried, sentinel) in order.iter().enumerate() {
             let rest = order.len() - tried;
-            let named = match self.ask(sentinel, share(deadline, rest + 1)) {
-                Ok(named) => named,
+            let report = match self.ask(sentinel, share(deadline, rest + 1)) {
+                Ok(report) => report,
                 Err(fault) => {
                     fault.keep_in(&mut last_fault);
                     continue;
                 }
             };
-            answers.push(named.clone());
+            reports.push(report.clone());
             match &before {
-                Some(known) if named.is_no_news(known) && missed.is_none() => {
-                    match self.reach(known, None, began, share(deadline, rest)) {
+                Some(known) if report.is_no_newer_than(known) && failure.is_none() => {
+                    match self.connect_to(known, None, began, share(deadline, rest)) {
                         Ok(connection) => return Ok(connection),
                         // Other sentinels may report a failover.
-                        Err(miss) => missed = Some(miss),
+                        Err(it) => failure = Some(it),
                     }
                     self.put_last(sentinel);
                 }
-                Some(known) if !named.is_no_news(known) => self.put_last(sentinel),
+                Some(known) if !report.is_no_newer_than(known) => self.put_last(sentinel),
                 _ => {}
             }
         }
-        let mut candidates = self.believe(&answers, before.as_ref());
+        let mut candidates = self.accept(&reports, before.as_ref());
         // A master that only one sentinel reports is tried last.
         let lone = before
             .as_ref()
             .filter(|known| candidates.first() == Some(known))
-            .and_then(|known| Some((known, told_by_one(known, &answers)?)));
-        candidates.retain(|it| missed.is_none() || Some(it) != before.as_ref());
-        for (tried, named) in candidates.iter().enumerate() {
+            .and_then(|known| Some((known, lone_report(known, &reports)?)));
+        candidates.retain(|it| failure.is_none() || Some(it) != before.as_ref());
+        for (tried, report) in candidates.iter().enumerate() {
             let rest = candidates.len() - tried + usize::from(lone.is_some());
-            match self.reach(named, None, began, share(deadline, rest)) {
+            match self.connect_to(report, None, began, share(deadline, rest)) {
                 Ok(connection) => return Ok(connection),
-                Err(miss) if Some(named) == before.as_ref() => missed = Some(miss),
-                Err(miss) => miss.fault.keep_in(&mut last_fault),
+                Err(it) if Some(report) == before.as_ref() => failure = Some(it),
+                Err(it) => it.fault.keep_in(&mut last_fault),
             }
         }
-        let Some(missed) = missed.filter(|_| !answers.is_empty()) else {
+        let Some(failure) = failure.filter(|_| !reports.is_empty()) else {
             return Err(
                 last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel is known".into()))
             );
@@ -255,27 +255,27 @@ impl Shared {
         // One sentinel replied, so the failure of the master is reported, not of another sentinel.
         match lone {
             Some((known, lone)) => {
-                self.reach_lone(known, &missed, &lone, &answers, began, deadline)
+                self.connect_to_lone(known, &failure, &lone, &reports, began, deadline)
             }
-            None => Err(missed.fault),
+            None => Err(failure.fault),
         }
     }
 
     /// Connects to a reported master, if it has the role master and is the accepted master. It becomes the accepted master if there
     /// is none, or if `instead_of` still is.
-    fn reach(
+    fn connect_to(
         &self,
-        named: &Named,
-        instead_of: Option<&Named>,
+        report: &Report,
+        instead_of: Option<&Report>,
         began: u64,
         deadline: Instant,
-    ) -> Result<Connection, Miss> {
-        let mut address = self.credentials.elsewhere(&named.host, named.port);
-        address.announced = Some(named.announced.clone());
-        let silent = |fault: CallError| Miss {
-            standing: match fault {
-                CallError::NotSent(_) => Standing::Silent,
-                _ => Standing::Unclear,
+    ) -> Result<Connection, MasterFailure> {
+        let mut address = self.credentials.at_host(&report.host, report.port);
+        address.announced = Some(report.announced.clone());
+        let silent = |fault: CallError| MasterFailure {
+            state: match fault {
+                CallError::NotSent(_) => MasterState::Silent,
+                _ => MasterState::Unclear,
             },
             fault: fault.at(&address.node),
         };
@@ -287,51 +287,54 @@ impl Shared {
                     "{}, which a sentinel names as master, is {role}",
                     address.node
                 );
-                return Err(Miss {
-                    standing: Standing::NoMaster,
+                return Err(MasterFailure {
+                    state: MasterState::NoMaster,
                     fault: CallError::NotSent(reason.into()),
                 });
             }
         }
-        let is_believed = {
-            let mut believed = self.believed.lock();
-            if believed.is_none() || instead_of.is_some_and(|it| Some(it) == believed.as_ref()) {
-                *believed = Some(named.clone());
+        let is_accepted = {
+            let mut accepted = self.accepted.lock();
+            if accepted.is_none() || instead_of.is_some_and(|it| Some(it) == accepted.as_ref()) {
+                *accepted = Some(report.clone());
             }
-            believed.as_ref().map(Named::node) == Some(named.node())
+            accepted.as_ref().map(Report::node) == Some(report.node())
         };
-        let generation = is_believed.then(|| self.known_master.found(&address.node, began));
-        connection.generation = generation.flatten().ok_or_else(|| Miss {
-            standing: Standing::Unclear,
+        let generation = is_accepted.then(|| self.known_master.found(&address.node, began));
+        connection.generation = generation.flatten().ok_or_else(|| MasterFailure {
+            state: MasterState::Unclear,
             fault: CallError::NotSent("the master changed during discovery".into()),
         })?;
         Ok(connection)
     }
 
     /// Connects to a master that only one sentinel reports, if that report can be accepted after the known master failed.
-    fn reach_lone(
+    fn connect_to_lone(
         &self,
-        known: &Named,
-        missed: &Miss,
-        lone: &Named,
-        answers: &[Named],
+        known: &Report,
+        failure: &MasterFailure,
+        lone: &Report,
+        reports: &[Report],
         began: u64,
         deadline: Instant,
     ) -> Result<Connection, CallError> {
-        let why = match doubt_about(lone, answers, self.configured, missed.standing) {
+        let why = match reason_to_ignore(lone, reports, self.configured, failure.state) {
             Some(doubt) => doubt,
-            None => match self.reach(lone, Some(known), began, deadline) {
+            None => match self.connect_to(lone, Some(known), began, deadline) {
                 Ok(connection) => return Ok(connection),
-                Err(miss) => miss.fault.reason().to_owned(),
+                Err(it) => it.fault.reason().to_owned(),
             },
         };
-        if matches!(missed.fault, CallError::Server(_) | CallError::Untrusted(_)) {
+        if matches!(
+            failure.fault,
+            CallError::Server(_) | CallError::Untrusted(_)
+        ) {
             // A retry does not cure an error such as a wrong password.
-            return Err(missed.fault.clone());
+            return Err(failure.fault.clone());
         }
         let told = format!(
             "{}; one sentinel names {} since failover {}, which is ignored: {why}",
-            missed.fault.reason(),
+            failure.fault.reason(),
             lone.node(),
             lone.epoch,
         );

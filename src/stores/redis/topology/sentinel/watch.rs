@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::Shared;
-use super::answer::{Named, Sentinel};
-use super::belief::told_by_one;
+use super::acceptance::lone_report;
+use super::report::{Report, Sentinel};
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::time;
@@ -27,7 +27,7 @@ impl Shared {
     fn check(&self) -> bool {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
-        let before = self.believed.lock().clone();
+        let before = self.accepted.lock().clone();
         let known = self.known_master.master();
         if known.is_none() && self.replaced().is_none() {
             // The next connection searches for it.
@@ -38,39 +38,42 @@ impl Shared {
         let ask = |(tried, sentinel): (usize, &Arc<Sentinel>)| {
             self.ask(sentinel, share(half, order.len() - tried)).ok()
         };
-        let answers: Vec<Named> = order.iter().enumerate().filter_map(ask).collect();
-        let Some(named) = self.believe(&answers, before.as_ref()).into_iter().next() else {
+        let reports: Vec<Report> = order.iter().enumerate().filter_map(ask).collect();
+        let Some(report) = self.accept(&reports, before.as_ref()).into_iter().next() else {
             return true;
         };
-        let lone = told_by_one(&named, &answers);
-        let missed = match &lone {
-            None if known.is_some_and(|known| *known == *named.node()) => None,
-            None => self.reach(&named, None, began, deadline).err(),
-            Some(_) => self.reach(&named, None, began, share(deadline, 2)).err(),
+        let lone = lone_report(&report, &reports);
+        let failure = match &lone {
+            None if known.is_some_and(|known| *known == *report.node()) => None,
+            None => self.connect_to(&report, None, began, deadline).err(),
+            Some(_) => self
+                .connect_to(&report, None, began, share(deadline, 2))
+                .err(),
         };
-        let outcome = match (lone, missed) {
-            (Some(lone), Some(missed)) => {
-                let reached = self.reach_lone(&named, &missed, &lone, &answers, began, deadline);
+        let outcome = match (lone, failure) {
+            (Some(lone), Some(failure)) => {
+                let reached =
+                    self.connect_to_lone(&report, &failure, &lone, &reports, began, deadline);
                 reached.map(drop).map_err(|fault| (lone, fault))
             }
-            (None, Some(missed)) => Err((named, missed.fault)),
+            (None, Some(failure)) => Err((report, failure.fault)),
             (_, None) => Ok(()),
         };
-        if let Err((named, fault)) = outcome {
-            events::sentinel_failed(&named.node(), &fault.reason());
+        if let Err((report, fault)) = outcome {
+            events::sentinel_failed(&report.node(), &fault.reason());
         }
         if self.leave_replaced(began) {
             return false;
         }
-        let believed = self.believed.lock();
-        let epoch = believed.as_ref().map_or(0, |it| it.epoch);
-        answers.iter().all(|answer| answer.epoch <= epoch)
+        let accepted = self.accepted.lock();
+        let epoch = accepted.as_ref().map_or(0, |it| it.epoch);
+        reports.iter().all(|answer| answer.epoch <= epoch)
     }
 
     /// The last known master, if another one is accepted.
     fn replaced(&self) -> Option<Arc<str>> {
-        let believed = self.believed.lock().as_ref().map(Named::node)?;
-        self.known_master.last().filter(|last| **last != *believed)
+        let accepted = self.accepted.lock().as_ref().map(Report::node)?;
+        self.known_master.last().filter(|last| **last != *accepted)
     }
 
     /// Leaves the master of the generation `began` if another one is accepted but unreachable: other clients may acquire the same
@@ -156,7 +159,7 @@ impl Shared {
                     };
                     check_at = time::now() + pause;
                 }
-                Err(fault) => return Err(fault.of_a_search()),
+                Err(fault) => return Err(fault.of_query()),
             }
         }
     }

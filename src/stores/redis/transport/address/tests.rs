@@ -28,7 +28,7 @@ fn random_urls_are_parsed_without_leaking_the_password() {
         let said = match Address::parse(&url, timeout, &TlsConfig::default()) {
             Ok(address) => {
                 assert!(address.database() >= 0, "{url}");
-                assert!(address.elsewhere("h", 1).node.starts_with("h:1"), "{url}");
+                assert!(address.at_host("h", 1).node.starts_with("h:1"), "{url}");
                 address.node.to_string()
             }
             Err(error) => error.to_string(),
@@ -122,7 +122,7 @@ fn tls_schemes_always_verify_certificates() {
         let address = address(&format!("{scheme}://h/1"));
         assert!(address.is_encrypted(), "{scheme}");
         assert_eq!((&*address.node, address.database()), ("h:6379", 1));
-        let elsewhere = address.elsewhere("other", 2);
+        let elsewhere = address.at_host("other", 2);
         assert!(elsewhere.is_encrypted());
         let error = parsed(&format!("{scheme}://h#insecure")).err().unwrap();
         let words = "the server's certificate is always checked";
@@ -144,11 +144,11 @@ fn certificates_without_a_tls_url_are_refused() {
 #[test]
 fn addresses_keep_connection_name_and_counters() {
     let (name, traffic): (Arc<str>, Arc<Traffic>) = ("worker".into(), Arc::default());
-    let of_client = address("redis://h:1/2").of_client(&name, &traffic);
+    let of_client = address("redis://h:1/2").for_client(&name, &traffic);
     assert_eq!(&*of_client.connection_name, "worker");
     assert!(Arc::ptr_eq(&of_client.traffic, &traffic));
     assert_eq!((&*of_client.node, of_client.database()), ("h:1", 2));
-    let elsewhere = of_client.elsewhere("::2", 3);
+    let elsewhere = of_client.at_host("::2", 3);
     assert_eq!(
         (&*elsewhere.node, elsewhere.host()),
         ("[::2]:3", Some("::2"))
@@ -162,7 +162,7 @@ fn addresses_keep_connection_name_and_counters() {
 
 #[test]
 fn masters_and_sentinels_have_separate_users() {
-    let sentinel = address("redis://watcher:w@h:1").of_sentinel();
+    let sentinel = address("redis://watcher:w@h:1").for_sentinel();
     assert!(sentinel.is_sentinel);
     let settings = |address: &Address| {
         let settings = &address.settings;
@@ -171,7 +171,7 @@ fn masters_and_sentinels_have_separate_users() {
     };
     let owned = |text: &str| Some(text.to_owned());
     assert_eq!(settings(&sentinel), (owned("watcher"), owned("w")));
-    let plain = sentinel.clone().of_data(None, 3);
+    let plain = sentinel.clone().for_master(None, 3);
     assert_eq!(settings(&plain), (None, None));
     assert!(!plain.is_sentinel);
     assert_eq!((plain.database(), plain.host()), (3, Some("h")));
@@ -180,7 +180,7 @@ fn masters_and_sentinels_have_separate_users() {
             user: user.to_owned(),
             password: "p".to_owned(),
         };
-        let data = sentinel.clone().of_data(Some(&credentials), 0);
+        let data = sentinel.clone().for_master(Some(&credentials), 0);
         assert_eq!(settings(&data), (expected, owned("p")));
     }
 }

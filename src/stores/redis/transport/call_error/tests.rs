@@ -45,21 +45,21 @@ fn a_failed_query_counts_as_not_sent() {
             CallError::NoReply { .. } => CallError::NotSent(words.into()),
             ref fault => fault.clone(),
         };
-        assert_eq!(fault.of_a_search(), expected);
+        assert_eq!(fault.of_query(), expected);
     }
 }
 
 #[test]
 fn noscript_is_no_reply_to_eval() {
     for (fault, _) in faults() {
-        assert_eq!(fault.clone().of_a_text(), fault);
+        assert_eq!(fault.clone().of_eval(), fault);
     }
     let reason = "the reply belongs to another request";
     let copy = CallError::NoReply {
         reason: reason.into(),
         timed_out: false,
     };
-    assert_eq!(server("NOSCRIPT no").of_a_text(), copy);
+    assert_eq!(server("NOSCRIPT no").of_eval(), copy);
 }
 
 #[test]

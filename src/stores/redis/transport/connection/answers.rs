@@ -30,7 +30,7 @@ impl Connection {
                 }
                 _ => {}
             }
-            self.is_spent = true;
+            self.is_unusable = true;
         }
     }
 
@@ -42,7 +42,7 @@ impl Connection {
                 Err(fault) => return Err(fault),
             };
             if let Some((answer, is_strange)) = self.parts.add(number, part) {
-                self.is_spent |= is_strange;
+                self.is_unusable |= is_strange;
                 return answer;
             }
         }

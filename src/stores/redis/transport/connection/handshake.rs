@@ -15,7 +15,7 @@ use crate::ground::time;
 use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::replies::{field_of, item_at, text_of};
 use crate::stores::redis::transport::address::Address;
-use crate::stores::redis::transport::announced::Proof;
+use crate::stores::redis::transport::announced::ServerId;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::Decoder;
 use crate::stores::redis::transport::pool::lacks;
@@ -32,12 +32,12 @@ impl Connection {
         let outcome = target.and_then(|target| {
             let opened = match Connection::open(&target, deadline) {
                 // The credentials provider may return a newer password now.
-                Err(CallError::Server(text)) if text.contains(REFUSED_GIVEN) => {
+                Err(CallError::Server(text)) if text.contains(REFUSED_CREDENTIALS) => {
                     Connection::open(&target, deadline)
                 }
                 opened => opened,
             };
-            opened.map_err(|fault| address.traced(fault, &target))
+            opened.map_err(|fault| address.with_origin(fault, &target))
         });
         let end = match &outcome {
             Ok(_) => "ok",
@@ -70,9 +70,9 @@ impl Connection {
             ahead: Offset::told(0, address.timeline.now(), address.timeline.now()),
             timeline: address.timeline.clone(),
             is_asking: false,
-            is_spent: false,
+            is_unusable: false,
             was_refused: false,
-            replies_due: VecDeque::new(),
+            deferred: VecDeque::new(),
             parts: Answers::default(),
             opened: address.traffic.opened(),
         };
@@ -142,16 +142,16 @@ impl Connection {
         for (at, (_, is_needed)) in commands.iter().enumerate() {
             let reply = self
                 .receive(deadline)
-                .map_err(|fault| discreet(fault, settings));
+                .map_err(|fault| without_password(fault, settings));
             last = match reply {
                 // The first reply answers AUTH.
                 Err(fault @ CallError::Server(_))
                     if at == 0
                         && address.provider.is_some()
                         && !fault.is_passing()
-                        && !fault.is_for_want_of_room() =>
+                        && !fault.is_at_limit() =>
                 {
-                    let text = format!("{} ({REFUSED_GIVEN})", fault.reason());
+                    let text = format!("{} ({REFUSED_CREDENTIALS})", fault.reason());
                     return Err(CallError::Server(text));
                 }
                 Err(CallError::Server(text))
@@ -160,7 +160,7 @@ impl Connection {
                     Value::Nil
                 }
                 Ok(hello) if field_of(&hello, "mode").as_deref() == Some("cluster") => {
-                    return Err(CallError::misplaced(CLUSTER_NODE));
+                    return Err(CallError::wrong_kind(CLUSTER_NODE));
                 }
                 Err(CallError::Server(text))
                     if lacks(&text, "time") && !text.starts_with("NOPERM") =>
@@ -168,7 +168,7 @@ impl Connection {
                     // Sentinels lack TIME, and so do some proxies.
                     match self.call(&packed(&["ROLE"]), deadline) {
                         Ok(role) if brief(&role).contains("sentinel") => {
-                            return Err(CallError::misplaced(SENTINEL));
+                            return Err(CallError::wrong_kind(SENTINEL));
                         }
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
@@ -183,7 +183,7 @@ impl Connection {
                         .any(|sign| text.contains(sign)) =>
                 {
                     let number = settings.db();
-                    return Err(CallError::misplaced(format!(
+                    return Err(CallError::wrong_kind(format!(
                         "it has no database {number} ({text}); a cluster has only number 0 (Valkey 9 or later: \
                             cluster-databases), a single server as many as `databases` says"
                     )));
@@ -209,10 +209,10 @@ impl Connection {
 
     /// Fails if the server is not the announced one.
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
-        let (command, field, id) = match &address.is_proven_by {
+        let (command, field, id) = match &address.expected_id {
             None => return Ok(()),
-            Some(Proof::NodeId(id)) => (["CLUSTER", "MYID"], "", id),
-            Some(Proof::RunId(id)) => (["INFO", "server"], "run_id:", id),
+            Some(ServerId::NodeId(id)) => (["CLUSTER", "MYID"], "", id),
+            Some(ServerId::RunId(id)) => (["INFO", "server"], "run_id:", id),
         };
         let is_it = match self.call(&packed(&command), deadline) {
             Ok(reply) => {
@@ -243,13 +243,13 @@ pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a
     cluster with Builder::cluster (--cluster)";
 
 /// Ends the error of a server that refused credentials of a provider. They may change, so a retry may succeed.
-pub(crate) const REFUSED_GIVEN: &str = "given by the credentials provider";
+pub(crate) const REFUSED_CREDENTIALS: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
     Builder::sentinel (--sentinel MASTER --node URL)";
 
 /// Removes the password from an error reply, and adds the user if the password is wrong. An error for an unknown command
 /// repeats its arguments.
-fn discreet(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
+fn without_password(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     match (fault, settings.password()) {
         (CallError::Server(text), Some(password)) if !password.is_empty() => {
             // The server truncates the arguments, so a part of the password may be left: drop all of them.

@@ -34,7 +34,7 @@ use crate::stores::redis::transport::pool::lacks_script;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
-pub(crate) use handshake::{CLUSTER_NODE, REFUSED_GIVEN, time_of};
+pub(crate) use handshake::{CLUSTER_NODE, REFUSED_CREDENTIALS, time_of};
 pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
 
@@ -47,7 +47,7 @@ const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 const NUMBERS: i64 = (1 << 30) - 1;
 
 /// The reason to close an idle connection.
-const UNASKED: &str = "the connection was closed, or has an unsolicited reply";
+const UNSOLICITED: &str = "the connection was closed, or has an unsolicited reply";
 
 /// A connection idle for longer is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
@@ -76,11 +76,11 @@ pub(crate) struct Connection {
     /// Whether to send `ASKING` before each request, because a slot is migrating to this server.
     pub(crate) is_asking: bool,
     /// Whether the connection must be closed: it has an abandoned or an unsolicited reply.
-    pub(crate) is_spent: bool,
+    pub(crate) is_unusable: bool,
     /// Whether the last reply was an error. Errors have no number, so a duplicate would pass for the next reply.
     was_refused: bool,
     /// Replies to earlier requests, not read yet. They precede the reply to the next request.
-    replies_due: VecDeque<ReplyDue>,
+    deferred: VecDeque<DeferredReply>,
     /// The replies received so far to the commands that replace a script.
     parts: Answers,
     /// Counts the open connection.
@@ -89,7 +89,7 @@ pub(crate) struct Connection {
 }
 
 /// A reply to an earlier request, not read yet.
-struct ReplyDue {
+struct DeferredReply {
     /// The request number; `None` for a request without a script.
     number: Option<i64>,
     /// After this instant the reply is not expected any more.
@@ -108,7 +108,7 @@ impl Connection {
     /// Sends a packed command, after a check that the connection is usable.
     pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
-            return Err(CallError::NotSent(UNASKED.into()));
+            return Err(CallError::NotSent(UNSOLICITED.into()));
         }
         if self.is_asking {
             let packed = [&asking(), packed].concat();
@@ -123,7 +123,7 @@ impl Connection {
     /// request, which may have been executed.
     pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
         if self.is_reset() {
-            return Err(CallError::cut(UNASKED));
+            return Err(CallError::cut(UNSOLICITED));
         }
         Ok(())
     }
@@ -188,26 +188,26 @@ impl Connection {
 
     /// Leaves a reply to the next user of the connection, which reads it first and sets `answered`. After `until` the reply is not
     /// expected any more.
-    pub(crate) fn owe(
+    pub(crate) fn defer_reply(
         &mut self,
         number: Option<i64>,
         until: Instant,
         answered: Option<Arc<AtomicBool>>,
     ) {
-        self.replies_due.push_back(ReplyDue {
+        self.deferred.push_back(DeferredReply {
             number,
             until,
             answered,
         });
     }
 
-    pub(crate) fn is_in_debt(&self) -> bool {
-        !self.replies_due.is_empty()
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     /// Reads all deferred replies.
-    pub(crate) fn pay(&mut self, deadline: Instant) -> Result<(), CallError> {
-        while let Some(due) = self.replies_due.front() {
+    pub(crate) fn read_deferred(&mut self, deadline: Instant) -> Result<(), CallError> {
+        while let Some(due) = self.deferred.front() {
             let reply = match due.number {
                 Some(number) => self.answer(number, deadline),
                 None => self.receive(deadline),
@@ -217,7 +217,7 @@ impl Connection {
                 Ok(_) | Err(CallError::Server(_)) => {}
                 Err(fault) => return Err(fault),
             }
-            let paid = self.replies_due.pop_front();
+            let paid = self.deferred.pop_front();
             if let Some(answered) = paid.and_then(|due| due.answered) {
                 answered.store(true, Ordering::Release);
             }
@@ -226,10 +226,10 @@ impl Connection {
     }
 
     /// Reads the deferred replies that have arrived.
-    fn pay_what_has_come(&mut self) -> Result<(), CallError> {
-        while self.is_in_debt() && self.has_arrived() {
+    fn read_arrived(&mut self) -> Result<(), CallError> {
+        while self.has_deferred() && self.has_arrived() {
             // The rest of a partial reply usually arrives at once.
-            match self.pay(time::now() + Duration::from_millis(1)) {
+            match self.read_deferred(time::now() + Duration::from_millis(1)) {
                 Err(fault) if fault.is_timeout() => break,
                 paid => paid?,
             }
@@ -238,22 +238,22 @@ impl Connection {
     }
 
     /// Reads the deferred replies that have arrived. Returns whether the connection is usable and the next one is not overdue.
-    pub(crate) fn pays_in_time(&mut self) -> bool {
-        let is_well = self.pay_what_has_come().is_ok() && !self.is_spent;
-        let next = self.replies_due.front();
+    pub(crate) fn is_ready(&mut self) -> bool {
+        let is_well = self.read_arrived().is_ok() && !self.is_unusable;
+        let next = self.deferred.front();
         is_well && next.is_none_or(|due| time::now() < due.until)
     }
 
     /// Reads the deferred replies that have arrived. Returns whether none is left, or the connection failed.
     pub(crate) fn is_next(&mut self) -> bool {
-        self.pay_what_has_come().is_err() || !self.is_in_debt()
+        self.read_arrived().is_err() || !self.has_deferred()
     }
 
     /// Whether the server has closed the connection or sent an unsolicited reply. The check of the socket costs a system call, so
     /// it is left out for connections that were used recently.
     pub(crate) fn is_stale(&self, idle: Duration) -> bool {
         let is_likely = self.was_refused || idle >= STALE_AFTER;
-        !self.is_in_debt() && (self.has_unread() || is_likely && self.is_reset())
+        !self.has_deferred() && (self.has_unread() || is_likely && self.is_reset())
     }
 
     /// Like [`Connection::is_stale`], but always checks the socket.

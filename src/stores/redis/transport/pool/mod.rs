@@ -87,7 +87,7 @@ impl Pool {
             let (mut connection, is_new) = self.connected(&mut slot, deadline)?;
             let outcome = talk(&mut connection);
             self.give_back(Borrowed { connection, slot }, &outcome);
-            if is_new || !matches!(&outcome, Err(fault) if is_unheard(fault)) {
+            if is_new || !matches!(&outcome, Err(fault) if may_use_another_connection(fault)) {
                 return outcome;
             }
         }
@@ -112,7 +112,7 @@ impl Pool {
             // Firewalls drop idle connections silently.
             if idle < self.check_idle_after
                 && self.is_current(&connection)
-                && connection.pays_in_time()
+                && connection.is_ready()
                 && !connection.is_stale(idle)
             {
                 return Ok(Borrowed { connection, slot });
@@ -125,11 +125,11 @@ impl Pool {
     pub(crate) fn give_back<T>(&self, mut borrowed: Borrowed, outcome: &Result<T, CallError>) {
         let connection = borrowed.connection;
         if let Err(fault) = outcome
-            && fault.is_of_no_master()
+            && fault.is_not_master()
         {
             self.connector.master().suspect(connection.generation);
         }
-        if is_sound(outcome) && !connection.is_spent {
+        if is_sound(outcome) && !connection.is_unusable {
             *borrowed.slot = Some(connection);
         }
     }
@@ -183,10 +183,11 @@ impl Pool {
     ) -> Option<Box<Connection>> {
         let mut connection = slot.take().filter(|it| self.is_current(it))?;
         let idle = time::since(connection.last_used);
-        let is_usable = (!connection.is_in_debt() || connection.pay(share(deadline, 2)).is_ok())
+        let is_usable = (!connection.has_deferred()
+            || connection.read_deferred(share(deadline, 2)).is_ok())
             && !connection.is_stale(idle)
             && (idle < self.check_idle_after || connection.answers(share(deadline, 4)))
-            && !connection.is_spent;
+            && !connection.is_unusable;
         is_usable.then_some(connection)
     }
 
@@ -200,13 +201,15 @@ fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
         Ok(_) | Err(CallError::Unfit(_)) => true,
         // The next connection may reach the current master.
-        Err(fault @ CallError::Server(_)) => !fault.is_of_no_master() && !is_unheard(fault),
+        Err(fault @ CallError::Server(_)) => {
+            !fault.is_not_master() && !may_use_another_connection(fault)
+        }
         Err(_) => false,
     }
 }
 
 /// Whether the request was not executed, and can be sent on another connection. `NOAUTH`: the connection must authenticate again.
-fn is_unheard(fault: &CallError) -> bool {
+fn may_use_another_connection(fault: &CallError) -> bool {
     match fault {
         CallError::NotSent(_) => true,
         CallError::Server(text) => text.starts_with("NOAUTH"),

@@ -103,7 +103,7 @@ fn connections_are_reused_after_replies_not_failures() {
         assert_eq!(scene.ends(&fault), 1);
         scene.ping().unwrap();
         assert_eq!(scene.server.connected() == 1, is_kept, "{fault:?}");
-        let is_doubtful = fault.is_of_no_master();
+        let is_doubtful = fault.is_not_master();
         let generation = scene.route.known_master.generation();
         assert_eq!(generation, u64::from(is_doubtful));
     }
@@ -148,7 +148,7 @@ fn deferred_replies_are_read_by_the_next_user() {
             panic!("it is connected");
         };
         borrowed.connection.send(PING, soon()).unwrap();
-        borrowed.connection.owe(None, until, None);
+        borrowed.connection.defer_reply(None, until, None);
         scene.pool.give_back(borrowed, &Ok(()));
     };
     leave(soon());
@@ -186,7 +186,7 @@ fn return_two_with_deferred_replies(scene: &Scene) {
     let two = [(); 2].map(|()| scene.pool.borrow(soon()).unwrap());
     for mut borrowed in two {
         borrowed.connection.send(PING, soon()).unwrap();
-        borrowed.connection.owe(None, soon(), None);
+        borrowed.connection.defer_reply(None, soon(), None);
         scene.pool.give_back(borrowed, &Ok(()));
     }
 }
@@ -228,7 +228,7 @@ fn connections_closed_after_a_deferred_reply_are_replaced() {
     });
     let mut borrowed = scene.pool.borrow(soon()).unwrap();
     borrowed.connection.send(PING, soon()).unwrap();
-    borrowed.connection.owe(None, soon(), None);
+    borrowed.connection.defer_reply(None, soon(), None);
     scene.pool.give_back(borrowed, &Ok(()));
     thread::sleep(Duration::from_millis(50));
     assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));

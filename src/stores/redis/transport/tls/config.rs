@@ -128,7 +128,7 @@ impl TlsConfig {
     }
 
     /// The settings for a host of a URL.
-    pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
+    pub(crate) fn for_host(&self, host: &str) -> Result<Peer> {
         let (setting, name) = match self.server_name.as_deref() {
             Some(name) => ("tls_server_name", name),
             None => ("the URL", host),

@@ -60,7 +60,7 @@ fn trusting() -> TlsConfig {
 }
 
 fn peer() -> Peer {
-    trusting().toward("localhost").unwrap()
+    trusting().for_host("localhost").unwrap()
 }
 
 /// Server settings with this certificate. If it `asks`, clients need a certificate.

@@ -22,10 +22,10 @@ fn no_request_follows_an_error_with_more_bytes() {
     assert!(connection.call(PING, soon()).is_err());
     until(|| connection.is_reset());
     let refused = connection.ask(PING, soon());
-    assert_eq!(refused, Err(CallError::NotSent(UNASKED.into())));
+    assert_eq!(refused, Err(CallError::NotSent(UNSOLICITED.into())));
     let doubted = connection.has_only_refused();
     let lost = CallError::NoReply {
-        reason: UNASKED.into(),
+        reason: UNSOLICITED.into(),
         timed_out: false,
     };
     assert_eq!(doubted, Err(lost));
@@ -37,7 +37,7 @@ fn replies_with_other_numbers_are_skipped() {
     let small = |number: i64, answer: i64| format!(":{}\r\n", number << SMALL_BITS | answer);
     let large = |number: i64| format!("*2\r\n:{number}\r\n$1\r\nx\r\n");
     let text = |text: &str| Value::BulkString(text.into());
-    for (said, answer, is_spent) in [
+    for (said, answer, is_unusable) in [
         (small(9, 0), Value::Int(0), false),
         (small(9, LARGEST_SMALL), Value::Int(LARGEST_SMALL), false),
         (large(9), text("x"), false),
@@ -50,6 +50,6 @@ fn replies_with_other_numbers_are_skipped() {
         let (mut connection, _server) = pinged(bytes(&said));
         connection.ask(PING, soon()).unwrap();
         assert_eq!(connection.answer(9, soon()), Ok(answer), "{said}");
-        assert_eq!(connection.is_spent, is_spent, "{said}");
+        assert_eq!(connection.is_unusable, is_unusable, "{said}");
     }
 }

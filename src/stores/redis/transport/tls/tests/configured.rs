@@ -5,7 +5,7 @@ use super::*;
 use crate::stores::redis::transport::address::Address;
 
 fn flaw(config: &TlsConfig, host: &str) -> String {
-    config.toward(host).err().unwrap().to_string()
+    config.for_host(host).err().unwrap().to_string()
 }
 
 fn with_identity(certificate: &str, key: &str) -> TlsConfig {
@@ -33,7 +33,7 @@ fn certificates_without_tls_are_refused() {
 #[test]
 fn one_configuration_serves_all_hosts() {
     let config = trusting();
-    let [one, other] = ["localhost", "127.0.0.1"].map(|host| config.toward(host).unwrap());
+    let [one, other] = ["localhost", "127.0.0.1"].map(|host| config.for_host(host).unwrap());
     assert!(Arc::ptr_eq(&one.shared, &other.shared));
     assert_eq!((&*one.host, &*other.host), ("localhost", "127.0.0.1"));
     assert!(Arc::ptr_eq(&one.at("x").shared, &one.shared));
@@ -60,7 +60,7 @@ fn errors_about_authorities_name_the_cause() {
 fn client_certificates_need_their_own_key() {
     let (client, server) = (certificates().client(), certificates().server());
     let (pem, key) = (client.certificate_pem(), client.key_pem());
-    assert!(with_identity(&pem, &key).toward("h").is_ok());
+    assert!(with_identity(&pem, &key).for_host("h").is_ok());
     let error = flaw(&with_identity(&pem, &server.key_pem()), "h");
     assert!(
         error.contains("the private key does not belong to the certificate"),
@@ -88,6 +88,6 @@ fn certificates_are_checked_for_the_connected_host() {
     let address = Address::parse("rediss://localhost:1", ms(1000), &trusting()).unwrap();
     let peer = address.peer.as_ref().unwrap();
     assert_eq!(&*peer.host, "localhost");
-    let elsewhere = address.elsewhere("other", 2).peer.unwrap();
+    let elsewhere = address.at_host("other", 2).peer.unwrap();
     assert_eq!(&*elsewhere.host, "other");
 }

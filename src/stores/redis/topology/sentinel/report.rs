@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::stores::redis::replies::{field_of, item_at, text_of};
 use crate::stores::redis::transport::{
-    Address, Announced, CallError, Connection, Proof, name_of, packed,
+    Address, Announced, CallError, Connection, ServerId, name_of, packed,
 };
 
 const NO_SENTINEL: &str = "it is not a sentinel; name the sentinels (port 26379 by default), or open this server \
@@ -19,7 +19,7 @@ pub(super) struct Sentinel {
 
 /// A master that a sentinel reports.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Named {
+pub(super) struct Report {
     pub(super) host: String,
     pub(super) port: u16,
     /// `config-epoch` of the failover that made it master. Later failovers have higher epochs.
@@ -27,19 +27,19 @@ pub(super) struct Named {
     pub(super) announced: Announced,
 }
 
-impl Named {
+impl Report {
     pub(super) fn node(&self) -> String {
         name_of(&self.host, self.port)
     }
 
     /// Whether it reports nothing newer than `known`.
-    pub(super) fn is_no_news(&self, known: &Named) -> bool {
+    pub(super) fn is_no_newer_than(&self, known: &Report) -> bool {
         self.epoch <= known.epoch && self.node() == known.node()
     }
 
     /// The same server with another epoch.
-    pub(super) fn since(&self, epoch: i64) -> Named {
-        Named {
+    pub(super) fn with_epoch(&self, epoch: i64) -> Report {
+        Report {
             epoch,
             ..self.clone()
         }
@@ -49,7 +49,7 @@ impl Named {
 impl Sentinel {
     pub(super) fn new(address: Address) -> Sentinel {
         Sentinel {
-            address: address.of_sentinel(),
+            address: address.for_sentinel(),
         }
     }
 
@@ -59,19 +59,19 @@ impl Sentinel {
     }
 
     /// Queries the master with this name; `None` if the sentinel does not know it.
-    pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
+    pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
             // A missing right is another error.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
-                return Err(CallError::misplaced(NO_SENTINEL));
+                return Err(CallError::wrong_kind(NO_SENTINEL));
             }
             told => told?,
         };
-        let mut named = named_in(&address, &details);
-        if let Some(named) = &mut named {
-            named.announced.by = self.name();
+        let mut report = report_in(&address, &details);
+        if let Some(report) = &mut report {
+            report.announced.by = self.name();
         }
-        Ok(named)
+        Ok(report)
     }
 
     /// Queries the addresses of the replicas, which have the settings of `master`.
@@ -85,9 +85,9 @@ impl Sentinel {
         let reply = connection.call(&packed(&["SENTINEL", "REPLICAS", name]), deadline)?;
         let address = |replica: &Value| {
             let port = field_of(replica, "port")?.parse().ok()?;
-            let mut address = master.elsewhere(&field_of(replica, "ip")?, port);
-            let (by, proof) = (self.name(), None);
-            address.announced = Some(Announced { by, proof });
+            let mut address = master.at_host(&field_of(replica, "ip")?, port);
+            let (by, server_id) = (self.name(), None);
+            address.announced = Some(Announced { by, server_id });
             Some(address)
         };
         Ok(match reply {
@@ -110,25 +110,25 @@ impl Sentinel {
         let details = match connection.receive(deadline) {
             // The user lacks the right, or the name is unknown.
             Err(CallError::Server(_)) => Value::Nil,
-            details => details.map_err(CallError::of_a_search)?,
+            details => details.map_err(CallError::of_query)?,
         };
-        Ok((address.map_err(CallError::of_a_search)?, details))
+        Ok((address.map_err(CallError::of_query)?, details))
     }
 }
 
-pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
+pub(super) fn report_in(address: &Value, details: &Value) -> Option<Report> {
     let (host, port) = (item_at(address, 0)?, item_at(address, 1)?);
     let field = |name: &str| field_of(details, name);
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
     // Empty right after a failover.
     let run_id = field("runid").filter(|id| !id.is_empty());
-    let proof = run_id.map(|id| Proof::RunId(id.into()));
-    Some(Named {
+    let server_id = run_id.map(|id| ServerId::RunId(id.into()));
+    Some(Report {
         host: text_of(host),
         port: text_of(port).parse().ok()?,
         epoch: epoch.unwrap_or(0),
         announced: Announced {
-            proof,
+            server_id,
             ..Announced::default()
         },
     })
