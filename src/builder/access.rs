@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::builder::{Builder, setters};
-#[cfg(feature = "tls")]
-use crate::stores::redis::TlsConfig;
 use crate::stores::redis::{Credentials, Provider};
+#[cfg(feature = "tls")]
+use crate::stores::redis::{Pem, TlsConfig};
 
 setters! {
     Builder:
@@ -111,7 +111,7 @@ impl Builder {
     /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
     /// system trusts.
     pub fn ca_certificate(self, pem: impl AsRef<[u8]>) -> Builder {
-        self.with_tls(|tls| tls.set_authorities(pem.as_ref()))
+        self.with_tls(|tls| tls.authorities = Some(Pem::text(pem.as_ref())))
     }
 
     /// Sets the file with the certificate authorities, which is read again when it has changed.
@@ -121,7 +121,7 @@ impl Builder {
     /// counts as an outage, because it may be about to be replaced: waits go on for the
     /// [`outage_timeout`](Builder::outage_timeout). See [`ca_certificate`](Builder::ca_certificate).
     pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
-        self.with_tls(|tls| tls.set_authorities_file(path.as_ref()))
+        self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
 
     /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
@@ -134,7 +134,8 @@ impl Builder {
         certificate_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Builder {
-        self.with_tls(|tls| tls.set_identity(certificate_pem.as_ref(), key_pem.as_ref()))
+        let pair = [certificate_pem.as_ref(), key_pem.as_ref()].map(Pem::text);
+        self.with_tls(|tls| tls.identity = Some(pair.into()))
     }
 
     /// Sets the files with the certificate of the client and its private key, which are read again when they have changed,
@@ -144,7 +145,8 @@ impl Builder {
         certificate: impl AsRef<Path>,
         key: impl AsRef<Path>,
     ) -> Builder {
-        self.with_tls(|tls| tls.set_identity_files(certificate.as_ref(), key.as_ref()))
+        let pair = [certificate.as_ref(), key.as_ref()].map(Pem::file);
+        self.with_tls(|tls| tls.identity = Some(pair.into()))
     }
 
     /// Sets a function that returns the certificate authorities and the certificate of the client for each new connection.

@@ -53,8 +53,12 @@ pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
 pub(crate) use open::Settings;
 use topology::Topology;
+#[cfg(feature = "tls")]
+pub(crate) use transport::Pem;
+#[cfg(any(feature = "tls", feature = "mysql"))]
+pub(crate) use transport::TlsConfig;
 #[cfg(feature = "mysql")]
-pub(crate) use transport::{CallError as Fault, Peer, TlsConfig, Tunnel};
+pub(crate) use transport::{CallError as Fault, Peer, Tunnel};
 pub(crate) use transport::{Credentials, Identity, Mapper, Provider};
 pub(crate) use wait_replicas::Replication;
 

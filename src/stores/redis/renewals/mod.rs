@@ -28,7 +28,7 @@ use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, asking, share};
+use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, encode, share};
 use crate::stores::redis::voting::borrow_voting;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
@@ -238,7 +238,7 @@ impl<'a> Renewals<'a> {
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
         for (part, indices) in batch.parts.iter().enumerate() {
             if batch.is_asking {
-                packed.extend(asking());
+                packed.extend(encode(&["ASKING"]));
                 expected.push_back(Expected::Nothing);
             }
             let claims = indices.iter().filter_map(|index| self.claims.get(*index));

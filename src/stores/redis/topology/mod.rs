@@ -97,7 +97,7 @@ impl Topology {
     pub(crate) fn whole_name(&self) -> Arc<str> {
         match self {
             Topology::One(node) => node.name(),
-            Topology::Cluster(cluster) => cluster.whole_name(),
+            Topology::Cluster(cluster) => Arc::clone(&cluster.whole_name),
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Address {
     /// The name of the server in messages, without secrets.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
-    /// The sentinel or node that announced the address; `None` if it is from the settings.
+    /// The sentinel or node that announced the address; `None` for addresses from the settings.
     pub(crate) announced: Option<Announced>,
     /// The user's `map_address`.
     pub(crate) mapper: Option<Mapper>,
@@ -171,7 +171,7 @@ impl Address {
         self
     }
 
-    /// Sets TLS, or plain text for `None`. A master may have a certificate for the host of a sentinel in `others`.
+    /// Sets TLS, or plain text for `None`. The certificate may be for the host of an address in `others`, too.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,

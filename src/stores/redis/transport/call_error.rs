@@ -21,7 +21,7 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// The server must not receive the request, for this reason: it is quarantined. Nothing was sent.
+    /// The server must not receive the request, for this reason (it is quarantined). Nothing was sent.
     Unfit(String),
 }
 

@@ -10,7 +10,7 @@ use crate::ground::events;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::connection::{Connection, packed};
+use crate::stores::redis::transport::connection::{Connection, encode};
 
 /// Called when the master changes; must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
@@ -127,7 +127,7 @@ pub(crate) enum Role {
 
 pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<Role, CallError> {
     let reply = connection
-        .call(&packed(&["ROLE"]), deadline)
+        .call(&encode(&["ROLE"]), deadline)
         .map_err(CallError::of_query)?;
     Ok(role_in(&reply))
 }

@@ -32,7 +32,7 @@ pub(crate) use address::{Address, asks_for_tls, name_of};
 pub(crate) use announced::{Announced, Mapper, ServerId};
 pub(crate) use call_error::{CallError, WRONG_KIND};
 pub(crate) use connection::{
-    CLUSTER_NODE, Connection, Identity, REFUSED_CREDENTIALS, Writer, asking, packed, time_of,
+    CLUSTER_NODE, Connection, Identity, REFUSED_CREDENTIALS, Writer, encode, time_of,
 };
 pub(crate) use connector::Connector;
 pub(crate) use credentials::{Credentials, CredentialsProvider, Provider};
@@ -41,6 +41,8 @@ pub(crate) use pool::{Borrowed, NotReady, Pool, lacks, lacks_eval, lacks_evalsha
 pub(crate) use reply_text::{brief, plain};
 #[cfg(feature = "mysql")]
 pub(crate) use tls::Peer;
+#[cfg(feature = "tls")]
+pub(crate) use tls::Pem;
 pub(crate) use tls::TlsConfig;
 #[cfg(feature = "mysql")]
 pub(crate) use tunnel::Tunnel;

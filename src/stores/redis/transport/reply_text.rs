@@ -25,24 +25,21 @@ pub(super) fn without_script(text: &str) -> String {
         Some((text, script)) if script.contains("@user_script:") => text,
         _ => text,
     };
-    let text = match text.split_once("Error running script (call to f_") {
-        Some((_, rest)) => rest.split_once("): ").map_or(rest, |(_, text)| text),
-        None => text,
+    let Some((code, rest)) = text.split_once("user_script:") else {
+        return text.strip_prefix('-').unwrap_or(text).to_owned();
     };
-    let mut words = text.split(' ').peekable();
-    let mut kept = Vec::new();
-    while let Some(word) = words.next() {
-        let Some((_, line)) = word.split_once("user_script:") else {
-            kept.push(word);
-            continue;
-        };
-        // `@user_script: 12: …`
-        if line.is_empty() {
-            words.next_if(|word| word.starts_with(|sign: char| sign.is_ascii_digit()));
-        }
-    }
-    let kept = kept.join(" ");
-    kept.strip_prefix('-').map(str::to_owned).unwrap_or(kept)
+    let is_old = code.contains("Error running script");
+    let code = if is_old {
+        ""
+    } else {
+        code.trim_end_matches('@')
+    };
+    // The last `user_script: 12: ` precedes the message.
+    let line = rest
+        .rsplit_once("user_script:")
+        .map_or(rest, |(_, line)| line);
+    let message = line.split_once(": ").map_or(line, |(_, message)| message);
+    format!("{code}{}", message.strip_prefix('-').unwrap_or(message))
 }
 
 /// Like [`without_script`], also without the code `TRYAGAIN`, which means nothing to users.

@@ -33,7 +33,7 @@ const REFUSED: u8 = 0xff;
 
 const BLOCK: usize = 16 << 10;
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
-/// `poll` needs a deadline; afterwards it is called again.
+/// The time-out of each `poll` on an idle connection.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// A Unix socket that accepts one connection.

@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     /// The settings for nodes that are no seeds.
     template: Address,
-    whole_name: Arc<str>,
+    pub(crate) whole_name: Arc<str>,
     settings: Settings,
     notifier: Arc<Notifier>,
     map: Mutex<SlotMap>,
@@ -148,7 +148,7 @@ impl Cluster {
         if let Err(fault) = refreshed
             && shards.is_empty()
         {
-            return vec![(self.whole_name(), Err(fault))];
+            return vec![(self.whole_name.clone(), Err(fault))];
         }
         shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
         let count = shards.len();
@@ -178,7 +178,7 @@ impl Cluster {
         let mut is_stale = begins;
         loop {
             if is_stale && let Err(fault) = self.refresh(deadline) {
-                return Some((self.whole_name(), Err(fault)));
+                return Some((self.whole_name.clone(), Err(fault)));
             }
             let shards = self.shards();
             let left = shards.iter().filter(|it| !done.contains(&it.address.node));
@@ -212,12 +212,8 @@ impl Cluster {
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
         match self.present(keys::slot(lock)) {
             Some(shard) => Arc::clone(&shard.address.node),
-            None => self.whole_name(),
+            None => self.whole_name.clone(),
         }
-    }
-
-    pub(crate) fn whole_name(&self) -> Arc<str> {
-        Arc::clone(&self.whole_name)
     }
 
     pub(crate) fn close(&self) {

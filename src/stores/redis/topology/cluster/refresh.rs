@@ -79,7 +79,6 @@ impl Cluster {
     /// Refreshes the map, unless it was queried within [`ASKED_EVERY`]. Concurrent callers share one query.
     pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
         let mut map = self.map.lock();
-        let version = map.version;
         while map.is_being_refreshed {
             if time::now() >= deadline {
                 return Err(CallError::NotSent(
@@ -88,14 +87,10 @@ impl Cluster {
             }
             map = self.refreshed.wait(map, Some(deadline));
         }
-        if map.version != version {
-            return Ok(());
-        }
         if map.asked_at.is_some_and(|at| time::since(at) < ASKED_EVERY) {
             return map.trouble.clone().map_or(Ok(()), Err);
         }
         map.is_being_refreshed = true;
-        map.asked_at = Some(time::now());
         let is_sharded = map.is_sharded;
         let is_doubtful = |node: &str| map.shards.get(node).is_some_and(|it| it.is_doubtful());
         let sources = in_order(&map.sources, is_doubtful);
@@ -103,26 +98,19 @@ impl Cluster {
         let told = self.ask(&sources, is_sharded, deadline);
         let mut map = self.map.lock();
         map.is_being_refreshed = false;
-        let mut is_taken_over = false;
-        let outcome = match told {
-            Ok((told, is_sharded)) => {
-                map.is_sharded = Some(is_sharded);
-                is_taken_over = self.adopt(&mut map, told);
-                map.trouble = None;
-                Ok(())
-            }
-            Err(fault) => {
-                map.trouble = Some(fault.clone());
-                Err(fault)
-            }
-        };
+        map.asked_at = Some(time::now());
+        let is_taken_over = told.map(|(told, is_sharded)| {
+            map.is_sharded = Some(is_sharded);
+            self.adopt(&mut map, told)
+        });
+        map.trouble = is_taken_over.as_ref().err().cloned();
         drop(map);
-        if is_taken_over {
+        if let Ok(true) = is_taken_over {
             self.on_takeover.call();
         }
         self.refreshed.notify_all();
         self.resubscribe();
-        outcome
+        is_taken_over.map(drop)
     }
 
     /// Queries one node after another for the map.
@@ -186,7 +174,6 @@ impl Cluster {
         let addresses = self.seeds.iter().cloned().chain(addresses).collect();
         map.sources = seeds_of(addresses, &map.sources);
         map.ranges = ranges;
-        map.version += 1;
         !gone.is_empty()
     }
 }

@@ -24,7 +24,6 @@ pub(super) struct SlotMap {
     /// Whether unlock messages use `SPUBLISH`; `None` while unknown.
     pub(super) is_sharded: Option<bool>,
     pub(super) is_being_refreshed: bool,
-    pub(super) version: u64,
     pub(super) asked_at: Option<Instant>,
     /// Why the last refresh failed.
     pub(super) trouble: Option<CallError>,
@@ -68,7 +67,7 @@ impl Cluster {
             return Ok(shard);
         }
         refreshed?;
-        // Any server answers with the error for a slot that nobody serves.
+        // Any server answers with the error for an unassigned slot.
         self.shards().into_iter().next().ok_or_else(|| {
             CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
         })

@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::{
-    Address, Announced, CallError, Connection, ServerId, packed,
+    Address, Announced, CallError, Connection, ServerId, encode,
 };
 
 const NO_CLUSTER: &str = "it is not a cluster node; open it with Client::open (--url), or a master with its \
@@ -41,9 +41,9 @@ pub(super) fn ask_one(
     deadline: Instant,
 ) -> Result<(SlotsReply, bool), CallError> {
     let mut connection = Connection::connect(seed, deadline)?;
-    let mut request = packed(&["CLUSTER", "SLOTS"]);
+    let mut request = encode(&["CLUSTER", "SLOTS"]);
     if is_sharded.is_none() {
-        request.extend(packed(&["PUBSUB", "SHARDNUMSUB"]));
+        request.extend(encode(&["PUBSUB", "SHARDNUMSUB"]));
     }
     connection.send(&request, deadline)?;
     let slots = match connection.receive(deadline) {

@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 
 use super::report::Report;
 
+/// Why the known master cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MasterState {
-    /// It reports another role.
+    /// The server reports another role.
     NoMaster,
-    /// It is unreachable.
+    /// The server is unreachable.
     Silent,
-    /// It sent an error reply, or another thread accepted another master.
+    /// The server sent an error reply, or another thread accepted another master.
     Unclear,
 }
 

@@ -23,7 +23,7 @@
 //! connect at least once a second.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first sentinel
-//! that names a server with the role master. It notices no failover while the old master reports.
+//! that names a server with the role master. It notices no failover while the old master answers.
 
 mod acceptance;
 mod health;
@@ -61,7 +61,7 @@ struct Shared {
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
     /// The number of sentinels in the settings.
     configured: usize,
-    /// The accepted master. It stays set when its server is suspected.
+    /// The accepted master. A suspected failover does not reset it.
     accepted: Mutex<Option<Report>>,
     /// The settings for connections to the master.
     credentials: Address,
@@ -252,7 +252,7 @@ impl Shared {
                 last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel is known".into()))
             );
         };
-        // One sentinel replied, so the failure of the master is reported, not of another sentinel.
+        // A sentinel replied, so the error is about the master, not about other sentinels.
         match lone {
             Some((known, lone)) => {
                 self.connect_to_lone(known, &failure, &lone, &reports, began, deadline)

@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::stores::redis::replies::{field_of, item_at, text_of};
 use crate::stores::redis::transport::{
-    Address, Announced, CallError, Connection, ServerId, name_of, packed,
+    Address, Announced, CallError, Connection, ServerId, encode, name_of,
 };
 
 const NO_SENTINEL: &str = "it is not a sentinel; name the sentinels (port 26379 by default), or open this server \
@@ -82,7 +82,7 @@ impl Sentinel {
         deadline: Instant,
     ) -> Result<Vec<Address>, CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
-        let reply = connection.call(&packed(&["SENTINEL", "REPLICAS", name]), deadline)?;
+        let reply = connection.call(&encode(&["SENTINEL", "REPLICAS", name]), deadline)?;
         let address = |replica: &Value| {
             let port = field_of(replica, "port")?.parse().ok()?;
             let mut address = master.at_host(&field_of(replica, "ip")?, port);
@@ -104,7 +104,7 @@ impl Sentinel {
     ) -> Result<(Value, Value), CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
         let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
-        let request = commands.map(|it| packed(&["SENTINEL", it, name])).concat();
+        let request = commands.map(|it| encode(&["SENTINEL", it, name])).concat();
         connection.send(&request, deadline)?;
         let address = connection.receive(deadline);
         let details = match connection.receive(deadline) {

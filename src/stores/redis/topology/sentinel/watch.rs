@@ -12,7 +12,7 @@ use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::replies::{item_at, text_of};
-use crate::stores::redis::transport::{CallError, Connection, packed, share};
+use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
@@ -43,12 +43,11 @@ impl Shared {
             return true;
         };
         let lone = lone_report(&report, &reports);
-        let failure = match &lone {
-            None if known.is_some_and(|known| *known == *report.node()) => None,
-            None => self.connect_to(&report, None, began, deadline).err(),
-            Some(_) => self
-                .connect_to(&report, None, began, share(deadline, 2))
-                .err(),
+        let failure = if lone.is_none() && known.is_some_and(|known| *known == *report.node()) {
+            None
+        } else {
+            let by = share(deadline, 1 + usize::from(lone.is_some()));
+            self.connect_to(&report, None, began, by).err()
         };
         let outcome = match (lone, failure) {
             (Some(lone), Some(failure)) => {
@@ -113,7 +112,7 @@ impl Shared {
         let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;
         let mut writer = connection.writer().map_err(CallError::not_sent)?;
-        let subscribe = packed(&["SUBSCRIBE", CHANNEL]);
+        let subscribe = encode(&["SUBSCRIBE", CHANNEL]);
         writer.send(&subscribe).map_err(CallError::not_sent)?;
         {
             let mut state = self.state.lock();
@@ -146,7 +145,7 @@ impl Shared {
                             let Some(writer) = &mut state.writer else {
                                 return Ok(());
                             };
-                            let sent = writer.send(&packed(&["PING"]));
+                            let sent = writer.send(&encode(&["PING"]));
                             sent.map_err(CallError::not_sent)?;
                             pinged_at = Some(time::now());
                         }

@@ -135,8 +135,9 @@ fn tls_schemes_always_verify_certificates() {
 #[cfg(feature = "tls")]
 #[test]
 fn certificates_without_a_tls_url_are_refused() {
+    use crate::stores::redis::transport::tls::Pem;
     let mut unused = TlsConfig::default();
-    unused.set_authorities(b"x");
+    unused.authorities = Some(Pem::text(b"x"));
     let error = Address::parse("redis://h", Duration::from_secs(1), &unused).err();
     assert!(error.unwrap().to_string().contains("ca_certificate"));
 }

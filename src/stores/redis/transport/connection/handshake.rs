@@ -8,7 +8,7 @@ use std::time::Instant;
 use redis::{RedisConnectionInfo, Value};
 use smallvec::SmallVec;
 
-use super::{Connection, NUMBERS, packed};
+use super::{Connection, NUMBERS, encode};
 use crate::ground::clock::Offset;
 use crate::ground::events;
 use crate::ground::time;
@@ -109,21 +109,21 @@ impl Connection {
             let mut auth = vec!["AUTH"];
             auth.extend(settings.username());
             auth.push(password);
-            commands.push((packed(&auth), true));
+            commands.push((encode(&auth), true));
         }
         if settings.db() != 0 {
-            commands.push((packed(&["SELECT", &settings.db().to_string()]), true));
+            commands.push((encode(&["SELECT", &settings.db().to_string()]), true));
         }
         // The name is informative: an error reply is ignored.
-        let name = packed(&["CLIENT", "SETNAME", &address.connection_name]);
+        let name = encode(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
             // No ACL rule can forbid HELLO, but a proxy may not know it.
-            commands.push((packed(&["HELLO"]), false));
+            commands.push((encode(&["HELLO"]), false));
         }
         // Sentinels have no TIME.
         let last = if address.is_sentinel { "PING" } else { "TIME" };
-        commands.push((packed(&[last]), true));
+        commands.push((encode(&[last]), true));
         let request: Vec<u8> = commands
             .iter()
             .flat_map(|it| it.0.iter().copied())
@@ -166,7 +166,7 @@ impl Connection {
                     if lacks(&text, "time") && !text.starts_with("NOPERM") =>
                 {
                     // Sentinels lack TIME, and so do some proxies.
-                    match self.call(&packed(&["ROLE"]), deadline) {
+                    match self.call(&encode(&["ROLE"]), deadline) {
                         Ok(role) if brief(&role).contains("sentinel") => {
                             return Err(CallError::wrong_kind(SENTINEL));
                         }
@@ -214,7 +214,7 @@ impl Connection {
             Some(ServerId::NodeId(id)) => (["CLUSTER", "MYID"], "", id),
             Some(ServerId::RunId(id)) => (["INFO", "server"], "run_id:", id),
         };
-        let is_it = match self.call(&packed(&command), deadline) {
+        let is_it = match self.call(&encode(&command), deadline) {
             Ok(reply) => {
                 let text = text_of(&reply);
                 !text.contains(field) || text.contains(&**id)

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::{Connection, packed};
+use super::{Connection, encode};
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::replies::{field_of, info_field, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::tls::Session;
 
-/// The identity of a server, as it reports it.
+/// The identity of a server, from its own replies.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// `run_id`, which changes with each start of the server.
@@ -19,15 +19,15 @@ pub(crate) struct Identity {
     /// `master_replid`, which changes whenever the server may have replaced its keys with those of another server. Empty if not
     /// reported.
     pub(crate) history: Arc<str>,
-    /// Whether it was a replica before (`master_replid2`).
+    /// Whether the server was a replica before (`master_replid2`).
     pub(crate) has_followed: bool,
-    /// Whether it is a replica. Replicas may discard their keys.
+    /// Whether the server is a replica. Replicas may discard their keys.
     pub(crate) follows: bool,
-    /// Whether it is a cluster node. Slots may move to other nodes.
+    /// Whether the server is a cluster node. Slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
     /// The least uptime at `told`; `None` if unlimited.
     pub(crate) age: Option<Duration>,
-    /// Whether its locks survive a crash: every write is synced to the append-only file.
+    /// Whether locks survive a crash of the server: every write is synced to the append-only file.
     pub(crate) remembers: bool,
     /// When the query was sent, and when the reply arrived.
     pub(crate) asked: BootInstant,
@@ -46,8 +46,8 @@ impl Connection {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
         }
-        let info = ["server", "persistence", "replication"].map(|it| packed(&["INFO", it]));
-        let packed = [info.concat(), packed(&["CONFIG", "GET", "*appendfsync*"])].concat();
+        let info = ["server", "persistence", "replication"].map(|it| encode(&["INFO", it]));
+        let packed = [info.concat(), encode(&["CONFIG", "GET", "*appendfsync*"])].concat();
         let asked = self.timeline.now();
         self.ask(&packed, deadline)?;
         let mut next = || match self.receive(deadline) {

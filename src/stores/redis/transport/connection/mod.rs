@@ -52,13 +52,14 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 /// A connection idle for longer is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// The largest error of the estimated server clock that still lets a request run: a script takes effect at the server's time.
+/// Because the server's clock is estimated, the server may still run a request this long after its deadline. It stays below
+/// [`EXPIRY_SLACK`]: by 1 s for the time between the arrival of a request and the clock that its script reads, and by the drift.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
 
 pub(crate) struct Connection {
-    /// The generation of the master when the connection was opened.
+    /// The generation of the known master when the connection was opened.
     pub(crate) generation: u64,
     /// The identity of the server, if it was queried.
     pub(crate) identity: Option<Arc<Identity>>,
@@ -106,16 +107,16 @@ impl Connection {
     }
 
     /// Sends a packed command, after a check that the connection is usable.
-    pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
+    pub(crate) fn ask(&mut self, request: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNSOLICITED.into()));
         }
         if self.is_asking {
-            let packed = [&asking(), packed].concat();
-            self.send(&packed, deadline)?;
+            let both = [&encode(&["ASKING"]), request].concat();
+            self.send(&both, deadline)?;
             self.skip(deadline)
         } else {
-            self.send(packed, deadline)
+            self.send(request, deadline)
         }
     }
 
@@ -134,7 +135,7 @@ impl Connection {
     }
 
     pub(crate) fn answers(&mut self, deadline: Instant) -> bool {
-        self.ask(&packed(&["PING"]), deadline).is_ok() && self.skip(deadline).is_ok()
+        self.ask(&encode(&["PING"]), deadline).is_ok() && self.skip(deadline).is_ok()
     }
 
     /// Reads and ignores one reply.
@@ -253,7 +254,7 @@ impl Connection {
     /// it is left out for connections that were used recently.
     pub(crate) fn is_stale(&self, idle: Duration) -> bool {
         let is_likely = self.was_refused || idle >= STALE_AFTER;
-        !self.has_deferred() && (self.has_unread() || is_likely && self.is_reset())
+        !self.has_deferred() && (self.decoder.has_unread() || is_likely && self.is_reset())
     }
 
     /// Like [`Connection::is_stale`], but always checks the socket.
@@ -263,10 +264,10 @@ impl Connection {
         }
         match &self.stream.session {
             Some(session) => session.is_stale(&self.stream.socket),
-            None => match self.stream.socket.receive_now(&mut [0; 1]) {
-                Err(error) => !passes(&error),
-                Ok(_) => true,
-            },
+            None => {
+                let received = self.stream.socket.receive_now(&mut [0; 1]);
+                !matches!(received, Err(error) if passes(&error))
+            }
         }
     }
 
@@ -320,12 +321,7 @@ impl Connection {
     /// Whether bytes can be read without the socket.
     pub(crate) fn has_buffered(&self) -> bool {
         let session = self.stream.session.as_ref();
-        self.has_unread() || session.is_some_and(Session::has_buffered)
-    }
-
-    /// Whether bytes follow the last reply. If no reply is expected, they are unsolicited.
-    pub(crate) fn has_unread(&self) -> bool {
-        self.decoder.has_unread()
+        self.decoder.has_unread() || session.is_some_and(Session::has_buffered)
     }
 
     /// A handle with which another thread writes while this one reads.
@@ -344,13 +340,8 @@ fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     now.filter(|now| *now > 0)
 }
 
-/// The packed `ASKING`, which precedes each request for a migrating slot.
-pub(crate) fn asking() -> Vec<u8> {
-    packed(&["ASKING"])
-}
-
 /// Encodes a command.
-pub(crate) fn packed(words: &[&str]) -> Vec<u8> {
+pub(crate) fn encode(words: &[&str]) -> Vec<u8> {
     let mut command = redis::Cmd::new();
     command.arg(words);
     command.get_packed_command()

@@ -87,7 +87,7 @@ fn long_error_replies_are_shortened() {
     );
     assert!(text.len() < MOST_WORDS + 8, "{}", text.len());
     assert_eq!(connection.receive(deadline), Ok(Value::Int(7)));
-    assert!(!connection.has_unread());
+    assert!(!connection.decoder.has_unread());
     server.join().unwrap();
 }
 
@@ -112,7 +112,7 @@ fn unsolicited_replies_are_noticed() {
     let (mut connection, server) = talking(answers.into_bytes());
     connection.ask(b"*1\r\n$4\r\nPING\r\n", deadline).unwrap();
     assert_eq!(connection.answer(9, deadline), Ok(Value::Int(3)));
-    assert!(connection.is_unusable && connection.has_unread());
+    assert!(connection.is_unusable && connection.decoder.has_unread());
     let refused = connection.ask(b"*1\r\n$4\r\nPING\r\n", deadline);
     assert!(matches!(refused, Err(CallError::NotSent(_))), "{refused:?}");
     server.join().unwrap();

@@ -23,8 +23,9 @@ use crate::stores::redis::transport::credentials::Provider;
 /// The trusted authorities, the client certificate and further TLS settings.
 #[derive(Clone, Default)]
 pub(crate) struct TlsConfig {
-    authorities: Option<Pem>,
-    identity: Option<(Pem, Pem)>,
+    pub(crate) authorities: Option<Pem>,
+    /// The client certificate and its private key.
+    pub(crate) identity: Option<(Pem, Pem)>,
     /// The name that every server certificate must have.
     pub(crate) server_name: Option<String>,
     /// `tls_pin_sha256`, as set.
@@ -38,7 +39,7 @@ type Given = (Vec<u8>, Vec<u8>);
 
 /// PEM text, or a file with PEM text that may change.
 #[derive(Clone)]
-enum Pem {
+pub(crate) enum Pem {
     Text(Vec<u8>),
     File(PathBuf),
 }
@@ -47,8 +48,12 @@ enum Pem {
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl Pem {
+    pub(crate) fn text(pem: &[u8]) -> Pem {
+        Pem::Text(pem.to_vec())
+    }
+
     /// Makes the path absolute, because the process may change its working directory.
-    fn file(path: &Path) -> Pem {
+    pub(crate) fn file(path: &Path) -> Pem {
         Pem::File(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
 
@@ -68,14 +73,11 @@ impl Pem {
     }
 
     fn error(&self, setting: &'static str, reason: impl Into<String>) -> Error {
-        let reason = reason.into();
-        Error::config(
-            setting,
-            match self {
-                Pem::Text(_) => reason,
-                Pem::File(path) => format!("{}: {reason}", path.display()),
-            },
-        )
+        let file = match self {
+            Pem::Text(_) => String::new(),
+            Pem::File(path) => format!("{}: ", path.display()),
+        };
+        Error::config(setting, file + &reason.into())
     }
 
     /// The certificates, at least one.
@@ -94,23 +96,6 @@ const AUTHORITY: &str = "ca_certificate";
 const IDENTITY: &str = "client_certificate";
 
 impl TlsConfig {
-    pub(crate) fn set_authorities(&mut self, pem: &[u8]) {
-        self.authorities = Some(Pem::Text(pem.to_vec()));
-    }
-
-    pub(crate) fn set_authorities_file(&mut self, path: &Path) {
-        self.authorities = Some(Pem::file(path));
-    }
-
-    pub(crate) fn set_identity(&mut self, certificate_pem: &[u8], key_pem: &[u8]) {
-        let text = |pem: &[u8]| Pem::Text(pem.to_vec());
-        self.identity = Some((text(certificate_pem), text(key_pem)));
-    }
-
-    pub(crate) fn set_identity_files(&mut self, certificate: &Path, key: &Path) {
-        self.identity = Some((Pem::file(certificate), Pem::file(key)));
-    }
-
     /// Fails if TLS settings are set for a connection without TLS, because the user expects encryption.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         let given = [
@@ -160,10 +145,10 @@ impl TlsConfig {
     /// Replaces settings by the result of the provider.
     fn with(mut self, (authorities, identity): &Given) -> TlsConfig {
         if !authorities.is_empty() {
-            self.set_authorities(authorities);
+            self.authorities = Some(Pem::text(authorities));
         }
         if !identity.is_empty() {
-            self.set_identity(identity, identity);
+            self.identity = Some((Pem::text(identity), Pem::text(identity)));
         }
         self
     }

@@ -21,7 +21,7 @@ use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::socket::{Socket, is_timeout, passes};
 use config::Shared;
-pub(crate) use config::{Peer, TlsConfig};
+pub(crate) use config::{Peer, Pem, TlsConfig};
 use refusal::{Refusal, refusal};
 use verifier::days_left;
 

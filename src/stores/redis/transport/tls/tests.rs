@@ -55,7 +55,7 @@ fn authority() -> Vec<u8> {
 /// Client settings that trust this authority.
 fn trusting() -> TlsConfig {
     let mut config = TlsConfig::default();
-    config.set_authorities(&authority());
+    config.authorities = Some(Pem::text(&authority()));
     config
 }
 
@@ -63,7 +63,7 @@ fn peer() -> Peer {
     trusting().for_host("localhost").unwrap()
 }
 
-/// Server settings with this certificate. If it `asks`, clients need a certificate.
+/// Server settings with this certificate. If `asks`, clients need a certificate.
 fn serving(pair: &Pair, asks: bool) -> Arc<ServerConfig> {
     let pem = pair.certificate_pem();
     let chain = CertificateDer::pem_slice_iter(pem.as_bytes());

@@ -30,7 +30,7 @@ fn a_partial_reply_is_kept_for_the_next_call() {
     let (mut connection, _server) = asked(Says::bytes(":1\r\n:2").then(rest));
     assert_eq!(connection.receive(soon()), Ok(Value::Int(1)));
     assert_eq!(connection.receive(soon()), Ok(Value::Int(2)));
-    assert!(!connection.has_unread());
+    assert!(!connection.decoder.has_unread());
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn a_late_rest_of_a_reply_is_not_unsolicited() {
     let (mut connection, _server) = asked(Says::bytes("$3\r\nab").then(rest));
     until(|| connection.has_arrived());
     assert!(is_late(&connection.receive(Instant::now() + ms(20))));
-    assert!(!connection.has_unread());
+    assert!(!connection.decoder.has_unread());
     let (mut connection, _server) = asked(Says::nothing());
     assert!(is_late(&connection.receive(Instant::now() + ms(20))));
-    assert!(!connection.has_unread());
+    assert!(!connection.decoder.has_unread());
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn flaw(config: &TlsConfig, host: &str) -> String {
 
 fn with_identity(certificate: &str, key: &str) -> TlsConfig {
     let mut config = trusting();
-    config.set_identity(certificate.as_bytes(), key.as_bytes());
+    config.identity = Some((Pem::text(certificate.as_bytes()), Pem::text(key.as_bytes())));
     config
 }
 
@@ -18,14 +18,14 @@ fn with_identity(certificate: &str, key: &str) -> TlsConfig {
 fn certificates_without_tls_are_refused() {
     TlsConfig::default().check_is_unused().unwrap();
     let mut trusting = TlsConfig::default();
-    trusting.set_authorities(b"a");
+    trusting.authorities = Some(Pem::text(b"a"));
     let error = trusting.check_is_unused().unwrap_err().to_string();
     assert!(
         error.contains("ca_certificate") && error.contains("write rediss://"),
         "{error}"
     );
     let mut identified = TlsConfig::default();
-    identified.set_identity(b"a", b"b");
+    identified.identity = Some((Pem::text(b"a"), Pem::text(b"b")));
     let error = identified.check_is_unused().unwrap_err().to_string();
     assert!(error.contains("client_certificate"), "{error}");
 }
@@ -43,16 +43,20 @@ fn one_configuration_serves_all_hosts() {
 #[test]
 fn errors_about_authorities_name_the_cause() {
     let mut config = TlsConfig::default();
-    config.set_authorities(b"nothing");
+    config.authorities = Some(Pem::text(b"nothing"));
     let words = "no certificate in PEM form was found in it";
     assert!(flaw(&config, "h").contains(words));
-    config.set_authorities(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+    config.authorities = Some(Pem::text(
+        b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+    ));
     let error = flaw(&config, "h");
     assert!(
         error.contains("ca_certificate") && error.contains("it is not in PEM form"),
         "{error}"
     );
-    config.set_authorities(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    config.authorities = Some(Pem::text(
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ));
     assert!(flaw(&config, "h").contains("ca_certificate"));
 }
 
