@@ -131,7 +131,14 @@ fn sent() -> BTreeSet<String> {
         let text = fs::read_to_string(&path).expect("a source file");
         let code: Vec<_> = tidy::code(&text).map(|(_, line)| line).collect();
         let code = code.join("\n");
-        for call in ["cmd(\"", "command.arg(\"", "ask(&[\"", "=> (\""] {
+        for call in [
+            "cmd(\"",
+            "command.arg(\"",
+            "ask(&[\"",
+            "encode(&[\"",
+            "auth = vec![\"",
+            "=> (\"",
+        ] {
             for (at, _) in code.match_indices(call) {
                 let words: Vec<_> = code[at..].split('"').skip(1).step_by(2).take(2).collect();
                 if words[0].chars().all(|sign| sign.is_ascii_uppercase()) {

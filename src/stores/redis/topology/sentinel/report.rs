@@ -103,8 +103,8 @@ impl Sentinel {
         deadline: Instant,
     ) -> Result<(Value, Value), CallError> {
         let mut connection = Connection::connect(&self.address, deadline)?;
-        let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
-        let request = commands.map(|it| encode(&["SENTINEL", it, name])).concat();
+        let mut request = encode(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]);
+        request.extend(encode(&["SENTINEL", "MASTER", name]));
         connection.send(&request, deadline)?;
         let address = connection.receive(deadline);
         let details = match connection.receive(deadline) {

@@ -211,10 +211,10 @@ impl Connection {
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
         let (command, field, id) = match &address.expected_id {
             None => return Ok(()),
-            Some(ServerId::NodeId(id)) => (["CLUSTER", "MYID"], "", id),
-            Some(ServerId::RunId(id)) => (["INFO", "server"], "run_id:", id),
+            Some(ServerId::NodeId(id)) => (encode(&["CLUSTER", "MYID"]), "", id),
+            Some(ServerId::RunId(id)) => (encode(&["INFO", "server"]), "run_id:", id),
         };
-        let is_it = match self.call(&encode(&command), deadline) {
+        let is_it = match self.call(&command, deadline) {
             Ok(reply) => {
                 let text = text_of(&reply);
                 !text.contains(field) || text.contains(&**id)
