@@ -256,6 +256,8 @@ struct Current {
     stamps: Vec<Stamp>,
     given: Given,
     config: Arc<ClientConfig>,
+    /// Why newer certificates are unusable.
+    trouble: Option<String>,
 }
 
 impl Shared {
@@ -279,6 +281,7 @@ impl Shared {
             source,
             stamps,
             given,
+            trouble: None,
         })
     }
 
@@ -288,9 +291,10 @@ impl Shared {
         let given = self.source.provider.as_ref().map(|it| it.get(deadline));
         let given = given.transpose()?.unwrap_or_default();
         let stamps = self.source.stamps();
-        if let Some(current) = &*self.current.lock()
+        if let Some(current) = &mut *self.current.lock()
             && (&current.stamps, &current.given) == (&stamps, &given)
         {
+            current.trouble = None;
             return Ok(Arc::clone(&current.config));
         }
         let read = self.read(stamps, given);
@@ -299,6 +303,7 @@ impl Shared {
             (Ok(read), current) => Ok(Arc::clone(&current.insert(read).config)),
             (Err(error), Some(current)) => {
                 events::certificates_kept(&error);
+                current.trouble = Some(error.to_string());
                 Ok(Arc::clone(&current.config))
             }
             (Err(error), None) => Err(CallError::NotSent(error.to_string().into())),
@@ -309,6 +314,10 @@ impl Shared {
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let current = self.current.lock();
         current.iter().flat_map(|it| it.source.ending()).collect()
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.current.lock().as_ref()?.trouble.clone()
     }
 }
 

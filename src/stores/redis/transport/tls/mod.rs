@@ -203,9 +203,13 @@ impl Session {
 
     /// Certificates from files and providers may change, so their refusal counts as an outage.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
+        let mut words = refusal.words;
+        if let Some(trouble) = self.shared.trouble() {
+            words += &format!(" (the certificates read before are used, because {trouble})");
+        }
         let reason = match error {
-            Some(error) => Reason::of_io(refusal.words, error),
-            None => refusal.words.into(),
+            Some(error) => Reason::of_io(words, error),
+            None => words.into(),
         };
         match refusal.may_pass && self.shared.source.may_change() {
             true => CallError::NotSent(reason),
