@@ -267,7 +267,8 @@ impl Client {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn latch(&self, name: &str) -> Latch {
-        Latch::new(self.lock_of(Kind::Latch, name).raw_lock().clone())
+        let raw_lock = self.lock_of(Kind::Latch, name).raw_lock().clone();
+        Latch { raw_lock }
     }
 
     /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
@@ -287,15 +288,16 @@ impl Client {
     /// ```
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
         let [read, write] = [Kind::Read, Kind::Write].map(|kind| self.lock_of(kind, name));
-        ReadWriteLock::of(read, write)
+        ReadWriteLock { read, write }
     }
 
     fn lock_of(&self, kind: Kind, name: &str) -> Lock {
         let lock = Lock::named(&self.inner, kind, name);
         #[cfg(feature = "mysql")]
-        if let Some(store) = self.database() {
-            return lock.in_database(store);
-        }
+        let lock = Lock {
+            database: self.database().cloned(),
+            ..lock
+        };
         lock
     }
 

@@ -190,12 +190,12 @@ impl Condition {
 
     fn wait_within(&self, guard: Guard, limit: WaitLimit<'_>) -> Result<(Guard, bool)> {
         let key = &self.raw_lock.key;
-        if *guard.key() != *key {
+        if guard.held().raw_lock().key != *key {
             let reason = "the guard belongs to another lock or to another client";
             return Err(Error::unsupported(&key.lock.name, reason));
         }
         // After an error the drop of the guard unlocks what it has yet.
-        let (raw_lock, hold) = (&self.raw_lock, guard.hold());
+        let (raw_lock, hold) = (&self.raw_lock, &guard.held().hold);
         let waited = raw_lock.wait_on(&self.name, limit, Some(hold))?;
         let entry = waited.entry;
         let woken = Guard::new(self.lock.clone(), entry.hold, entry.level);

@@ -47,14 +47,10 @@ use crate::store::CountStep;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Latch {
-    raw_lock: RawLock,
+    pub(crate) raw_lock: RawLock,
 }
 
 impl Latch {
-    pub(crate) fn new(raw_lock: RawLock) -> Latch {
-        Latch { raw_lock }
-    }
-
     /// Returns the name of the latch, key prefix included.
     pub fn name(&self) -> &str {
         &self.raw_lock.key.lock.name
@@ -113,7 +109,9 @@ impl Latch {
     /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable answer those of [`Latch::count`] that may
     /// pass; the others at once, and [`Error::Closed`] if the client was shut down.
     pub fn wait(&self) -> Result<()> {
-        self.wait_within(WaitLimit::forever(None)).map(drop)
+        self.raw_lock
+            .wait_for_zero(WaitLimit::forever(None))
+            .map(drop)
     }
 
     /// Waits until the latch is open or `interrupt` is raised.
@@ -122,7 +120,8 @@ impl Latch {
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Latch::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
-        self.wait_within(WaitLimit::forever(Some(interrupt)))
+        self.raw_lock
+            .wait_for_zero(WaitLimit::forever(Some(interrupt)))
             .map(drop)
     }
 
@@ -135,11 +134,8 @@ impl Latch {
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Latch::wait`], with
     /// the end of the wait in place of the outage timeout.
     pub fn wait_for(&self, time: Duration) -> Result<bool> {
-        self.wait_within(self.raw_lock.limit(time, None)?)
-    }
-
-    fn wait_within(&self, limit: WaitLimit<'_>) -> Result<bool> {
-        self.raw_lock.wait_for_zero(limit)
+        self.raw_lock
+            .wait_for_zero(self.raw_lock.limit(time, None)?)
     }
 
     /// Takes the latch away, which opens it for all who wait, and returns whether there was one.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, bounded};
 
 use crate::engine::hold::Hold;
 use crate::engine::loss_notice::{Channel, LossNotice};
@@ -63,7 +63,7 @@ pub struct Losses {
     pid: u32,
     channel: OnceLock<Channel>,
     /// The channel of a forked child, where all is over from the start.
-    over: OnceLock<(Sender<Loss>, Receiver<Loss>)>,
+    over: OnceLock<Receiver<Loss>>,
 }
 
 impl Losses {
@@ -128,10 +128,12 @@ impl Losses {
     /// the channel shares its one event, and receives [`LossCause::Unheard`] when the [`Losses`] is dropped.
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
-            let (sender, receiver) = self.over.get_or_init(|| bounded(1));
-            // One that is full still has it.
-            let _ = sender.try_send(loss);
-            return receiver;
+            return self.over.get_or_init(|| {
+                let (sender, receiver) = bounded(1);
+                // The new channel has space for one loss.
+                let _ = sender.try_send(loss);
+                receiver
+            });
         }
         let channel = self.channel.get_or_init(|| self.news.open());
         self.news.refill(channel.number);

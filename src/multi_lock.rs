@@ -109,6 +109,6 @@ impl MultiLock {
         let counted = CountSettings::default();
         let inner = ClientInner::new(new_id(), store, timeouts, prefix, None, counted);
         let lock = Lock::new(Arc::new(inner), Kind::Reentrant, name, flaw);
-        Ok(Lock::made_of(parts.collect(), lock))
+        Ok(lock.with(|raw_lock| raw_lock.parts = Some(parts.collect())))
     }
 }

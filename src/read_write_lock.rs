@@ -51,15 +51,11 @@ use crate::lock::Lock;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
-    read: Lock,
-    write: Lock,
+    pub(crate) read: Lock,
+    pub(crate) write: Lock,
 }
 
 impl ReadWriteLock {
-    pub(crate) fn of(read: Lock, write: Lock) -> ReadWriteLock {
-        ReadWriteLock { read, write }
-    }
-
     /// Returns the side that many may have at a time, without I/O.
     ///
     /// [`Lock::is_locked`] tells whether anybody reads, and [`Lock::force_unlock`] frees it of all who read, unless somebody
@@ -114,9 +110,10 @@ impl ReadWriteLock {
     /// ```
     #[must_use]
     pub fn prefer_readers(&self) -> ReadWriteLock {
+        let prefers = |side: &Lock| side.with(|raw_lock| raw_lock.prefers_readers = true);
         ReadWriteLock {
-            read: self.read.preferring_readers(),
-            write: self.write.preferring_readers(),
+            read: prefers(&self.read),
+            write: prefers(&self.write),
         }
     }
 

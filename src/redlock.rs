@@ -310,8 +310,6 @@ impl fmt::Debug for RedlockBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedlockBuilder")
             .field("nodes", &self.nodes)
-            .field("node_timeout", &self.node_timeout)
-            .field("max_lease", &self.max_lease)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! The semaphore, and the permits that were taken from it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -265,7 +264,7 @@ impl Lock {
         if !(1..=most).contains(&permits) {
             return Err(self.invalid_permits(permits.into()));
         }
-        let lock = self.wanting(permits);
+        let lock = self.with(|raw_lock| raw_lock.permits = Some(permits));
         let entered = lock.raw_lock().acquire(limit)?;
         Ok(entered.map(|entry| Permits {
             guard: OwnedGuard::new(lock, entry),
@@ -312,6 +311,7 @@ impl Lock {
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 #[must_use = "the permits are released as soon as this is dropped"]
+#[derive(Debug)]
 pub struct Permits {
     pub(crate) guard: OwnedGuard,
     count: u32,
@@ -363,12 +363,5 @@ impl Permits {
     /// [`Permits::release`]. After an error the permits are anybody's, or are given back a lease later.
     pub fn forget(self) -> Result<()> {
         self.guard.forget()
-    }
-}
-
-impl fmt::Debug for Permits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut permits = f.debug_struct("Permits");
-        self.guard.held().fmt(permits.field("count", &self.count))
     }
 }

@@ -348,11 +348,6 @@ pub(crate) fn new_id() -> Arc<str> {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("watchdog_timeout", &self.settings.lease)
-            .field("command_timeout", &self.settings.command_timeout)
-            .field("connect_timeout", &self.settings.connect_timeout)
-            .field("outage_timeout", &self.outage_timeout)
-            .field("pool_size", &self.settings.pool_size)
             .field("key_prefix", &self.key_prefix)
             .finish_non_exhaustive()
     }

@@ -27,7 +27,7 @@ impl HeldLevel {
         HeldLevel { lock, hold, level }
     }
 
-    pub(super) fn raw_lock(&self) -> &RawLock {
+    pub(crate) fn raw_lock(&self) -> &RawLock {
         self.lock.raw_lock()
     }
 
@@ -55,12 +55,13 @@ impl HeldLevel {
 
     #[cfg(feature = "mysql")]
     pub(crate) fn parts(&self) -> (&RawLock, Option<&MySql>, &Arc<Hold>) {
-        (self.raw_lock(), self.lock.database(), &self.hold)
+        (self.raw_lock(), self.lock.database.as_deref(), &self.hold)
     }
+}
 
-    /// Ends the description of a guard.
-    pub(crate) fn fmt(&self, guard: &mut fmt::DebugStruct<'_, '_>) -> fmt::Result {
-        guard
+impl fmt::Debug for HeldLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldLevel")
             .field("lock", &self.hold.name)
             .field("visitor", &self.hold.visitor)
             .field("is_valid", &self.is_valid())

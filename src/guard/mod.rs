@@ -3,13 +3,11 @@
 mod held_level;
 mod owned;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::{Hold, LevelId};
-use crate::engine::owner::LockKey;
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result, RunError};
@@ -48,6 +46,7 @@ use crate::losses::Losses;
 /// std::thread::spawn(move || drop(guard));
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
+#[derive(Debug)]
 pub struct Guard {
     held: HeldLevel,
     released: bool,
@@ -137,14 +136,6 @@ impl Guard {
         &self.held
     }
 
-    pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.held.hold
-    }
-
-    pub(crate) fn key(&self) -> &LockKey {
-        &self.held.raw_lock().key
-    }
-
     /// Ends without an unlock: its hold was given back by a wait.
     pub(crate) fn forget(mut self) {
         self.released = true;
@@ -172,12 +163,6 @@ impl Drop for Guard {
             Ok(()) | Err(Error::NotHeld { .. }) => {}
             Err(error) => events::unlock_failed(&self.held.hold.name, &error),
         }
-    }
-}
-
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.held.fmt(&mut f.debug_struct("Guard"))
     }
 }
 
@@ -319,7 +304,7 @@ impl Lock {
     }
 
     fn guarded(&self, limit: WaitLimit<'_>) -> Result<Option<Guard>> {
-        let entered = self.acquire(limit)?;
+        let entered = self.raw_lock().acquire(limit)?;
         Ok(entered.map(|entry| Guard::new(self.clone(), entry.hold, entry.level)))
     }
 }

@@ -1,6 +1,5 @@
 //! The guard that belongs to no thread.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +47,7 @@ use crate::losses::Losses;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
+#[derive(Debug)]
 pub struct OwnedGuard {
     held: HeldLevel,
     /// Its hold is renewed as long as this lives.
@@ -194,13 +194,6 @@ impl Drop for OwnedGuard {
     }
 }
 
-impl fmt::Debug for OwnedGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut guard = f.debug_struct("OwnedGuard");
-        self.held.fmt(guard.field("owner", &self.owner.id))
-    }
-}
-
 impl Lock {
     /// Takes the lock as [`Lock::lock`] does, and returns a guard that any thread may keep, and that unlocks it when dropped.
     ///
@@ -259,7 +252,6 @@ impl Lock {
     }
 
     fn owned_within(&self, limit: WaitLimit<'_>) -> Result<Option<OwnedGuard>> {
-        self.check_not_pinned_here()?;
         let entered = self.raw_lock().acquire_owned(limit)?;
         Ok(entered.map(|entry| OwnedGuard::new(self.clone(), entry)))
     }

@@ -10,7 +10,7 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::counters::class::ClassId;
 use crate::engine::hold::Lease;
 use crate::engine::owner::LockKey;
-use crate::engine::raw_lock::{Entry, RawLock};
+use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::{Polling, WaitLimit};
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::error::{Error, Result};
@@ -57,10 +57,10 @@ use crate::stores::redis::flaw;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lock {
-    raw_lock: RawLock,
+    pub(crate) raw_lock: RawLock,
     /// The store of the lock, if it is a database.
     #[cfg(feature = "mysql")]
-    database: Option<Arc<MySql>>,
+    pub(crate) database: Option<Arc<MySql>>,
 }
 
 /// The range of the pauses between two questions for a lock.
@@ -104,24 +104,6 @@ impl Lock {
             #[cfg(feature = "mysql")]
             database: None,
         }
-    }
-
-    /// Says which database keeps the lock.
-    #[cfg(feature = "mysql")]
-    pub(crate) fn in_database(mut self, store: &Arc<MySql>) -> Lock {
-        self.database = Some(Arc::clone(store));
-        self
-    }
-
-    #[cfg(feature = "mysql")]
-    pub(crate) fn database(&self) -> Option<&MySql> {
-        self.database.as_deref()
-    }
-
-    /// Says which other locks this one is made of.
-    pub(crate) fn made_of(parts: Arc<[LockKey]>, mut lock: Lock) -> Lock {
-        lock.raw_lock.parts = Some(parts);
-        lock
     }
 
     pub(crate) fn raw_lock(&self) -> &RawLock {
@@ -187,17 +169,7 @@ impl Lock {
         lock
     }
 
-    /// Returns the same side of a read-write lock, to which writers that wait do not matter.
-    /// The way to so many permits.
-    pub(crate) fn wanting(&self, permits: u32) -> Lock {
-        self.with(|raw_lock| raw_lock.permits = Some(permits))
-    }
-
-    pub(crate) fn preferring_readers(&self) -> Lock {
-        self.with(|raw_lock| raw_lock.prefers_readers = true)
-    }
-
-    fn with(&self, set: impl FnOnce(&mut RawLock)) -> Lock {
+    pub(crate) fn with(&self, set: impl FnOnce(&mut RawLock)) -> Lock {
         let mut lock = self.clone();
         set(&mut lock.raw_lock);
         lock
@@ -249,7 +221,7 @@ impl Lock {
     /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self) -> Result<()> {
-        self.acquire(WaitLimit::forever(None))?;
+        self.raw_lock.acquire(WaitLimit::forever(None))?;
         Ok(())
     }
 
@@ -262,7 +234,7 @@ impl Lock {
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
     pub fn lock_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
-        self.acquire(WaitLimit::forever(Some(interrupt)))?;
+        self.raw_lock.acquire(WaitLimit::forever(Some(interrupt)))?;
         Ok(())
     }
 
@@ -288,7 +260,7 @@ impl Lock {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn try_lock(&self) -> Result<bool> {
-        Ok(self.acquire(WaitLimit::once())?.is_some())
+        Ok(self.raw_lock.acquire(WaitLimit::once())?.is_some())
     }
 
     /// Takes the lock, waits for it at most `wait`, and returns whether it did.
@@ -302,7 +274,10 @@ impl Lock {
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Lock::lock`], with
     /// the end of the wait in place of the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.acquire(self.raw_lock.limit(wait, None)?)?.is_some())
+        Ok(self
+            .raw_lock
+            .acquire(self.raw_lock.limit(wait, None)?)?
+            .is_some())
     }
 
     /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
@@ -316,7 +291,7 @@ impl Lock {
         interrupt: &Interrupt,
     ) -> Result<bool> {
         let limit = self.raw_lock.limit(wait, Some(interrupt))?;
-        Ok(self.acquire(limit)?.is_some())
+        Ok(self.raw_lock.acquire(limit)?.is_some())
     }
 
     /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
@@ -388,10 +363,5 @@ impl Lock {
         let RawLock { inner, key, .. } = &self.raw_lock;
         inner.watchdog.check_now(&key.lock.name);
         inner.wait_queues.freed(&key.lock, None, None);
-    }
-
-    pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
-        self.check_not_pinned_here()?;
-        self.raw_lock.acquire(limit)
     }
 }

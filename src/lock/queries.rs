@@ -157,16 +157,6 @@ impl Lock {
         Ok(self.current_hold()?.fence)
     }
 
-    /// Refuses to wait for a row that a transaction of the calling thread has locked.
-    pub(crate) fn check_not_pinned_here(&self) -> Result<()> {
-        #[cfg(feature = "mysql")]
-        if let Some(store) = &self.database {
-            self.raw_lock.ready()?;
-            store.check_not_pinned_here(self.full_name())?;
-        }
-        Ok(())
-    }
-
     /// Returns the calling thread.
     pub(super) fn me(&self) -> Result<Arc<Owner>> {
         self.raw_lock.ready()?;

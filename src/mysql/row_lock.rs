@@ -1,6 +1,5 @@
 //! Pessimistic locks on rows of a user's tables: `SELECT … FOR UPDATE` by primary key.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -272,6 +271,7 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
 ///
 /// The guard is not bound to a thread: it may be sent to another one.
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
+#[derive(Debug)]
 pub struct RowGuard {
     session: Session,
     /// The pool of the connection ends with the client.
@@ -305,13 +305,5 @@ impl RowGuard {
     /// [`DatabaseError::TransactionLost`] if the transaction was lost before; in any case the server rolls it back.
     pub fn rollback(mut self) -> Result<()> {
         self.session.rollback()
-    }
-}
-
-impl fmt::Debug for RowGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowGuard")
-            .field("row", &self.session.subject)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! Transactions that hold a lock while they run, and the statements that may run in them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +29,7 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
+#[derive(Debug)]
 pub struct Tx<'a> {
     pub(crate) session: &'a mut Session,
 }
@@ -114,14 +114,6 @@ impl Tx<'_> {
                 Err(Error::unsupported(&self.session.subject, reason))
             }
         }
-    }
-}
-
-impl fmt::Debug for Tx<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tx")
-            .field("lock", &self.session.subject)
-            .finish_non_exhaustive()
     }
 }
 
@@ -251,7 +243,6 @@ impl<'a> Pin<'a> {
             let reason = "this hold already has an open transaction; use that one";
             return Err(unsupported(reason));
         }
-        store.note_pinned(&hold.name);
         Ok(Pin {
             raw_lock,
             store,
@@ -282,7 +273,6 @@ impl Drop for Pin<'_> {
         if inner.is_forked() {
             return;
         }
-        self.store.note_unpinned(&self.hold.name);
         self.hold.unpin(self.committed);
         for level in self.hold.take_put_off() {
             match self.raw_lock.release(self.hold, level) {

@@ -1,7 +1,7 @@
 //! Optimistic updates of rows of a user's tables: no row is locked, and no update is lost.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::Client;
 use crate::ground::error::database::DatabaseError;
@@ -11,9 +11,7 @@ use crate::mysql::row_lock::{store, subject};
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
 use crate::stores::mysql::values::Value;
-use crate::stores::mysql::{
-    Ident, KeyedTable, VersionedTable, pause_end, row_not_found, sleep_until,
-};
+use crate::stores::mysql::{Ident, KeyedTable, VersionedTable, row_not_found, sleep_until};
 
 /// The column by which an update notices that another writer was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +61,6 @@ pub struct Versioned {
     client: Client,
     table: Arc<VersionedTable>,
     attempts: u32,
-    wait: Option<Duration>,
 }
 
 impl Client {
@@ -103,7 +100,6 @@ impl Client {
                 is_time,
             }),
             attempts: 50,
-            wait: None,
         })
     }
 }
@@ -116,19 +112,6 @@ impl Versioned {
     pub fn with_attempts(&self, attempts: u32) -> Versioned {
         Versioned {
             attempts: attempts.max(1),
-            ..self.clone()
-        }
-    }
-
-    /// Returns the same updates with a limit of the time for which [`Versioned::update_with`] tries, also while a
-    /// transaction has locked the row.
-    ///
-    /// It tries once in any case. A table that is being altered or is locked may delay the read by a second beyond the
-    /// limit. Defaults to no limit besides the number of attempts, each of which waits about a second for a locked row.
-    #[must_use = "this returns the configured value; the original is unchanged"]
-    pub fn with_wait(&self, wait: Duration) -> Versioned {
-        Versioned {
-            wait: Some(wait),
             ..self.clone()
         }
     }
@@ -147,7 +130,10 @@ impl Versioned {
     /// - [`DatabaseError::WaitTimeout`]: another session alters the table or has locked it;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
-        self.read(&key.into())
+        let key = key.into();
+        let subject = self.subject(&key);
+        let found = store(&self.client, &subject)?.read_row(&self.table, &key, &subject)?;
+        Ok(found.map(|row| VersionedRow { key, row }))
     }
 
     /// Writes `changes` if the row is still as it was `seen`, and returns whether it was.
@@ -160,7 +146,10 @@ impl Versioned {
     /// nothing was changed; [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column
     /// that [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
-        self.write(seen, changes, None)
+        let VersionedRow { key, row } = seen;
+        let subject = self.subject(key);
+        let store = store(&self.client, &subject)?;
+        store.write_row(&self.table, key, row, &changes.0, &subject)
     }
 
     /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if another writer was faster.
@@ -181,16 +170,15 @@ impl Versioned {
         let key = key.into();
         let subject = self.subject(&key);
         let store = store(&self.client, &subject)?;
-        let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
         let mut attempts = 0;
         loop {
             attempts += 1;
-            if let Some(found) = unless_busy(self.read(&key))? {
+            if let Some(found) = unless_busy(self.get(key.clone()))? {
                 let row = found.ok_or_else(|| row_not_found(&subject, store.node(), &key))?;
                 let (value, written) = match work(&row)? {
                     Step::Stop(value) => (value, Some(false)),
                     Step::Set(changes, value) => {
-                        let written = unless_busy(self.write(&row, &changes, deadline))?;
+                        let written = unless_busy(self.try_update(&row, &changes))?;
                         (value, written.filter(|written| *written))
                     }
                 };
@@ -202,7 +190,7 @@ impl Versioned {
                     });
                 }
             }
-            if attempts >= self.attempts || deadline.is_some_and(|end| time::now() >= end) {
+            if attempts >= self.attempts {
                 return Err(E::from(Error::Database(DatabaseError::Conflict {
                     node: Arc::clone(store.node()),
                     lock: subject,
@@ -212,32 +200,13 @@ impl Versioned {
             if attempts > 1 {
                 let parker = store.facts().notifier.parker();
                 let pause = Duration::from_micros(fastrand::u64(1000..=20_000));
-                sleep_until(&parker, pause_end(pause, deadline), &subject)?;
+                sleep_until(&parker, time::now() + pause, &subject)?;
             }
         }
     }
 
     fn subject(&self, key: &Value) -> Arc<str> {
         subject(self.table.target.table.as_str(), std::slice::from_ref(key))
-    }
-
-    fn read(&self, key: &Value) -> Result<Option<VersionedRow>> {
-        let subject = self.subject(key);
-        let found = store(&self.client, &subject)?.read_row(&self.table, key, &subject)?;
-        let key = key.clone();
-        Ok(found.map(|row| VersionedRow { key, row }))
-    }
-
-    fn write(
-        &self,
-        seen: &VersionedRow,
-        changes: &Changes,
-        deadline: Option<Instant>,
-    ) -> Result<bool> {
-        let VersionedRow { key, row } = seen;
-        let subject = self.subject(key);
-        let store = store(&self.client, &subject)?;
-        store.write_row(&self.table, key, row, &changes.0, deadline, &subject)
     }
 }
 

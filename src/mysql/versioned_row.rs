@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::ground::error::{Error, Result};
-use crate::stores::mysql::values::{Column, FromValue, Row, Value, is_binary, reads_digits};
+use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 
 /// A row as it was read.
 #[derive(Clone)]
@@ -49,12 +49,9 @@ impl VersionedRow {
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let mut columns = self.columns().iter().enumerate();
         let found = columns.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
-        let reason = match found.and_then(|(at, known)| Some((known, self.row.as_ref(at)?))) {
+        let reason = match found.and_then(|(at, _)| self.row.as_ref(at)) {
             None => "is not in the row",
-            Some((known, value)) if is_binary(known, value) && reads_digits::<T>() => {
-                "holds bytes or bits; read it as Vec<u8>"
-            }
-            Some((_, value)) => match T::from_value_opt(value.clone()) {
+            Some(value) => match T::from_value_opt(value.clone()) {
                 Ok(value) => return Ok(value),
                 // The driver's error shows the value.
                 Err(_) => "has another type; read a column that may be NULL as an Option",
@@ -99,7 +96,7 @@ impl fmt::Debug for VersionedRow {
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.0.iter().map(|(column, _)| column))
+            .entries(self.0.iter().map(|it| &it.0))
             .finish()
     }
 }

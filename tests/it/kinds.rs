@@ -242,15 +242,15 @@ fn a_database_says_why_it_has_no_other_kinds() {
         guard.unlock().unwrap();
     }
     let prices = client.read_write_lock("prices");
-    is_unsupported(client.token_lock("d").try_lock(), "other programs");
-    is_unsupported(prices.read().try_lock(), "FOR SHARE");
-    is_unsupported(prices.write().try_lock(), "FOR SHARE");
-    is_unsupported(client.semaphore("e").try_acquire(1), "a semaphore");
-    is_unsupported(client.permit_semaphore("f").try_acquire(1), "a semaphore");
-    is_unsupported(client.latch("g").count(), "a latch");
+    is_unsupported(client.token_lock("d").try_lock(), "in a database");
+    is_unsupported(prices.read().try_lock(), "in a database");
+    is_unsupported(prices.write().try_lock(), "in a database");
+    is_unsupported(client.semaphore("e").try_acquire(1), "in a database");
+    is_unsupported(client.permit_semaphore("f").try_acquire(1), "in a database");
+    is_unsupported(client.latch("g").count(), "in a database");
     // A part that cannot be had is an error of the whole.
     let both = MultiLock::of([&client.token_lock("d"), &client.lock("a")]).unwrap();
-    is_unsupported(both.try_lock(), "other programs");
+    is_unsupported(both.try_lock(), "in a database");
     assert!(!client.lock("a").is_locked().unwrap());
 }
 

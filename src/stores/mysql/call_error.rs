@@ -176,10 +176,6 @@ impl CallError {
         }
     }
 
-    pub(crate) fn is_code(&self, wanted: u16) -> bool {
-        matches!(self, CallError::Server { code, .. } if *code == wanted)
-    }
-
     /// Returns whether another transaction was in the way, so that nothing was changed.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))

@@ -174,7 +174,6 @@ impl MySql {
         claim: &Claim,
         deadline: Instant,
     ) -> Result<Outcome<Granted, Refusal>> {
-        self.check_not_pinned_here(&claim.name)?;
         self.check_own(&self.tables.locks, &claim.name, deadline)?;
         let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;

@@ -10,10 +10,7 @@ mod connection;
 mod keys;
 mod lock_table;
 mod optimistic;
-mod pins;
 mod pool;
-mod refusals;
-mod renewals;
 mod rows;
 mod schema;
 mod session;
@@ -28,9 +25,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::FromRow;
-use ::mysql::{Params, params};
+use ::mysql::{Params, Row, params};
 
-use crate::ground::claim::{Claim, LockId, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
@@ -46,12 +43,11 @@ use address::Address;
 use call_error::CallError;
 pub(crate) use call_error::row_not_found;
 pub(crate) use keys::{Ident, KeyedTable};
-use lock_table::{Change, row_locked_reason};
+use lock_table::{Change, SentStatements, row_locked_reason};
 pub(crate) use optimistic::VersionedTable;
 
 use pool::{Pools, Request};
-use refusals::refuses;
-pub(crate) use rows::{LockedRows, pause_end, sleep_until};
+pub(crate) use rows::{LockedRows, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
@@ -59,11 +55,11 @@ use sql::Statements;
 /// shutdown of the client takes effect within this time.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait of a statement for a table that another session alters or has locked.
-const TABLE_WAIT: Duration = Duration::from_secs(1);
-
 /// The latest that a statement takes effect after its start: it can wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
+
+/// The longest name of a lock in bytes, prefix included.
+const LONGEST_NAME: usize = 255;
 
 /// The store of one client.
 pub(crate) struct MySql {
@@ -159,9 +155,7 @@ impl MySql {
     ) -> Error {
         Error::unknown(lock, Arc::clone(self.node()), operation, visitor, reason)
     }
-}
 
-impl MySql {
     /// Releases the row of a hold that may have been granted. Returns whether it cannot be any more.
     fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
@@ -209,7 +203,29 @@ impl Store for MySql {
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
-        self.renew_all(claims, deadline)
+        let mut outcomes = Vec::with_capacity(claims.len());
+        let outcome = self.pools.run(Request::Renewal, deadline, |connection| {
+            for claim in claims.iter().skip(outcomes.len()) {
+                // A renewal that waited for a row locked by a transaction would delay the other renewals.
+                let params = params! { "r" => &*claim.name };
+                let is_free = connection.query::<Row>(&self.statements.probe, params, deadline);
+                let mut copies = SentStatements::default();
+                let renewed = is_free.and_then(|_| {
+                    self.change_row(connection, claim, Change::Lease, deadline, &mut copies)
+                });
+                outcomes.push(match renewed {
+                    Ok(Ok(_)) => Renewal::Renewed,
+                    Ok(Err(cause)) => Renewal::Lost(cause),
+                    Err(error) if error.is_busy() => Renewal::Unknown(row_locked_reason(error)),
+                    Err(error) if error.keeps_connection() => Renewal::Unknown(error.reason()),
+                    Err(error) => return Err(error),
+                });
+            }
+            Ok(())
+        });
+        let reason = outcome.err().map(CallError::reason).unwrap_or_default();
+        outcomes.resize(claims.len(), Renewal::Unknown(reason));
+        outcomes
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
@@ -218,7 +234,6 @@ impl Store for MySql {
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
         let name = &lock.name;
-        self.check_not_pinned_here(name)?;
         let outcome = self.pools.run(Request::Once, deadline, |connection| {
             let params = params! { "r" => &**name };
             connection.execute(&self.statements.force_release, params, deadline)
@@ -300,13 +315,22 @@ impl Store for MySql {
     }
 }
 
+/// Returns the error for a lock that only a database refuses.
+fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
+    if kind != Kind::Reentrant {
+        let reason = "this kind of lock is a key in Redis; in a database use lock(name)";
+        return Some(Error::unsupported(name, reason));
+    }
+    (name.len() > LONGEST_NAME).then(|| Error::InvalidName {
+        name: format!("{}…", name.chars().take(64).collect::<String>()),
+        reason: "it is longer than 255 bytes, prefix included, which is the width of the column in the lock table",
+    })
+}
+
 impl std::panic::RefUnwindSafe for MySql {}
 
 impl fmt::Debug for MySql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySql")
-            .field("node", self.node())
-            .field("table", &self.tables.locks)
-            .finish_non_exhaustive()
+        write!(f, "MySql({})", self.facts.area)
     }
 }

@@ -14,9 +14,8 @@ use ::mysql::{Params, Row, Value, params};
 use super::call_error::{CallError, row_not_found};
 use super::connection::Connection;
 use super::keys::KeyedTable;
-use super::refusals::LONGEST_NAME;
 use super::values::literal;
-use super::{MySql, ROW_WAIT, Session};
+use super::{LONGEST_NAME, MySql, ROW_WAIT, Session};
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
@@ -185,9 +184,8 @@ impl MySql {
         };
         match made {
             // Another client has inserted it meanwhile (1062), and may have locked it.
-            Err(error) if !error.is_busy() && !error.is_code(1062) => {
-                Err(self.error(subject, error))
-            }
+            Err(CallError::Server { code: 1062, .. }) => Ok(()),
+            Err(error) if !error.is_busy() => Err(self.error(subject, error)),
             _ => Ok(()),
         }
     }
@@ -221,7 +219,7 @@ fn lock_all(
 }
 
 /// Returns the end of a pause that begins now, at most `deadline`.
-pub(crate) fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
+fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
     let end = time::now() + pause;
     deadline.map_or(end, |deadline| deadline.min(end))
 }

@@ -99,11 +99,7 @@ impl MySql {
             return Ok(());
         };
         self.checked(table, subject, deadline, |found| {
-            if found.key_column("resource")?.indexed != 1 {
-                return Err(
-                    "it has a second index, which causes deadlocks; drop the index".to_owned(),
-                );
-            }
+            found.key_column("resource")?;
             for (name, kind, size, sql) in columns {
                 let is_right = found.column(name).is_ok_and(|column| {
                     (column.kind == *kind || (column.kind == "bigint" && *name == "holds"))

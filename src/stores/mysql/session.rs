@@ -1,17 +1,23 @@
 //! One transaction on a connection of its own. After a bad end the connection is closed.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::FromRow;
-use ::mysql::{Params, Value};
+use ::mysql::{Params, Value, params};
 
 use super::MySql;
 use super::call_error::{CallError, row_not_found};
 use super::connection::Connection;
+use super::lock_table::{cause_of_loss, lease_of};
+use crate::ground::claim::Claim;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
+use crate::ground::loss::LossCause;
 use crate::ground::{process, time};
+use crate::store::Holder;
+use crate::stores::patience;
 use crate::stores::slots::Slot;
 
 /// An open transaction. Drop rolls it back.
@@ -81,18 +87,12 @@ impl Session {
         })
     }
 
-    fn is_forked(&self) -> bool {
-        self.pid != process::id()
-    }
-
     /// Fails in a forked child: the transaction belongs to the parent.
     fn check_not_forked(&self) -> Result<()> {
-        match self.is_forked() {
-            true => Err(Error::Forked {
-                lock: Arc::clone(&self.subject),
-            }),
-            false => Ok(()),
-        }
+        let lock = || Arc::clone(&self.subject);
+        (self.pid == process::id())
+            .then_some(())
+            .ok_or_else(|| Error::Forked { lock: lock() })
     }
 
     fn connection(&mut self) -> Option<&mut Connection> {
@@ -248,15 +248,52 @@ impl Session {
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({})", self.subject)
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         // In a forked child the connection is the parent's, and nobody may ever unlock the mutex of the pool.
-        if self.is_forked() {
+        if self.pid != process::id() {
             std::mem::forget(self.slot.take());
         } else {
             // After an error the connection is closed, which rolls back as well.
             let _ = self.rollback();
         }
+    }
+}
+
+impl MySql {
+    /// Begins a transaction and locks the row of a hold in it; `None` if the hold is gone.
+    pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
+        // In an engine without transactions a pin would lock nothing.
+        self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
+        let slot = self.pools.transaction_slot(patience(self.deadline()));
+        let slot = slot.map_err(|error| self.error(&claim.name, error))?;
+        let wait = row_wait(self.command_timeout);
+        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), wait, slot)?;
+        let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
+        let fences: Vec<u64> = session.query(&self.statements.pin, params)?;
+        Ok((!fences.is_empty()).then_some(session))
+    }
+
+    /// Extends the lease of a pinned hold within its transaction. Returns whether the row still belongs to the hold.
+    pub(crate) fn extend_pinned(&self, session: &mut Session, claim: &Claim) -> Result<bool> {
+        let params = params! {
+            "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease_of(claim)
+        };
+        Ok(session.execute(&self.statements.extend_pinned, params)?.0 > 0)
+    }
+
+    /// Finds out why a hold is lost.
+    pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
+        let found = self.holder(&claim.name, self.deadline())?;
+        let is_other = |holder: &Holder| holder.visitor != claim.visitor.as_str();
+        let found = found.filter(|found| found.holders.iter().all(is_other));
+        Ok(cause_of_loss(found.as_ref()))
     }
 }
 

@@ -70,6 +70,9 @@ impl Statements {
             "SELECT resource, owner, holds, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at), fence \
              FROM {table} WHERE owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)"
         );
+        let update = format!("UPDATE {table} SET fence = LAST_INSERT_ID(fence),");
+        let longer = format!("expires_at = GREATEST(expires_at, {LEASED})");
+        let freed = "holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL";
         Statements {
             // A request that comes too late inserts a NULL name, which fails with error 1048. The busy branch must set
             // LAST_INSERT_ID again, or the number made for the rejected row would be read as a grant. A copy that finds
@@ -90,18 +93,9 @@ impl Statements {
                  IF({FREE} OR acquired_at = UTC_TIMESTAMP(6), {LEASED}, GREATEST(expires_at, {LEASED})), \
                  expires_at)"
             ),
-            enter: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), holds = :n, \
-                 expires_at = GREATEST(expires_at, {LEASED}) WHERE {mine}"
-            ),
-            leave: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), holds = :n, expires_at = {LEASED} \
-                 WHERE {mine}"
-            ),
-            renew: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), \
-                 expires_at = GREATEST(expires_at, {LEASED}) WHERE {mine}"
-            ),
+            enter: format!("{update} holds = :n, {longer} WHERE {mine}"),
+            leave: format!("{update} holds = :n, expires_at = {LEASED} WHERE {mine}"),
+            renew: format!("{update} {longer} WHERE {mine}"),
             transfer: format!(
                 "UPDATE {table} SET fence = LAST_INSERT_ID(fence + IF(owner = :h, 0, 1)), \
                  holds = IF(owner = :h, holds, 1), \
@@ -111,14 +105,11 @@ impl Statements {
             ),
             release: format!(
                 "UPDATE {table} SET \
-                 fence = fence + 0 * LAST_INSERT_ID(IF(expires_at > UTC_TIMESTAMP(6), 2, 1)), \
-                 holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL \
+                 fence = fence + 0 * LAST_INSERT_ID(IF(expires_at > UTC_TIMESTAMP(6), 2, 1)), {freed} \
                  WHERE resource = :r AND owner = :o"
             ),
             force_release: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), \
-                 holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL \
-                 WHERE resource = :r AND owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)"
+                "{update} {freed} WHERE resource = :r AND owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)"
             ),
             inspect: format!("{held} AND resource = :r"),
             survey: format!(
@@ -129,10 +120,7 @@ impl Statements {
                 "SELECT fence FROM {table} \
                  WHERE resource = :r AND owner = :o AND expires_at > UTC_TIMESTAMP(6) FOR UPDATE"
             ),
-            extend_pinned: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), \
-                 expires_at = GREATEST(expires_at, {LEASED}) WHERE resource = :r AND owner = :o"
-            ),
+            extend_pinned: format!("{update} {longer} WHERE resource = :r AND owner = :o"),
             purgeable: format!("SELECT resource FROM {table} WHERE {old} LIMIT :k"),
             purge: format!("DELETE FROM {table} WHERE resource = :r AND {old}"),
         }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use ::mysql::params;
 
-use super::MySql;
-use super::refusals::LONGEST_NAME;
+use super::{LONGEST_NAME, MySql};
 use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 

@@ -15,9 +15,7 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
      (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
      (SELECT IF(COUNT(*) = 1 AND COUNT(SUB_PART) = 0, MIN(COLUMN_NAME), NULL) FROM information_schema.STATISTICS \
-     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t AND INDEX_NAME = 'PRIMARY'), \
-     (SELECT COUNT(*) FROM information_schema.STATISTICS \
-     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t) \
+     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t AND INDEX_NAME = 'PRIMARY') \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
 
 /// The flaw of a table without columns.
@@ -35,8 +33,6 @@ pub(super) struct Column {
     engine: Option<String>,
     /// The name of the column that is the primary key of the table, if the key is one whole column.
     key: Option<String>,
-    /// The number of columns in all indexes of the table.
-    pub(super) indexed: u64,
 }
 
 /// The columns of a table; none if there is no such table.
@@ -58,14 +54,13 @@ impl MySql {
         }
         let rows = self.query(DESCRIBE, params! { "t" => table.as_str() }, deadline);
         let rows = rows.map_err(|error| self.error(subject, error))?;
-        let column = |(name, kind, size, is_nullable, engine, key, indexed)| Column {
+        let column = |(name, kind, size, is_nullable, engine, key)| Column {
             name,
             kind,
             size,
             is_nullable,
             engine,
             key,
-            indexed,
         };
         let found = Arc::new(Table(rows.into_iter().map(column).collect()));
         let value = check(&found).map_err(|reason| self.schema_error(subject, table, &reason))?;
@@ -135,42 +130,29 @@ impl Column {
         ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&&*self.kind)
     }
 
-    /// Returns a key in the form for which the server uses the index and finds no other row; `None` if there is none.
+    /// Returns the key in the form for which the server uses the index and finds no other row; `None` if it has none.
     ///
-    /// A number would be compared with every row of a text column. Text becomes a number where the column is one: `7x` is 7,
-    /// and `x` is 0. A floating point number finds no row for certain.
+    /// The server would compare a number with every row of a text column, and would read the text `7x` as 7 for a column
+    /// of numbers.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
         let kind = match &*self.kind {
-            "year" | "bit" => "int",
-            "decimal" | "float" | "double" => "decimal",
             "date" | "datetime" | "timestamp" => "date",
-            "time" => "time",
-            _ if self.is_integer() => "int",
+            "bit" | "decimal" | "float" | "double" | "time" => return None,
+            kind if kind == "year" || self.is_integer() => "int",
             _ => "text",
         };
-        let fits = match (&key, kind) {
+        let is_in_date = |byte: &u8| byte.is_ascii_digit() || b"-:. ".contains(byte);
+        match (&key, kind) {
             (Value::Int(_) | Value::UInt(_), "text") => {
-                return Some(Value::Bytes(key.as_sql(true).into_bytes()));
+                Some(Value::Bytes(key.as_sql(true).into_bytes()))
             }
-            (Value::Bytes(text), "decimal") => {
-                let number = std::str::from_utf8(text).map(str::parse::<f64>);
-                is_made_of(text, b"-.") && matches!(number, Ok(Ok(_)))
-            }
-            (Value::Bytes(text), "date" | "time") => is_made_of(text, b"-:. "),
-            (Value::Int(_) | Value::UInt(_), _)
-            | (Value::Bytes(_), "text")
-            | (Value::Date(..), "date")
-            | (Value::Time(..), "time") => true,
-            _ => false,
-        };
-        fits.then_some(key)
+            (Value::Bytes(text), "date") if !text.iter().all(is_in_date) => None,
+            (Value::Int(_) | Value::UInt(_), "int")
+            | (Value::Bytes(_), "text" | "date")
+            | (Value::Date(..), "date") => Some(key),
+            _ => None,
+        }
     }
-}
-
-/// Returns whether a text has digits, and nothing but digits and `others`.
-fn is_made_of(text: &[u8], others: &[u8]) -> bool {
-    let fits = |byte: &u8| byte.is_ascii_digit() || others.contains(byte);
-    text.iter().any(u8::is_ascii_digit) && text.iter().all(fits)
 }
 
 #[cfg(test)]

@@ -137,7 +137,6 @@ fn a_missing_or_wrong_table_is_told() {
             "DROP PRIMARY KEY, ADD PRIMARY KEY (resource, fence)",
             "primary key",
         ),
-        ("ADD KEY (expires_at)", "index"),
         ("MODIFY resource VARCHAR(255) NOT NULL", "resource"),
         ("MODIFY expires_at DATETIME NOT NULL", "expires_at"),
         ("DROP COLUMN acquired_at", "acquired_at"),

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use mysql::prelude::Queryable;
 use redlatch::mysql::DatabaseError;
@@ -159,14 +158,6 @@ fn the_loop_ends_as_it_should() {
         panic!("{beaten:?}")
     };
     assert_eq!((attempts, calls, &*lock), (4, 4, "stock[1]"));
-    let late = stock.with_wait(ms(100)).update_with(1, |_| {
-        database.run("UPDATE stock SET version = version + 1 WHERE id = 1");
-        Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
-    });
-    assert!(matches!(
-        late,
-        Err(Error::Database(DatabaseError::Conflict { .. }))
-    ));
     // Deleted between reading and writing.
     let gone = stock.update_with(2, |_| {
         database.run("DELETE FROM stock WHERE id = 2");
@@ -196,55 +187,6 @@ fn the_loop_ends_as_it_should() {
     });
     assert!(outcome.unwrap().attempts > 1);
     assert_eq!(qty(&database), 9);
-}
-
-fn lock(holder: &mut mysql::Conn) {
-    holder.query_drop("BEGIN").unwrap();
-    let select = "SELECT * FROM stock WHERE id = 1 FOR UPDATE";
-    holder.query_drop(select).unwrap();
-}
-
-#[test]
-fn a_wait_ends_when_it_should_while_a_transaction_has_the_row() {
-    let database = with_stock();
-    let stock = versioned(&database, Check::Version("version".into()));
-    // The table is looked at first.
-    stock
-        .update_with(1, |_| Ok::<_, Error>(Step::Set(Changes::new(), ())))
-        .unwrap();
-    let mut holder = database.conn();
-    lock(&mut holder);
-    for wait in [0, 100, 900, 1100, 1500] {
-        let start = Instant::now();
-        let late = stock.with_wait(ms(wait)).update_with(1, |_| {
-            Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
-        });
-        let took = start.elapsed();
-        assert!(
-            matches!(late, Err(Error::Database(DatabaseError::Conflict { .. }))),
-            "{late:?}"
-        );
-        assert!(took >= ms(wait) && took < ms(wait + 250), "{took:?}");
-    }
-    holder.query_drop("ROLLBACK").unwrap();
-    // A wait that is long enough is not given up before, however few the attempts are.
-    lock(&mut holder);
-    let outcome = thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(ms(600));
-            holder.query_drop("ROLLBACK").unwrap();
-        });
-        stock
-            .with_attempts(2)
-            .with_wait(ms(1000))
-            .update_with(1, |_| {
-                Ok::<_, Error>(Step::Set(Changes::new().set("qty", 7), ()))
-            })
-    });
-    assert!(outcome.unwrap().written);
-    assert_eq!(qty(&database), 7);
-    // Nothing is left open on the connections that were used.
-    database.run("ALTER TABLE stock ADD COLUMN other INT NULL");
 }
 
 #[test]

@@ -16,33 +16,26 @@ fn a_key_takes_the_form_that_the_index_has() {
         assert_eq!(key(kind, u64::MAX), Some(Value::from(u64::MAX.to_string())));
         assert_eq!(key(kind, "7x"), Some(Value::from("7x")));
     }
-    for kind in ["int", "bigint", "year", "bit", "decimal", "time"] {
+    for kind in ["int", "bigint", "year"] {
         assert_eq!(key(kind, 5), Some(Value::Int(5)), "{kind}");
-    }
-    for text in ["0", "-7.50", "7"] {
-        assert_eq!(key("decimal", text), Some(Value::from(text)));
     }
 }
 
 #[test]
 fn a_key_of_another_kind_is_refused() {
-    let (day, span) = (
-        Value::Date(2026, 1, 1, 0, 0, 0, 0),
-        Value::Time(false, 0, 1, 0, 0, 0),
-    );
+    let day = Value::Date(2026, 1, 1, 0, 0, 0, 0);
     for kind in ["varchar", "int", "decimal", "date", "time"] {
         assert_eq!(key(kind, Value::NULL), None, "{kind}");
         assert_eq!(key(kind, 1.0), None, "{kind}");
         assert_eq!(key(kind, &day).is_some(), kind == "date");
-        assert_eq!(key(kind, &span).is_some(), kind == "time");
     }
     for text in ["", "7", "7x", "abc"] {
         assert_eq!(key("int", text), None, "{text}");
     }
-    for text in ["", "-", ".", "1.2.3", "1e3", "7x", " 7", "nan", "7-"] {
-        assert_eq!(key("decimal", text), None, "{text}");
+    for kind in ["decimal", "double", "time", "bit"] {
+        assert_eq!(key(kind, 5), None, "{kind}");
     }
-    for text in ["", "x", "2026-01-01x", "--"] {
+    for text in ["x", "2026-01-01x"] {
         assert_eq!(key("timestamp", text), None, "{text}");
     }
 }

@@ -10,11 +10,3 @@ fn a_value_in_a_message_is_one_line() {
     let span = Value::Time(true, 34, 22, 59, 59, 1);
     assert_eq!(literal(&span), "'-838:59:59.000001'");
 }
-
-#[test]
-fn numbers_are_told_from_text() {
-    assert!(reads_digits::<i64>() && reads_digits::<Option<u8>>());
-    assert!(reads_digits::<f64>() && reads_digits::<bool>());
-    assert!(!reads_digits::<String>() && !reads_digits::<Vec<u8>>());
-    assert!(!reads_digits::<Value>() && !reads_digits::<std::time::Duration>());
-}
