@@ -291,7 +291,7 @@ pub(crate) struct Position {
     /// The node of a quorum, how far it has come, and what the nodes have told.
     pub(crate) node: usize,
     pub(crate) within: Option<Box<Position>>,
-    pub(crate) told: BTreeMap<Arc<str>, Vec<(usize, LockInfo)>>,
+    pub(crate) told: BTreeMap<Arc<str>, BTreeMap<usize, LockInfo>>,
 }
 
 /// The process behind a connection of this library.

@@ -54,8 +54,7 @@ impl Quorum {
             position.is_over = true;
             let told = std::mem::take(&mut position.told).into_values();
             let all = told.filter_map(|told| {
-                let told = told.into_iter().map(|(_, info)| info).collect();
-                merged(told, self.needed, self.nodes.len())
+                merged(told.into_values().collect(), self.needed, self.nodes.len())
             });
             return Ok(all.collect());
         };
@@ -68,11 +67,9 @@ impl Quorum {
             position.node += 1;
         }
         for info in found? {
+            // A scan may return a key twice.
             let told = position.told.entry(Arc::clone(&info.name)).or_default();
-            // A scan may show a key twice.
-            if told.iter().all(|(of, _)| *of != index) {
-                told.push((index, info));
-            }
+            told.insert(index, info);
         }
         Ok(Vec::new())
     }
