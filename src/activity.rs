@@ -1,4 +1,4 @@
-//! The holds and waits of a client at a moment.
+//! A snapshot of the holds and waits of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use crate::ground::claim::VisitorId;
 use crate::ground::time;
 pub use crate::store::ConnectionStats;
 
-/// At most so many holds and so many waits are listed.
+/// The largest number of listed holds, and of listed waits.
 const LISTED: usize = 100;
 
-/// What a client is doing: its oldest holds and waits, 100 of each at most, the oldest first, and its connections.
+/// What a client is doing: its oldest holds and waits, at most 100 of each, and its connections.
 ///
-/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it, without I/O.
+/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it,
+/// without I/O.
 ///
 /// # Examples
 ///
@@ -33,9 +34,9 @@ const LISTED: usize = 100;
 pub struct Activity {
     /// The oldest holds.
     pub holds: Vec<ActiveHold>,
-    /// The calls that have waited longest behind others.
+    /// The calls that have waited longest.
     pub waits: Vec<ActiveWait>,
-    /// How many requests without an answer may have left something that is yet to be released in the background.
+    /// The number of in-doubt requests, which a background thread still has to resolve.
     pub doubts: u64,
     /// The connections.
     pub connections: ConnectionStats,
@@ -52,9 +53,9 @@ pub struct ActiveHold {
     pub thread: u64,
     /// The id of the hold in the store.
     pub visitor: VisitorId,
-    /// For how long it has lasted.
+    /// The time since the acquisition.
     pub lasts: Duration,
-    /// For how long it is valid without a further renewal; zero if it no longer is.
+    /// How long the hold stays valid without a further renewal; zero if it is not valid.
     pub remaining_validity: Duration,
 }
 
@@ -66,13 +67,13 @@ pub struct ActiveWait {
     pub lock: String,
     /// The number of its thread, as in [`current_thread_id`](crate::current_thread_id).
     pub thread: u64,
-    /// For how long it has waited.
+    /// The time since the call began.
     pub lasts: Duration,
 }
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
-        // A thread of the parent may have had a mutex at the fork, which nobody opens here.
+        // In a forked child the mutexes may stay locked by threads of the parent.
         if self.is_forked() {
             return Activity::default();
         }

@@ -1,4 +1,4 @@
-//! Looks at the place of the locks for what endangers them.
+//! Checks of servers for settings that endanger locks.
 
 #[cfg(doc)]
 use crate::Error;
@@ -8,21 +8,22 @@ use crate::redlock::Redlock;
 use crate::store::HealthWarning;
 
 impl Client {
-    /// Looks at the server for what endangers locks, and returns a warning for each; [`HealthWarning::code`] lists the looks.
+    /// Checks the server for settings that endanger locks, and returns a warning for each; [`HealthWarning::code`]
+    /// lists the checks.
     ///
-    /// It changes nothing on the server and wakes no waiter. A look that the user may not take is a warning, too. With the
-    /// feature `tracing` it runs once by itself, and logs a danger as a warning and a note for debugging.
+    /// The checks change nothing on the server. A check that the user has no right to run is a warning, too. With the
+    /// feature `tracing` the checks run once by themselves and are logged.
     ///
     /// # Errors
     ///
-    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest, if the server cannot be asked:
-    /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`],
-    /// [`Error::Unexpected`] or `Error::Database`; [`Error::Forked`] in a forked child.
+    /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`],
+    /// [`Error::Untrusted`], [`Error::Unexpected`] or `Error::Database` if the server cannot be queried within
+    /// [`command_timeout`](crate::Builder::command_timeout); [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.inner().check()
     }
 
-    /// Looks at the server as [`check`](Client::check) does, and also returns what is well.
+    /// Checks the server as [`check`](Client::check) does, and also returns the checks that passed.
     ///
     /// # Errors
     ///
@@ -33,10 +34,10 @@ impl Client {
 }
 
 impl Redlock {
-    /// Looks at all nodes, and at their number, for what endangers locks, and returns a warning for each finding.
+    /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
     ///
-    /// Besides the findings of [`Client::check`] these are nodes that have no vote at present, with the reason, nodes that
-    /// another server may take over, and nodes where this user may flush the keys. A node that cannot be asked is a warning.
+    /// Besides the findings of [`Client::check`] these are nodes without a vote, with the reason, nodes that another
+    /// server may replace, and nodes where this user may flush the keys. A node that cannot be queried is a warning.
     ///
     /// # Errors
     ///
@@ -45,7 +46,7 @@ impl Redlock {
         self.inner().check()
     }
 
-    /// Looks at all nodes as [`check`](Redlock::check) does, and also returns what is well.
+    /// Checks all nodes as [`check`](Redlock::check) does, and also returns the checks that passed.
     ///
     /// # Errors
     ///

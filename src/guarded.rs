@@ -1,4 +1,4 @@
-//! Writes that a server carries out only where the lock is held, or the fence is not stale.
+//! Guarded writes: commands that the server runs only while the lock is held, or unless the fence is stale.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use crate::lock::Lock;
 use crate::stores::redis::flaw;
 
 impl Guard {
-    /// Runs commands on the server of the lock, in one step with the check that this hold is still there.
+    /// Runs commands on the server of the lock, in one step with a check that this hold still exists.
     ///
-    /// Time passes between [`Guard::is_valid`] and a write of its own; none passes here. A holder that was paused, or whose
-    /// lock was taken away, writes nothing and gets [`Error::Lost`]. The server also refuses a request that arrives after
-    /// the end of the validity as it was when the request was sent, so a request that comes late writes nothing once this
-    /// hold has ended. One exception: if a level with a longer lease was given back meanwhile, and that did not reach the
-    /// server either, the write may run until that lease would have ended. Nobody else has the lock then.
+    /// Between [`Guard::is_valid`] and a separate write time passes; here it does not. A holder that was paused or
+    /// lost its lock writes nothing and gets [`Error::Lost`]. The server also refuses a request that arrives after
+    /// the end of the validity at the time of sending.
     ///
-    /// `batch` fills in the commands, and the replies come in their order. **They run together, not all or nothing**: Redis
-    /// undoes nothing, so after [`Error::CommandFailed`] those before the failed one stand. At most 4,000 words fit, and
-    /// 1 MiB of replies; a command whose reply has no room left ends the batch with that error, and was itself carried out.
-    /// In a cluster all keys have to be in the slot of the lock, such as `{orders}:stock` with a lock `{orders}:lock`.
+    /// `batch` collects the commands, and the replies have the same order. **The commands run together, but not all
+    /// or nothing**: Redis undoes nothing, so after [`Error::CommandFailed`] the commands before the failed one have
+    /// run. A batch has at most 4,000 words and 1 MiB of replies; the command whose reply exceeds the limit has run,
+    /// and ends the batch. In a cluster all keys have to be in the slot of the lock, such as `{orders}:stock` with a
+    /// lock `{orders}:lock`.
     ///
-    /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout), or about two if the connection of
-    /// the acquisition was cut under it: nothing is sent as long as a copy of that request may still arrive.
+    /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout), or about two after a
+    /// connection broke during the acquisition.
     ///
     /// # Errors
     ///
-    /// Nothing was written, except where it says so:
+    /// Nothing was written, unless stated otherwise:
     ///
-    /// - [`Error::Lost`] with the cause: the hold is gone, and is told like any other loss; [`Error::NotHeld`]: it was
-    ///   given back before;
-    /// - [`Error::CommandFailed`]: the server refused a command, because it is full for example; those before it stand;
-    /// - [`Error::Unknown`]: the request got no answer that can be read, and is not sent again. It has run, or runs while this
-    ///   hold lasts, or never: after an unlock that returned `Ok` it does not run. A program that has to know reads what the
-    ///   batch writes. Also if too few replicas acknowledged what was written (only with
-    ///   [`wait_replicas`](crate::Builder::wait_replicas));
+    /// - [`Error::Lost`] with the cause: the hold is gone, and is reported like any other loss; [`Error::NotHeld`]:
+    ///   it was unlocked before;
+    /// - [`Error::CommandFailed`]: the server refused a command, such as a write at `maxmemory`; the commands before
+    ///   it have run;
+    /// - [`Error::Unknown`]: the request got no readable reply, and is not sent again. It has run, runs while this
+    ///   hold lasts, or never runs. After an unlock that returned `Ok` it does not run. Also if too few replicas
+    ///   acknowledged the write (only with [`wait_replicas`](crate::Builder::wait_replicas));
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the lock;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server cannot
-    ///   serve it now;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right to a key, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: something else has written to the key of the lock, or the server
-    ///   answered something unexpected;
-    /// - [`Error::Unsupported`]: the batch is too long, or the lock is in a database (see
-    ///   `Guard::transaction`), a [`Redlock`](crate::Redlock) or a [`MultiLock`](crate::MultiLock);
+    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the
+    ///   server cannot serve it now;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user has no right to a key, or TLS does not trust the other
+    ///   side;
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: another program wrote to the key of the lock, or the server
+    ///   sent an unexpected reply;
+    /// - [`Error::Unsupported`]: the batch is too long, or the lock is in a database (see `Guard::transaction`), a
+    ///   [`Redlock`](crate::Redlock) or a [`MultiLock`](crate::MultiLock);
     /// - [`Error::WatchdogDied`], [`Error::Forked`]: the renewal thread has died, or this is a forked child.
     ///
     /// # Examples
@@ -65,18 +65,17 @@ impl Guard {
         self.held().work(Work::Commands(&filled(batch)))
     }
 
-    /// Runs a script in Lua on the server of the lock, in one step with the check that this hold is still there.
+    /// Runs a Lua script on the server of the lock, in one step with a check that this hold still exists.
     ///
-    /// The text is that of `EVAL`, without a first line `#!lua`. It runs as a function that sees `keys` and `args` as its
-    /// own `KEYS` and `ARGV`. The value that it returns is the reply; the server keeps the script by its hash. A text is trusted as
-    /// the program is: one that closes the function early (`end)()`) runs what follows before the check, so make none of parts
-    /// that others have written. A server that turned into a replica refuses the first write, and the script is sent again:
-    /// what it has published before that is published again. All else is as in [`Guard::write`].
+    /// `script` is as for `EVAL`, without a first line `#!lua`. It sees `keys` and `args` as `KEYS` and `ARGV`, and
+    /// its value is the reply. The server caches the script by its hash. **Never build the text from untrusted
+    /// input**: a text such as `end)()` leaves the function and runs before the check. If the server became a
+    /// replica, the script is sent again to the new master. All else is as in [`Guard::write`].
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::write`]. A script that raises an error, returns one, or is none, is [`Error::CommandFailed`]; what
-    /// it has written until then stands.
+    /// Those of [`Guard::write`]. A script that raises or returns an error, or does not compile, is
+    /// [`Error::CommandFailed`]; its earlier writes have run.
     ///
     /// # Examples
     ///
@@ -94,7 +93,7 @@ impl Guard {
 }
 
 impl OwnedGuard {
-    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, under this hold and from any thread.
+    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, from any thread.
     ///
     /// # Errors
     ///
@@ -103,7 +102,7 @@ impl OwnedGuard {
         self.held().work(Work::Commands(&filled(batch)))
     }
 
-    /// Runs a script in Lua on the server as [`Guard::eval`](crate::Guard::eval) does, under this hold and from any thread.
+    /// Runs a Lua script on the server as [`Guard::eval`](crate::Guard::eval) does, from any thread.
     ///
     /// # Errors
     ///
@@ -114,7 +113,8 @@ impl OwnedGuard {
 }
 
 impl Lock {
-    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, under the hold of the current thread.
+    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, under the hold of the current
+    /// thread.
     ///
     /// # Errors
     ///
@@ -124,12 +124,13 @@ impl Lock {
         self.work(Work::Commands(&filled(batch)))
     }
 
-    /// Runs a script in Lua on the server as [`Guard::eval`](crate::Guard::eval) does, under the hold of the current
+    /// Runs a Lua script on the server as [`Guard::eval`](crate::Guard::eval) does, under the hold of the current
     /// thread.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of [`Guard::eval`](crate::Guard::eval).
+    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of
+    /// [`Guard::eval`](crate::Guard::eval).
     pub fn eval(&self, script: &str, keys: &[&str], args: &[&[u8]]) -> Result<Reply> {
         self.work(script_of(script, keys, args)).map(only)
     }
@@ -141,32 +142,33 @@ impl Lock {
 }
 
 impl Client {
-    /// Runs commands on this server unless a write with a larger `fence` came to `resource` before.
+    /// Runs commands on this server unless a write with a larger `fence` was made to `resource` before.
     ///
-    /// For data that is not on the server of its lock: `fence` is the
-    /// [fencing token](crate::Guard::fencing_token) of the hold under which the write is made, wherever that comes from. The
-    /// largest one is kept under the key `redlatch_fence:{resource}`, which has no end: a stale writer would get in behind
-    /// it. Delete it together with the resource. Neither the resource nor the keys get the
-    /// [`key_prefix`](crate::Builder::key_prefix) of the client, and in a cluster all keys are in the slot of `resource`.
-    /// A write with the same fence as the last one is carried out. All else is as in [`Guard::write`](crate::Guard::write).
+    /// This is for data on another server than the lock. `fence` is the [fencing token](crate::Guard::fencing_token)
+    /// of the hold. The largest fence is kept in the key `redlatch_fence:{resource}`, which has no TTL; delete it
+    /// together with the resource. A write with the same fence as the last one runs. The resource and the keys do not
+    /// get the [`key_prefix`](crate::Builder::key_prefix) of the client. In a cluster all keys have to be in the slot
+    /// of `resource`. All else is as in [`Guard::write`](crate::Guard::write).
     ///
     /// # Errors
     ///
-    /// Nothing was written, except where it says so:
+    /// Nothing was written, unless stated otherwise:
     ///
-    /// - [`Error::Stale`]: a write with a larger fence came before;
-    /// - [`Error::CommandFailed`]: the server refused a command; those before it stand, and the fence was seen;
-    /// - [`Error::Unknown`]: the request got no answer that can be read, and is not sent again. It has run, or may run within
-    ///   one [`command_timeout`](crate::Builder::command_timeout), if no larger fence comes before. Also if too few replicas
-    ///   acknowledged what was written;
+    /// - [`Error::Stale`]: a write with a larger fence was made before;
+    /// - [`Error::CommandFailed`]: the server refused a command; the commands before it have run, and the fence is
+    ///   recorded;
+    /// - [`Error::Unknown`]: the request got no readable reply, and is not sent again. It has run, or may run within
+    ///   one [`command_timeout`](crate::Builder::command_timeout) unless a larger fence arrives before. Also if too
+    ///   few replicas acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server cannot
-    ///   serve it now;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the
+    ///   server cannot serve it now;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key keeps no fence, or the server answered something unexpected;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the resource cannot be named so, the batch is too long, or the
-    ///   client is not one of Redis;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key of the fence has other data, or the server sent an
+    ///   unexpected reply;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name of the resource is invalid, the batch is too long,
+    ///   or the client is not for Redis;
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     ///
     /// # Examples
     ///
@@ -178,7 +180,7 @@ impl Client {
     /// match client.write_fenced("orders", fence, |batch| {
     ///     batch.hset("orders", "42", "sold");
     /// }) {
-    ///     Err(Error::Stale { newer, .. }) => println!("a holder with {newer} was here"),
+    ///     Err(Error::Stale { newer, .. }) => println!("a holder with the token {newer} wrote before"),
     ///     replies => println!("{replies:?}"),
     /// }
     /// # Ok::<(), redlatch::Error>(())
@@ -215,7 +217,6 @@ fn script_of<'a>(text: &'a str, keys: &'a [&str], args: &'a [&[u8]]) -> Work<'a>
     Work::Script { text, keys, args }
 }
 
-/// The reply of a script.
 fn only(replies: Vec<Reply>) -> Reply {
     replies.into_iter().next().unwrap_or(Reply::Nil)
 }

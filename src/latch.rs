@@ -10,23 +10,23 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::store::CountStep;
 
-/// A gate that opens for all who wait once its count has come down to 0; threads of many processes share it by its name.
+/// A gate that opens for all waiters when its count reaches 0; threads of many processes share it by its name.
 ///
-/// It is Redisson's `RCountDownLatch`, with the meaning of `java.util.concurrent.CountDownLatch`, but for what a server
-/// cannot know:
+/// It is Redisson's `RCountDownLatch`, with the meaning of `java.util.concurrent.CountDownLatch` and these
+/// differences:
 ///
-/// * **A latch that is missing is open.** A thread that waits before anybody has set it passes, and so do all after the
-///   server lost its data. Let the thread that starts the work set the latch before it tells anybody of it.
-/// * **The count has no end and no owner.** A worker that dies does not count down, and a latch that nobody finishes stays
-///   until [`Latch::delete`]. Bound the wait with [`Latch::wait_for`].
-/// * **Its name is for nothing else.** A [`Semaphore`](crate::Semaphore) of the same name is the same number in Redis.
-/// * **It has no generations.** If it opens and is set again before a waiter has looked, that one waits for the new count.
-///   Give each round of work a name of its own.
+/// * **A missing latch is open.** A wait on a latch that was never set returns at once, also after the server lost
+///   its data. Set the latch before other threads learn of it.
+/// * **The count has no TTL and no owner.** A dead worker does not count down, and the latch stays until
+///   [`Latch::delete`]. Use [`Latch::wait_for`] to bound the wait.
+/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) of the same name is the same number in Redis.
+/// * **It has no generations.** If the latch opens and is set again before a waiter queries it, the waiter waits for
+///   the new count. Use a new name for each round of work.
 ///
-/// A message wakes the waiters at once. One that is lost costs a second, after which each of them looks again.
+/// A message wakes the waiters. If it is lost, they query the latch within a second.
 ///
-/// [`Client::latch`](crate::Client::latch) makes a latch without I/O; clones, and latches of the same name, are the same
-/// latch. It exists on one Redis server (also behind sentinels or in a cluster) and in memory. A failover may lose a step.
+/// [`Client::latch`](crate::Client::latch) creates a latch without I/O; latches of the same name are the same latch.
+/// It exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a step.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ use crate::store::CountStep;
 /// let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
 /// let latch = client.latch("latch:import");
 /// assert!(latch.try_set(2)?);
-/// assert!(!latch.try_set(5)?, "it is set");
+/// assert!(!latch.try_set(5)?, "it is already set");
 ///
 /// assert_eq!(latch.count_down()?, 1);
 /// assert!(!latch.wait_for(Duration::from_millis(10))?);
@@ -73,41 +73,42 @@ impl Latch {
         Ok(set == 1)
     }
 
-    /// Counts down by one, and returns the count that is left. With the last one the latch opens, and is gone.
+    /// Counts down by one, and returns the remaining count. The latch opens and disappears at 0.
     ///
-    /// A latch that is open stays open, and 0 is returned. The request is carried out at most once: if its answer is lost,
-    /// it is sent again under the same number.
+    /// An open latch stays open, and the result is 0. The server executes the request at most once: after a lost
+    /// reply it is sent again under the same number.
     ///
     /// # Errors
     ///
     /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
     ///
-    /// - [`Error::Unknown`]: no answer came, so it was carried out once, or not at all. A second call may count twice;
+    /// - [`Error::Unknown`]: no reply came, and the request was executed once or not at all. A second call may count
+    ///   twice;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
-    /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was done;
+    /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was changed;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key is no count, or the server answered something unexpected;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name cannot be used, or latches cannot be kept here;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key is no count, or the server sent an unexpected reply;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no latches;
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn count_down(&self) -> Result<u32> {
         Ok(to_count(self.raw_lock.count(CountStep::CountDown)?))
     }
 
-    /// Asks for the count; 0 if the latch is open.
+    /// Queries the count; 0 if the latch is open.
     ///
     /// # Errors
     ///
-    /// Those of [`Latch::count_down`], but [`Error::Unreachable`] in place of [`Error::Unknown`].
+    /// Those of [`Latch::count_down`], with [`Error::Unreachable`] instead of [`Error::Unknown`].
     pub fn count(&self) -> Result<u32> {
         Ok(to_count(self.raw_lock.count(CountStep::Get)?))
     }
 
-    /// Waits until the latch is open, as long as it takes.
+    /// Waits without a limit until the latch is open.
     ///
     /// # Errors
     ///
-    /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable answer those of [`Latch::count`] that may
-    /// pass; the others at once, and [`Error::Closed`] if the client was shut down.
+    /// Those of [`Latch::count`]: outages after [`outage_timeout`](crate::Builder::outage_timeout), all others at
+    /// once. [`Error::Closed`] if the client was shut down.
     pub fn wait(&self) -> Result<()> {
         self.raw_lock
             .wait_for_zero(WaitLimit::forever(None))
@@ -125,22 +126,22 @@ impl Latch {
             .map(drop)
     }
 
-    /// Waits until the latch is open, at most for `time`, and returns whether it is.
+    /// Waits until the latch is open, at most for `time`, and returns whether it is open.
     ///
-    /// The call takes up to 250 ms more if the server is slow. With a `time` of zero it asks once.
+    /// The call takes up to 250 ms more than `time` if the server is slow. A `time` of zero queries once.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Latch::wait`], with
-    /// the end of the wait in place of the outage timeout.
+    /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`, and those of
+    /// [`Latch::wait`], where `time` replaces the outage timeout.
     pub fn wait_for(&self, time: Duration) -> Result<bool> {
         self.raw_lock
             .wait_for_zero(self.raw_lock.limit(time, None)?)
     }
 
-    /// Takes the latch away, which opens it for all who wait, and returns whether there was one.
+    /// Deletes the latch, which opens it for all waiters, and returns whether there was one.
     ///
-    /// (Redisson's own `delete` lets its waiters sleep on.)
+    /// Redisson's `delete` does not wake its waiters.
     ///
     /// # Errors
     ///

@@ -1,56 +1,64 @@
 //! Blocking, reentrant, self-renewing locks on Redis, with the contract of `java.util.concurrent.locks.Lock`.
 //!
-//! Threads of many processes share a [`Lock`] by its name. It belongs to the thread that took it, is renewed while it
-//! is held, and wakes its waiters when it is unlocked. On the wire it is Redisson's `RLock`: Rust and Java processes
-//! exclude and wake each other.
+//! Threads of many processes share a [`Lock`] by its name. A background thread renews the lock while it is held, and an
+//! unlock wakes the waiters. The lock uses the wire format of Redisson's `RLock`, so Rust and Java processes exclude and
+//! wake each other.
 //!
-//! **It is a lease, not a mutex.** If the server is silent for too long, or loses its data, a hold is lost while its
-//! thread still works. The holder learns of it as soon as it can be known, with the cause: [`Guard::is_valid`],
-//! [`Guard::lost`], [`Builder::on_lost`], and the result of [`Lock::unlock`]. Time passes between any check and the next
-//! step; a resource that must never see two holders has to check a fencing token itself.
+//! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while
+//! its thread still works. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of
+//! [`Guard::unlock`] report the loss and its cause. Time passes between any check and the next step. A resource that must
+//! never see two holders has to check a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run
 //! use redlatch::Client;
 //!
 //! let client = Client::open("redis://127.0.0.1:6379")?;
 //! let lock = client.lock("lock:orders:42");
-//! lock.lock()?;
+//!
+//! let guard = lock.guard()?; // waits for the lock; dropping the guard unlocks
 //! // … one thread of one process at a time …
-//! lock.unlock()?;
+//! guard.unlock()?; // as the drop does, and returns the error
+//!
+//! lock.run(|_| println!("alone"))?; // the same for a closure
 //! # Ok::<(), redlatch::Error>(())
 //! ```
+//!
+//! [`Lock::lock`] and [`Lock::unlock`] are the same without a guard, as in Java.
 //!
 //! | lock | is |
 //! |---|---|
 //! | [`Client::lock`] | reentrant, on one Redis; with a `mysql://` URL a row in a table |
-//! | [`Redlock::lock`] | the same on several independent masters, of which a majority decides |
+//! | [`Redlock::lock`] | reentrant, on several independent masters, of which a majority decides |
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
-//! | [`MultiLock::of`] | several locks taken as one |
-//! | [`Client::semaphore`] | permits that come back when their holder dies, shared with Redisson |
-//! | [`Client::permit_semaphore`] | permits with ids, which any process gives back, shared with Redisson |
-//! | [`Lock::condition`] | what threads that hold a lock wait for until another one signals it |
-//! | [`Client::latch`] | a gate that opens when a count has come down to 0, shared with Redisson |
+//! | [`Client::fair_lock`] | in the order of arrival over all processes, shared with Redisson |
+//! | [`Client::fenced_lock`] | with a fencing token that rises with each hold, shared with Redisson |
+//! | [`Client::read_write_lock`] | many readers or one writer, shared with Redisson |
+//! | [`MultiLock::of`] | several locks acquired together |
+//! | [`Client::semaphore`] | permits that are free again after their holder died, shared with Redisson |
+//! | [`Client::permit_semaphore`] | permits with ids, which any process can release, shared with Redisson |
+//! | [`Lock::condition`] | a condition variable for threads that hold a lock |
+//! | [`Client::latch`] | a gate that opens when its count reaches 0, shared with Redisson |
 //!
-//! The README has the promises, and the pages in `docs/` of the repository answer one question each: guarantees,
-//! failures, configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and how to move from Redisson, from
-//! `SET NX` scripts and from other crates.
+//! The README lists the promises. Each page in `docs/` of the repository answers one question: guarantees, failures,
+//! configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and migration from Redisson, from `SET NX`
+//! scripts and from other crates.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
-//! | `tls` | `rediss://`: TLS to Redis with rustls, authorities of your own and client certificates |
-//! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing tokens and transactions under it; row locks; optimistic updates (module `mysql`) |
-//! | `in-memory` | [`Client::in_memory`]: a Redis in the process that runs the same scripts, for examples and tests; needs a C compiler |
-//! | `test-util` | the module `testing`: control of clocks and renewals; `in-memory` has it, and control of the server |
+//! | `tls` | `rediss://`: TLS to Redis with rustls, private certificate authorities and client certificates |
+//! | `mysql` | locks in a MySQL or MariaDB database: [`Lock`] with fencing tokens and transactions, row locks, optimistic updates (module `mysql`) |
+//! | `in-memory` | [`Client::in_memory`]: a Redis inside the process that runs the same scripts, for examples and tests; needs a C compiler |
+//! | `test-util` | the module `testing`: control of clocks and renewals; `in-memory` includes it, with control of the server |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");
 
-// The tests of the stores use the servers of the other tests, which know this crate by its name.
+// The unit tests share `tests/support`, which imports this crate by its name.
 #[cfg(all(test, feature = "test-util"))]
 extern crate self as redlatch;
 #[cfg(all(test, feature = "test-util"))]

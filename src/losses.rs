@@ -1,4 +1,4 @@
-//! Where a holder is told of a loss.
+//! The receiver of the loss of a hold.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,11 +12,12 @@ use crate::ground::loss::{Loss, LossCause, NoLoss};
 use crate::ground::process;
 use crate::ground::time;
 
-/// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
+/// The receiver of the loss of one hold, created by [`Guard::lost`](crate::Guard::lost) and
+/// [`Lock::lost`](crate::Lock::lost).
 ///
-/// A receiver can be sent to other threads and shared among them, and outlives the guard. A loss is not used up: every
-/// call returns it, now and later, on every thread and on every clone. So [`NoLoss::NotYet`] means that the hold was not
-/// lost until now, and [`NoLoss::Ended`] that it ended well.
+/// It can be sent to other threads, and outlives the guard. Every call returns the loss, on every thread and every
+/// clone: reading it does not consume it. [`NoLoss::NotYet`] means that the hold was not lost until now, and
+/// [`NoLoss::Ended`] that it was unlocked.
 ///
 /// # Examples
 ///
@@ -59,10 +60,10 @@ use crate::ground::time;
 pub struct Losses {
     hold: Arc<Hold>,
     news: Arc<LossNotice>,
-    /// In a forked child nobody tells anything.
+    /// The process that created the hold; a forked child receives no reports.
     pid: u32,
     channel: OnceLock<Channel>,
-    /// The channel of a forked child, where all is over from the start.
+    /// The channel of a forked child, with a loss from the start.
     over: OnceLock<Receiver<Loss>>,
 }
 
@@ -70,7 +71,7 @@ impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
         let news = match process::id() == pid {
             true => hold.news(),
-            // The mutex of the hold may be locked by a thread that is not there.
+            // In a forked child the mutex of the hold may stay locked by a thread of the parent.
             false => Arc::default(),
         };
         Losses::with(hold, news, pid)
@@ -86,24 +87,23 @@ impl Losses {
         }
     }
 
-    /// Waits until the hold is lost, and returns the loss.
+    /// Waits without a limit until the hold is lost, and returns the loss.
     ///
     /// # Errors
     ///
-    /// [`NoLoss::Ended`] once the hold has ended well.
+    /// [`NoLoss::Ended`] once the hold was unlocked.
     pub fn recv(&self) -> Result<Loss, NoLoss> {
         self.wait(None)
     }
 
     /// Waits until the hold is lost, at most for `timeout`, and returns the loss.
     ///
-    /// A `timeout` without an end that can be expressed is for ever.
+    /// A `timeout` whose end cannot be represented as an `Instant` has no limit.
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`] if the time is over; [`NoLoss::Ended`] once the hold has ended well.
+    /// [`NoLoss::NotYet`] after `timeout`; [`NoLoss::Ended`] once the hold was unlocked.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Loss, NoLoss> {
-        // What cannot be expressed is for ever.
         self.wait(time::now().checked_add(timeout))
     }
 
@@ -111,21 +111,23 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`] if it was not lost until now; [`NoLoss::Ended`] once the hold has ended well.
+    /// [`NoLoss::NotYet`] if the hold was not lost until now; [`NoLoss::Ended`] once it was unlocked.
     pub fn try_recv(&self) -> Result<Loss, NoLoss> {
         self.wait(Some(time::now()))
     }
 
-    /// Returns whether the hold is certain at this moment, without I/O; see [`Guard::is_valid`](crate::Guard::is_valid).
+    /// Returns whether the lock is certainly held at this moment, without I/O; see
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
         !self.is_forked() && self.hold.is_valid()
     }
 
-    /// Returns a channel on which the loss arrives, for `select!` of [`crossbeam_channel`].
+    /// Returns a channel that receives the loss, for `select!` of [`crossbeam_channel`].
     ///
-    /// The channel is closed without an event when the hold ends well, and only then. The next call of this method puts an
-    /// event back that was taken. Two threads that select at the same time need a clone of the [`Losses`] each; a clone of
-    /// the channel shares its one event, and receives [`LossCause::Unheard`] when the [`Losses`] is dropped.
+    /// The channel is closed without a loss when the hold is unlocked. After the loss was received, the next call of
+    /// this method sends it again. Threads that select at the same time each need a clone of the [`Losses`]: clones
+    /// of the channel share one loss. A clone of the channel receives [`LossCause::Unheard`] when the [`Losses`] is
+    /// dropped.
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {
@@ -157,7 +159,6 @@ impl Losses {
 }
 
 impl Clone for Losses {
-    /// Makes another receiver of the same hold; each of the two gets every report.
     fn clone(&self) -> Losses {
         Losses::with(Arc::clone(&self.hold), Arc::clone(&self.news), self.pid)
     }

@@ -1,4 +1,4 @@
-//! Several locks taken as one.
+//! Several locks that are acquired together.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,36 +11,31 @@ use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
 use crate::stores::multi::{Member, MultiStore};
 
-/// Several locks that are taken all together or not at all.
+/// Several locks that are acquired all together or not at all.
 ///
 /// The parts may be locks of any clients and kinds: two names on one server, names on several servers, a
-/// [`Redlock`](crate::Redlock) and a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
+/// [`Redlock`](crate::Redlock), a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
 ///
-/// The lock never waits while it holds a part: an attempt that one part refuses gives the others back, waits until
-/// something changes there, and starts over. So two such locks can never wait for each other. A wait time is for all parts
-/// together. The hold is valid as long as every part is, and lost with the first part that is lost.
+/// The lock never waits while it holds a part: if one part is refused, it releases the others, waits until that part
+/// changes, and starts again. So two multi-locks cannot deadlock. The hold is valid while every part is valid, and
+/// lost with the first lost part. A wait time is for all parts together.
 ///
-/// The hold is one of its own: a thread that holds a part by itself cannot take the parts together, nor the other way
-/// round. Both would wait for themselves, so both are [`Error::Overlap`]. One that is dropped without an unlock keeps its
-/// parts until its lease ends, and its thread waits for them like any other. (Redisson's `RedissonMultiLock` enters the
-/// single locks again instead.)
+/// A thread that holds a part separately cannot acquire the multi-lock, nor the other way round: both are
+/// [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks instead.)
 ///
-/// It asks for each part once in a round, so a part has no place among those who wait for that lock alone: a side of a
-/// [`ReadWriteLock`](crate::ReadWriteLock) that is a part comes in beside others whoever waits to write, and may have to wait
-/// for a moment in which it is free.
+/// A part has no queue entry in the store, so it is acquired only in a moment in which it is free:
 ///
-/// | part | as a part |
+/// | part | difference as a part |
 /// |---|---|
-/// | [`lock`](crate::Client::lock), [`token_lock`](crate::Client::token_lock), a [`Redlock`](crate::Redlock), a lock in a database | as by itself; a token is not entered twice, and the whole counts instead |
-/// | [`fenced_lock`](crate::Client::fenced_lock) | draws its token, which the whole does not tell: the tokens of several locks have no order |
-/// | [`spin_lock`](crate::Client::spin_lock) | is listened to, as [`lock`](crate::Client::lock) is |
-/// | [`fair_lock`](crate::Client::fair_lock) | without a place in its queue, as above |
-/// | [`read`](crate::ReadWriteLock::read), [`write`](crate::ReadWriteLock::write) | without a place among those who wait, as above |
-/// | another `MultiLock` | as by itself |
+/// | [`lock`](crate::Client::lock), a [`Redlock`](crate::Redlock), a lock in a database, another `MultiLock` | none |
+/// | [`token_lock`](crate::Client::token_lock) | the multi-lock is reentrant, the part is not |
+/// | [`fenced_lock`](crate::Client::fenced_lock) | its token is not returned, because tokens of several locks have no order |
+/// | [`spin_lock`](crate::Client::spin_lock) | listens for messages as [`lock`](crate::Client::lock) does |
+/// | [`fair_lock`](crate::Client::fair_lock) | is acquired only if its queue is empty |
+/// | a side of a [`ReadWriteLock`](crate::ReadWriteLock) | does not queue behind waiting writers, and readers do not queue behind it |
 ///
-/// The whole has no fencing token, guards no write ([`Guard::write`](crate::Guard::write)) and has no
-/// [`Condition`](crate::Condition), whatever its parts have: that is `None`, or
-/// [`Error::Unsupported`] with the reason. Semaphores and latches are no locks, and cannot be parts.
+/// A multi-lock has no fencing token (`None`), no guarded writes ([`Guard::write`](crate::Guard::write)) and no
+/// [`Condition`](crate::Condition) ([`Error::Unsupported`]). Semaphores and latches cannot be parts.
 ///
 /// # Examples
 ///
@@ -49,7 +44,7 @@ use crate::stores::multi::{Member, MultiStore};
 ///
 /// let client = Client::in_memory();
 /// let (from, to) = (client.lock("lock:account:1"), client.lock("lock:account:2"));
-/// let both = MultiLock::of([&from, &to])?; // once, to be kept
+/// let both = MultiLock::of([&from, &to])?; // create it once, and keep it
 /// both.run(|_| {
 ///     // … move money …
 /// })?;
@@ -60,18 +55,18 @@ use crate::stores::multi::{Member, MultiStore};
 pub struct MultiLock(());
 
 impl MultiLock {
-    /// Makes one lock of several, without I/O.
+    /// Creates one lock of several, without I/O.
     ///
-    /// It is renewed by threads of its own, which start with its first lock and end with its last clone. So it is made once
-    /// and kept, as a [`Client`](crate::Client) is: one that is made for each use costs some milliseconds each time.
+    /// Create it once and keep it, as a [`Client`](crate::Client): it has its own renewal threads, which start with
+    /// its first hold and end with its last clone.
     ///
-    /// Its name is made of theirs. Its lease is the shortest `watchdog_timeout` of their clients, or the fixed lease that
-    /// [`Lock::with_lease_time`] gives the whole; a fixed lease of a single part does not count.
+    /// The name consists of the names of the parts. The lease is the shortest `watchdog_timeout` of their clients, or
+    /// the fixed lease of [`Lock::with_lease_time`] on the multi-lock; fixed leases of the parts are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are no locks, or if one is named twice. Two addresses of one server are noticed
-    /// only by asking it, so then the first [`Lock::lock`] returns that error.
+    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. Two addresses of one server are only
+    /// noticed by the first acquisition, which returns that error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

@@ -2,34 +2,30 @@
 
 use crate::lock::Lock;
 
-/// A lock that many threads of many processes may have to read, or one to write: Redisson's `RReadWriteLock`.
+/// A lock with two sides: many threads of many processes may read, or one may write. Redisson's `RReadWriteLock`.
 ///
-/// [`ReadWriteLock::read`] and [`ReadWriteLock::write`] are its two sides. Each is a [`Lock`] with all that a lock has:
-/// waiting, re-entry, leases, renewal, the loss of a hold. For the two of them together:
+/// [`ReadWriteLock::read`] and [`ReadWriteLock::write`] return the sides. Each is a [`Lock`] with leases, renewal,
+/// re-entry and losses. For both together:
 ///
-/// - **Readers share, a writer is alone.** Each thread has a hold of its own, which ends by itself: by its unlock, or with its
-///   own lease, whatever leases others have.
-/// - **A writer may read.** The thread that has the write side may take the read side, too. If it then unlocks the write side
-///   first, it goes on reading, and other readers come in at once: a downgrade.
-/// - **A reader may not write.** A thread that has the read side alone and takes the write side would wait for itself, so that
-///   is [`Error::Upgrade`](crate::Error::Upgrade) at once, from every form of it, and nothing is changed.
-/// - **Nobody starves**: a reader that comes while a writer waits stands behind it, and after a writer the readers that waited go
-///   first. So a thread that reads and waits for another thread that wants to read waits for a writer,
-///   too: use [`ReadWriteLock::prefer_readers`] there, which is how Redisson's readers behave. Redisson's own readers come in
-///   beside others in any case, as do the parts of a [`MultiLock`](crate::MultiLock). A process that died while it waited
-///   holds others up for 3 seconds. A [`Lock::try_lock`] without a wait is refused while a writer waits, though
-///   the lock may be free.
+/// - **Readers share, a writer is alone.** Each thread has a separate hold with a separate lease.
+/// - **A writer may read.** A thread that holds the write side may acquire the read side. If it then unlocks the
+///   write side, it continues to read, and other readers enter: a downgrade.
+/// - **A reader may not write.** A thread that holds only the read side would wait for itself, so the write side is
+///   [`Error::Upgrade`](crate::Error::Upgrade) at once.
+/// - **No side starves.** A reader that arrives while a writer waits queues behind it, and after a writer the waiting
+///   readers go first. A [`Lock::try_guard`] of the read side fails while a writer waits. Redisson's readers and the
+///   parts of a [`MultiLock`](crate::MultiLock) do not queue. A dead waiter delays others by 3 seconds.
 ///
-/// The hold of each side is one of its own: with its own levels, its own validity and its own [`Losses`](crate::Losses). If a
-/// writer that reads loses the write side, it still has the read side.
+/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read: that thread would
+/// queue behind a waiting writer.
 ///
-/// Redisson of the same name and prefix has the same lock. Its renewal sets the life of all that is kept under the name to
-/// *its* `lockWatchdogTimeout`, and before version 4.4 also that of the holds of other readers. Holds here are looked after,
-/// those with fixed leases, too, every third of [`watchdog_timeout`](crate::Builder::watchdog_timeout). So where both read under
-/// one name, `watchdog_timeout` must not be above Redisson's `lockWatchdogTimeout`; both are 30 s by default.
+/// Redisson of the same name and prefix has the same lock. Its renewals set the TTL of the key to its
+/// `lockWatchdogTimeout`, so [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than that;
+/// both are 30 s by default.
 ///
-/// [`Client::read_write_lock`](crate::Client::read_write_lock) makes one without I/O. A [`lock`](crate::Client::lock) of the same
-/// name is another kind: where the one is held, the other is [`Error::WrongType`](crate::Error::WrongType). In a database this is
+/// [`Client::read_write_lock`](crate::Client::read_write_lock) creates one without I/O. A
+/// [`lock`](crate::Client::lock) of the same name is another kind: while one is held, the other is
+/// [`Error::WrongType`](crate::Error::WrongType). In a database this is
 /// [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
 ///
 /// # Examples
@@ -39,13 +35,13 @@ use crate::lock::Lock;
 ///
 /// let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
 /// let prices = client.read_write_lock("lock:prices");
-/// prices.read().run(|_| println!("others read, too"))?;
+/// prices.read().run(|_| println!("other readers run at the same time"))?;
 /// let writing = prices.write().guard()?;
 /// // … change …
 /// let reading = prices.read().guard()?;
 /// writing.unlock()?; // a downgrade
-/// // … use what was written; others read, and nobody writes …
-/// assert!(matches!(prices.write().try_lock(), Err(Error::Upgrade { .. })));
+/// // … use what was written; other threads may read, none may write …
+/// assert!(matches!(prices.write().try_guard(), Err(Error::Upgrade { .. })));
 /// reading.unlock()?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
@@ -56,10 +52,10 @@ pub struct ReadWriteLock {
 }
 
 impl ReadWriteLock {
-    /// Returns the side that many may have at a time, without I/O.
+    /// Returns the side that many threads may hold at a time, without I/O.
     ///
-    /// [`Lock::is_locked`] tells whether anybody reads, and [`Lock::force_unlock`] frees it of all who read, unless somebody
-    /// writes.
+    /// [`Lock::is_locked`] returns whether any thread reads. [`Lock::force_unlock`] ends all read holds, unless a
+    /// thread holds the write side.
     ///
     /// # Examples
     ///
@@ -68,8 +64,8 @@ impl ReadWriteLock {
     /// let prices = client.read_write_lock("lock:prices");
     /// let [one, other] = [prices.read(), prices.read()];
     /// let reading = one.guard()?;
-    /// let too = std::thread::spawn(move || other.try_lock().and_then(|_| other.unlock()));
-    /// too.join().unwrap()?;
+    /// let both = std::thread::spawn(move || other.try_guard().map(|guard| guard.is_some()));
+    /// assert!(both.join().unwrap()?);
     /// reading.unlock()?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
@@ -77,10 +73,10 @@ impl ReadWriteLock {
         self.read.clone()
     }
 
-    /// Returns the side that one thread has alone, without I/O.
+    /// Returns the side that one thread holds alone, without I/O.
     ///
-    /// Every call that takes it is [`Error::Upgrade`](crate::Error::Upgrade) in a thread that has the read side alone.
-    /// [`Lock::is_locked`] tells whether anybody writes, and [`Lock::force_unlock`] frees it of whoever writes.
+    /// A thread that holds only the read side gets [`Error::Upgrade`](crate::Error::Upgrade). [`Lock::is_locked`]
+    /// returns whether a thread writes, and [`Lock::force_unlock`] ends its hold.
     ///
     /// # Examples
     ///
@@ -94,18 +90,18 @@ impl ReadWriteLock {
         self.write.clone()
     }
 
-    /// Returns the same lock whose readers come in beside others though a writer waits, as Redisson's do, and whose writers wait
+    /// Returns the same lock with readers that do not queue behind waiting writers, as Redisson's; its writers wait
     /// for a moment without readers.
     ///
-    /// It is for programs in which a reader waits for another thread that wants to read. Use it on all sides that share the
-    /// lock: readers of others go on to wait behind their writers.
+    /// It is for programs in which a reader waits for another thread that wants to read. Use it for all readers and
+    /// writers of the lock.
     ///
     /// # Examples
     ///
     /// ```
     /// let client = redlatch::Client::in_memory();
     /// let prices = client.read_write_lock("lock:prices").prefer_readers();
-    /// prices.read().run(|_| println!("whoever waits to write"))?;
+    /// prices.read().run(|_| println!("even while a writer waits"))?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     #[must_use]

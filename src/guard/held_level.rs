@@ -1,4 +1,4 @@
-//! The level of a hold that a guard of either kind stands for.
+//! What both kinds of guards hold.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::losses::Losses;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 
-/// One level of a hold, and the lock through which it was taken.
+/// One level of a hold, and the lock through which it was acquired.
 pub(crate) struct HeldLevel {
     pub(super) lock: Lock,
     pub(crate) hold: Arc<Hold>,
@@ -32,7 +32,7 @@ impl HeldLevel {
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
+        // In a forked child a thread of the parent may have locked the mutex of the hold, so check for a fork first.
         !self.raw_lock().inner.is_forked() && self.hold.is_valid()
     }
 
@@ -47,7 +47,7 @@ impl HeldLevel {
         Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid)
     }
 
-    /// Does work on the server where this hold stands.
+    /// Runs commands on the server of the lock under this hold.
     pub(crate) fn work(&self, work: Work<'_>) -> Result<Vec<Reply>> {
         self.raw_lock().ready()?;
         self.raw_lock().write(&self.hold, work)

@@ -1,4 +1,4 @@
-//! The guard: a lock that is held, and unlocked when it goes out of scope.
+//! The guard: a held lock that is unlocked when the guard is dropped.
 
 mod held_level;
 mod owned;
@@ -18,12 +18,14 @@ pub use crate::guard::owned::OwnedGuard;
 use crate::lock::Lock;
 use crate::losses::Losses;
 
-/// A lock that is held by the current thread until the guard is dropped.
+/// A lock that the current thread holds until the guard is dropped.
 ///
-/// The thread is the owner, so a guard stays on its thread and is not `Send` ([`Lock::owned`] gives one that is). Dropping it unlocks within one
-/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Guard::unlock`]
-/// returns the error. The hold of a guard that was forgotten (`mem::forget`) is renewed until its thread ends or the
-/// client is shut down.
+/// Dropping the guard unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error
+/// (feature `tracing`). [`Guard::unlock`] returns the error.
+///
+/// The guard belongs to its thread and is not `Send`. **For a guard that another thread may use or drop, call
+/// [`Lock::owned`]**, which returns an [`OwnedGuard`]. A forgotten guard (`mem::forget`) is renewed until its thread
+/// ends or the client is shut down.
 ///
 /// # Examples
 ///
@@ -38,19 +40,28 @@ use crate::losses::Losses;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 ///
-/// A guard cannot be sent to another thread:
+/// The compiler refuses to send a guard to another thread (`*const ()` cannot be sent between threads safely):
 ///
 /// ```compile_fail
 /// # let client = redlatch::Client::in_memory();
 /// let guard = client.lock("lock:orders:42").guard().unwrap();
-/// std::thread::spawn(move || drop(guard));
+/// std::thread::spawn(move || drop(guard)); // `guard()` returns a guard of this thread
+/// ```
+///
+/// [`Lock::owned`] returns a guard that can be sent:
+///
+/// ```
+/// # let client = redlatch::Client::in_memory();
+/// let guard = client.lock("lock:orders:42").owned()?;
+/// std::thread::spawn(move || drop(guard)).join().expect("it does not panic");
+/// # Ok::<(), redlatch::Error>(())
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     held: HeldLevel,
     released: bool,
-    /// Ownership is the thread's.
+    /// The thread is the owner.
     not_send: PhantomData<*const ()>,
 }
 
@@ -63,24 +74,22 @@ impl Guard {
         }
     }
 
-    /// Returns whether the hold is certain at this moment, by local knowledge alone and without I/O.
+    /// Returns whether the lock is certainly held at this moment, without I/O.
     ///
-    /// The result turns false for good when the store has said that the hold is gone, or when the validity has ended: the
-    /// lease time since *before* the last confirmed request was sent, minus 1 % and 2 ms for clocks that differ. Time
-    /// passes between this check and the next step, because a lock is a lease. (In `Guard::transaction` of the feature
-    /// `mysql` the result may turn true again with the commit.)
+    /// The result turns false for good when a loss is reported or the validity ends. The validity is the lease,
+    /// counted from *before* the last confirmed request was sent, minus 1 % and 2 ms for clocks that differ. Time
+    /// passes between this check and the next step. (During `Guard::transaction` of the feature `mysql` the result
+    /// may turn false, and true again after the commit.)
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }
 
-    /// Returns how long the hold stays valid if no further renewal is confirmed; zero if it is not valid. No I/O.
+    /// Returns how long the hold stays valid without a further renewal; zero if it is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
         self.held.remaining_validity()
     }
 
-    /// Returns the [`Losses`] of this hold, on which its loss arrives, to wait for or to select on.
-    ///
-    /// If the hold ends well instead, [`Losses`] says so from then on.
+    /// Returns the [`Losses`] of this hold: a receiver to wait on or to select on.
     ///
     /// # Examples
     ///
@@ -92,9 +101,9 @@ impl Guard {
     /// let guard = client.lock("lock:orders:42").guard()?;
     /// let losses = guard.lost();
     /// let tick = Duration::from_millis(10);
-    /// assert_eq!(losses.recv_timeout(tick), Err(NoLoss::NotYet)); // go on
+    /// assert_eq!(losses.recv_timeout(tick), Err(NoLoss::NotYet)); // still held
     /// guard.unlock()?;
-    /// assert_eq!(losses.recv_timeout(tick), Err(NoLoss::Ended)); // it ended well
+    /// assert_eq!(losses.recv_timeout(tick), Err(NoLoss::Ended)); // it was unlocked
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn lost(&self) -> Losses {
@@ -108,21 +117,22 @@ impl Guard {
 
     /// Returns the fencing token of this hold, a number larger than that of every earlier hold of this lock.
     ///
-    /// A resource that keeps the largest number it has seen can refuse a holder that has lost its lock and has not noticed
-    /// yet. Re-entries keep the number of the hold. Holds of a [`fenced_lock`](crate::Client::fenced_lock) have one, and
-    /// those of every lock in a database; `None` for all others.
+    /// A resource that stores the largest token it has seen can refuse a holder whose lock was lost unnoticed.
+    /// Re-entries keep the token of the hold. Holds of a [`fenced_lock`](crate::Client::fenced_lock) and holds in a
+    /// database have a token; `None` for all other locks.
     pub fn fencing_token(&self) -> Option<u64> {
         self.held.hold.fence
     }
 
     /// Unlocks, and returns the error that a drop would only log.
     ///
-    /// The guard is gone in any case; see [`Lock::unlock`](crate::Lock::unlock) for the state of the hold after an error.
+    /// [`Lock::unlock`](crate::Lock::unlock) describes the state of the hold after an error.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::unlock`](crate::Lock::unlock); [`Error::NotHeld`] if that has given back the level of this guard
-    /// before. After [`Error::Unsupported`] inside a transaction of this lock the end of the transaction gives it back.
+    /// Those of [`Lock::unlock`](crate::Lock::unlock). [`Error::NotHeld`] if [`Lock::unlock`](crate::Lock::unlock)
+    /// released the level of this guard before. [`Error::Unsupported`] inside a transaction of this lock, whose end
+    /// then unlocks.
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         if self.is_put_off() {
@@ -131,17 +141,16 @@ impl Guard {
         self.give_back()
     }
 
-    /// The level that it holds.
     pub(crate) fn held(&self) -> &HeldLevel {
         &self.held
     }
 
-    /// Ends without an unlock: its hold was given back by a wait.
+    /// Consumes the guard without an unlock: a wait has released its hold.
     pub(crate) fn forget(mut self) {
         self.released = true;
     }
 
-    /// Leaves its level to the transaction that has the hold, if one has.
+    /// Leaves the level to an open transaction of the hold; returns whether there is one.
     fn is_put_off(&self) -> bool {
         self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }
@@ -159,7 +168,7 @@ impl Drop for Guard {
             return;
         }
         match self.give_back() {
-            // `Lock::unlock` has given it back before.
+            // `Lock::unlock` released this level before.
             Ok(()) | Err(Error::NotHeld { .. }) => {}
             Err(error) => events::unlock_failed(&self.held.hold.name, &error),
         }
@@ -167,19 +176,30 @@ impl Drop for Guard {
 }
 
 impl Lock {
-    /// Takes the lock as [`Lock::lock`] does, and returns a guard that unlocks it when dropped.
+    /// Acquires the lock, waits for it without a limit, and returns a guard that unlocks when dropped.
     ///
-    /// The guard needs a name: `let guard = lock.guard()?;` or `let _guard = …`. With `let _ = lock.guard()?;` it is dropped,
-    /// and the lock unlocked, on that very line.
+    /// Bind the guard to a name: `let guard = lock.guard()?;` or `let _guard = …`. The pattern `_` drops it at once:
+    /// `let _ = lock.guard()?;` unlocks on that line. For a guard that other threads may use see [`Lock::owned`].
     ///
     /// # Errors
     ///
     /// Those of [`Lock::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = redlatch::Client::in_memory();
+    /// let lock = client.lock("lock:orders:42");
+    /// let guard = lock.guard()?;
+    /// // … alone …
+    /// guard.unlock()?; // or drop it
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
     pub fn guard(&self) -> Result<Guard> {
         WaitLimit::without_end(None, |limit| self.guarded(limit))
     }
 
-    /// Takes the lock as [`Lock::lock_interruptibly`] does, and returns a guard that unlocks it when dropped.
+    /// Acquires the lock, waits for it until `interrupt` is raised, and returns a guard.
     ///
     /// # Errors
     ///
@@ -203,32 +223,46 @@ impl Lock {
         WaitLimit::without_end(Some(interrupt), |limit| self.guarded(limit))
     }
 
-    /// Takes the lock if it is free now, and returns a guard; `None` if it is not free.
+    /// Acquires the lock if it is free now, and returns a guard; `None` if it is not free.
     ///
-    /// `lock.try_guard()?;` as a statement, or bound to `_`, unlocks at once and does not say whether the lock was free.
+    /// The call sends one attempt; see [`Lock::try_lock`].
     ///
     /// # Errors
     ///
     /// Those of [`Lock::try_lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = redlatch::Client::in_memory();
+    /// if let Some(guard) = client.lock("lock:orders:42").try_guard()? {
+    ///     // … alone …
+    ///     guard.unlock()?;
+    /// }
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_guard(&self) -> Result<Option<Guard>> {
         self.guarded(WaitLimit::once())
     }
 
-    /// Takes the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
+    /// Acquires the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
     ///
     /// # Errors
     ///
     /// Those of [`Lock::try_lock_for`].
+    #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
         self.guarded(self.raw_lock().limit(wait, None)?)
     }
 
-    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the wait
-    /// is over.
+    /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if
+    /// the wait is over.
     ///
     /// # Errors
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::try_lock_for`].
+    #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_guard_for_interruptibly(
         &self,
         wait: Duration,
@@ -237,15 +271,16 @@ impl Lock {
         self.guarded(self.raw_lock().limit(wait, Some(interrupt))?)
     }
 
-    /// Runs `work` under the lock, and unlocks when `work` returns or panics.
+    /// Acquires the lock, runs `work`, and unlocks when `work` returns or panics.
     ///
-    /// The value of `work` comes back in any case, beside the error if there is one. `?` turns a [`RunError`] into an
-    /// [`Error`] only where `work` returns nothing.
+    /// The result has the value of `work` even if the unlock fails. `?` converts a [`RunError`] into an [`Error`] if
+    /// `work` returns `()`.
     ///
     /// # Errors
     ///
-    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not obtained; [`RunError::Ran`] with the value
-    /// of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or its release is in doubt.
+    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not acquired. [`RunError::Ran`] with the
+    /// value of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or the outcome of the unlock
+    /// is unknown.
     ///
     /// # Examples
     ///
@@ -263,11 +298,10 @@ impl Lock {
         run(guard, work)
     }
 
-    /// Runs `work` under the lock if the lock can be had within `wait`; `Ok(None)` if it cannot.
+    /// Acquires the lock, waits for it at most `wait`, and runs `work` under it; `Ok(None)` if the wait is over.
     ///
-    /// The lock is free as soon as `work` is done, and the next caller runs its work again. So `work` has to find out
-    /// under the lock whether there is something to do. (A job that several machines start at about the same time, and
-    /// one of them is to run, needs a lock that lasts longer than their clocks are apart, as in the example `nightly`.)
+    /// The lock is free as soon as `work` is done, so the next caller runs its `work` again. `work` has to check
+    /// under the lock whether there is something to do.
     ///
     /// # Errors
     ///
@@ -288,10 +322,11 @@ impl Lock {
     /// let lock = client.lock("lock:collect");
     /// let wait = Duration::from_millis(500);
     /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(3));
-    /// // Somebody who comes later finds nothing to do.
+    /// // A later caller finds nothing to do.
     /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "`None` means that the closure did not run"]
     pub fn try_run_for<T>(
         &self,
         wait: Duration,

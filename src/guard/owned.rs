@@ -1,4 +1,4 @@
-//! The guard that belongs to no thread.
+//! The guard that any thread may use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::guard::HeldLevel;
 use crate::lock::Lock;
 use crate::losses::Losses;
 
-/// A lock that is held by the guard itself and by no thread, until the guard is dropped.
+/// A held lock that belongs to the guard and not to a thread, until the guard is dropped.
 ///
-/// Any thread may check it, write under it, pass it on and unlock it, so it fits where work moves from thread to thread:
-/// thread pools, rayon, tokio's `spawn_blocking`. The page `docs/worlds.md` of the repository has a recipe for each.
+/// Any thread may check the guard, write under it, pass it on and unlock it. It suits thread pools, rayon and tokio's
+/// `spawn_blocking`; see `docs/worlds.md` of the repository.
 ///
-/// * **It is an owner of its own.** To the server, to Redisson and to [`Lock::is_held_by_thread`] it is one more thread,
-///   whose number is [`OwnedGuard::owner`]. The thread that made it does not hold the lock: its `unlock()` is
-///   [`Error::NotHeld`](crate::Error::NotHeld).
-/// * **It is not reentrant.** A thread that waits for a lock whose owned guard it keeps waits for itself, whether it calls
-///   [`Lock::owned`] or [`Lock::lock`]. Nothing notices that; share the guard instead (`&guard`, or an `Arc` of it).
-/// * It is renewed as long as the guard lives, whatever becomes of the thread that made it. One that was forgotten
-///   (`mem::forget`) is a handle of its client that is never dropped: it is renewed until
-///   [`Client::shutdown`](crate::Client::shutdown) or the end of the process.
-/// * Conditions need a thread that holds the lock: see [`Guard`](crate::Guard).
+/// * **The guard is the owner.** The server, Redisson and [`Lock::is_held_by_thread`] see it as another thread, with
+///   the number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`]
+///   returns [`Error::NotHeld`](crate::Error::NotHeld).
+/// * **It is not reentrant.** A thread that keeps the guard and calls [`Lock::owned`] or [`Lock::lock`] for the same
+///   lock waits for itself. Share the guard instead (`&guard` or an `Arc`).
+/// * The hold is renewed until the guard is dropped, even after the thread that created it ended. A forgotten guard
+///   (`mem::forget`) is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the process.
+/// * A [`Condition`](crate::Condition) needs a [`Guard`](crate::Guard) or [`Lock::lock`].
 ///
-/// Dropping it unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature
-/// `tracing`); [`OwnedGuard::unlock`] returns the error, and [`OwnedGuard::unlock_in_background`] waits for nothing.
+/// Dropping the guard unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error
+/// (feature `tracing`). [`OwnedGuard::unlock`] returns the error, and [`OwnedGuard::unlock_in_background`] does not
+/// wait for the server.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ use crate::losses::Losses;
 #[derive(Debug)]
 pub struct OwnedGuard {
     held: HeldLevel,
-    /// Its hold is renewed as long as this lives.
+    /// The watchdog renews the hold while this exists.
     owner: Arc<Owner>,
     released: bool,
 }
@@ -69,7 +69,7 @@ impl OwnedGuard {
         self.held.lock.name()
     }
 
-    /// Returns the number of this owner, which is that of no thread and of no other guard.
+    /// Returns the number of this owner, which no thread and no other guard has.
     ///
     /// # Examples
     ///
@@ -85,17 +85,18 @@ impl OwnedGuard {
         self.owner.id
     }
 
-    /// Returns whether the hold is certain at this moment, without I/O; see [`Guard::is_valid`](crate::Guard::is_valid).
+    /// Returns whether the lock is certainly held at this moment, without I/O; see
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }
 
-    /// Returns how long the hold stays valid if no further renewal is confirmed; zero if it is not valid. No I/O.
+    /// Returns how long the hold stays valid without a further renewal; zero if it is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
         self.held.remaining_validity()
     }
 
-    /// Returns the [`Losses`] of this hold, on which its loss arrives; see [`Guard::lost`](crate::Guard::lost).
+    /// Returns the [`Losses`] of this hold; see [`Guard::lost`](crate::Guard::lost).
     pub fn lost(&self) -> Losses {
         self.held.lost()
     }
@@ -112,30 +113,27 @@ impl OwnedGuard {
 
     /// Unlocks, and returns the error that a drop would only log.
     ///
-    /// The guard is gone in any case. After an error the hold is over and no longer renewed; if it is still in the store,
-    /// it is released in the background.
+    /// After an error the hold is over and no longer renewed. If it is still in the store, a background thread
+    /// releases it.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::unlock`](crate::Lock::unlock), but for [`Error::NotHeld`](crate::Error::NotHeld).
+    /// Those of [`Lock::unlock`](crate::Lock::unlock) except [`Error::NotHeld`](crate::Error::NotHeld).
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         self.give_back()
     }
 
-    /// Unlocks without waiting for the server: a thread of the client does it, and repeats it until it is done or the lease
-    /// is over.
+    /// Unlocks without waiting for the server: a thread of the client sends the release, and repeats it until the
+    /// server confirms it or the lease ends.
     ///
-    /// From here on the hold is over and not renewed. The lock is free a moment later: within one
-    /// [`command_timeout`](crate::Builder::command_timeout) if the server answers, within the lease if it does not. Nobody
-    /// is told of an error (feature `tracing` logs it), nor of a loss that the unlock would have found.
+    /// The hold is over when the call returns. The lock is free within one
+    /// [`command_timeout`](crate::Builder::command_timeout) if the server answers, and at the end of the lease if it
+    /// does not. Errors are only logged (feature `tracing`).
     ///
-    /// The end of the client, by [`Client::shutdown`](crate::Client::shutdown) or with its last handle, sends what was not sent
-    /// yet, as far as the server answers within one `command_timeout`: the first unlock goes to each server alone, and the
-    /// others behind its answer, so a server that is silent for longer keeps them until their leases are over. If this guard
-    /// is the last handle, the client ends on a thread of its own, for which the call does not wait. **If the process ends
-    /// before that is done, the lock is free only when its lease is over.** After a shutdown there is no such thread, and the
-    /// call waits as [`OwnedGuard::unlock`] does.
+    /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the last handle send pending releases for at
+    /// most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its
+    /// lease ends.** After a shutdown this call waits as [`OwnedGuard::unlock`] does.
     ///
     /// # Examples
     ///
@@ -162,12 +160,11 @@ impl OwnedGuard {
         client.let_go();
     }
 
-    /// The level that it holds.
     pub(crate) fn held(&self) -> &HeldLevel {
         &self.held
     }
 
-    /// Gives up the ownership, and leaves what it holds taken.
+    /// Consumes the guard, and leaves the lock or the permits taken.
     pub(crate) fn forget(mut self) -> Result<()> {
         self.released = true;
         let raw_lock = self.held.raw_lock();
@@ -195,14 +192,14 @@ impl Drop for OwnedGuard {
 }
 
 impl Lock {
-    /// Takes the lock as [`Lock::lock`] does, and returns a guard that any thread may keep, and that unlocks it when dropped.
+    /// Acquires the lock, waits for it without a limit, and returns a guard that any thread may use.
     ///
-    /// Nobody re-enters it, the calling thread neither: while it keeps the guard, or holds the lock itself, it waits for
-    /// itself.
+    /// The guard is not reentrant: while the calling thread keeps it, or holds the lock itself, a second call waits
+    /// for itself.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::lock`], but for [`Error::NotReentrant`](crate::Error::NotReentrant) and
+    /// Those of [`Lock::lock`] except [`Error::NotReentrant`](crate::Error::NotReentrant) and
     /// [`Error::Upgrade`](crate::Error::Upgrade).
     ///
     /// # Examples
@@ -221,7 +218,7 @@ impl Lock {
         WaitLimit::without_end(None, |limit| self.owned_within(limit))
     }
 
-    /// Takes the lock as [`Lock::owned`] does, and waits until it has the lock or `interrupt` is raised.
+    /// Acquires the lock, waits for it until `interrupt` is raised, and returns a guard that any thread may use.
     ///
     /// # Errors
     ///
@@ -230,23 +227,24 @@ impl Lock {
         WaitLimit::without_end(Some(interrupt), |limit| self.owned_within(limit))
     }
 
-    /// Takes the lock if it is free now, and returns a guard that any thread may keep; `None` if it is not free.
-    ///
-    /// `lock.try_owned()?;` as a statement, or bound to `_`, unlocks at once and does not say whether the lock was free.
+    /// Acquires the lock if it is free now, and returns a guard that any thread may use; `None` if it is not free.
     ///
     /// # Errors
     ///
     /// Those of [`Lock::owned`], each after one attempt.
+    #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_owned(&self) -> Result<Option<OwnedGuard>> {
         self.owned_within(WaitLimit::once())
     }
 
-    /// Takes the lock, waits for it at most `wait`, and returns a guard that any thread may keep; `None` if the wait is over.
+    /// Acquires the lock, waits for it at most `wait`, and returns a guard that any thread may use; `None` if the
+    /// wait is over.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be expressed as an instant, and those of
-    /// [`Lock::owned`], with the end of the wait in place of the outage timeout.
+    /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be represented as an
+    /// `Instant`, and those of [`Lock::owned`], where `wait` replaces the outage timeout.
+    #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_owned_for(&self, wait: Duration) -> Result<Option<OwnedGuard>> {
         self.owned_within(self.raw_lock().limit(wait, None)?)
     }

@@ -1,4 +1,4 @@
-//! The look of an operator at one lock, and the end of one hold.
+//! Queries and operations for operators: who holds a lock, and the end of one hold.
 
 use std::sync::Arc;
 
@@ -9,26 +9,25 @@ use crate::lock::Lock;
 use crate::store::{CUT, Left, LockInfo, LockKind, Outcome, Position, SurveyOf, shown};
 
 impl Lock {
-    /// Asks the store who holds the lock, with all that it shows: the holds, their processes, the end, those who wait.
+    /// Queries the store for the holders of the lock, their processes, the remaining lease and the waiters.
     ///
-    /// Of a read-write lock either side describes both. Nothing is written, and the threads of this client are not
-    /// disturbed.
+    /// Both sides of a read-write lock describe both. The query writes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for a [`MultiLock`](crate::MultiLock), each of whose locks can be described, and those of
-    /// [`Lock::is_locked`].
+    /// [`Error::Unsupported`] for a [`MultiLock`](crate::MultiLock): describe each of its locks instead. In addition
+    /// those of [`Lock::is_locked`].
     ///
     /// # Examples
     ///
     /// ```
     /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
     /// let lock = client.lock("orders:42");
-    /// lock.lock()?;
+    /// let guard = lock.guard()?;
     /// let info = lock.describe()?;
     /// assert_eq!(info.holders[0].client.as_deref(), Some(client.id()));
     /// assert_eq!(info.holders[0].count, 1);
-    /// lock.unlock()?;
+    /// guard.unlock()?;
     /// assert!(lock.describe()?.holders.is_empty());
     /// # Ok::<(), redlatch::Error>(())
     /// ```
@@ -36,28 +35,27 @@ impl Lock {
         Ok(self.look()?.discreet())
     }
 
-    /// Ends the hold of this visitor, and returns whether it stood; the lock is left alone if somebody else has it by now.
+    /// Ends the hold of this visitor, and returns whether it existed; holds of other visitors are left alone.
     ///
-    /// The visitor is one of [`LockInfo::holders`], or the `as_str` of a [`VisitorId`]. The hold ends in one step, and those
-    /// who wait are told, as by [`Lock::unlock`]. Its holder learns of it as after [`Lock::force_unlock`]. For a token lock
-    /// the visitor is the token, or what [`Lock::describe`] shows of it: four signs, `…` and a hash of the whole token.
+    /// `visitor` is from [`LockInfo::holders`], or the `as_str` of a [`VisitorId`]. For a token lock it is the token,
+    /// or the form that [`Lock::describe`] shows: four characters, `…` and a hash of the token. Waiters are notified
+    /// as by [`Lock::unlock`], and the holder as by [`Lock::force_unlock`].
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if the request got no answer, so that the hold may have ended or not; [`Error::Unsupported`] for a
-    /// [`MultiLock`](crate::MultiLock); and those of [`Lock::is_locked`].
+    /// [`Error::Unknown`] if the request got no reply, so the hold may have ended or not; [`Error::Unsupported`] for
+    /// a [`MultiLock`](crate::MultiLock); and those of [`Lock::is_locked`].
     ///
     /// # Examples
     ///
     /// ```
     /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
     /// let lock = client.lock("orders:42");
-    /// lock.lock()?;
-    /// let stuck = lock.describe()?.holders[0].visitor.clone();
-    /// assert!(lock.force_unlock_of(&stuck)?);
-    /// lock.lock()?; // a new hold, which is another visitor
-    /// assert!(!lock.force_unlock_of(&stuck)?);
-    /// assert!(lock.is_held_by_current_thread()?);
+    /// let stuck = lock.guard()?;
+    /// assert!(lock.force_unlock_of(stuck.visitor().as_str())?);
+    /// let next = lock.guard()?; // a new hold, which is another visitor
+    /// assert!(!lock.force_unlock_of(stuck.visitor().as_str())?);
+    /// assert!(next.is_valid());
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn force_unlock_of(&self, visitor: &str) -> Result<bool> {
@@ -87,7 +85,7 @@ impl Lock {
         }
     }
 
-    /// The visitor in full; `None` if nobody holds the lock by a token that is this one, or is shown so.
+    /// Returns the full id of a visitor; `None` if a shown token matches no holder.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;
@@ -110,7 +108,7 @@ impl Lock {
         Ok(told.into_iter().next().unwrap_or_else(free))
     }
 
-    /// Refuses a lock that is made of several, each of which has holds of its own.
+    /// Refuses a `MultiLock`, whose parts have separate holds.
     fn is_one(&self) -> Result<()> {
         self.raw_lock.ready()?;
         match &self.raw_lock.parts {

@@ -22,18 +22,19 @@ use crate::stores::redis::flaw;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
-/// It keeps the contract of `java.util.concurrent.locks.Lock`: it belongs to the thread that took it, and that thread may
-/// take it again and must unlock it as often. It is a **lease, not a mutex**: if the server cannot be reached for long
-/// enough, or loses its data, the hold is lost, which [`Lock::is_valid`], [`Lock::lost`] and
-/// [`Guard`](crate::Guard) tell the holder.
+/// It keeps the contract of `java.util.concurrent.locks.Lock`: the lock belongs to the thread that acquired it, which
+/// may acquire it again and must unlock it as often. A lock is a **lease, not a mutex**: if the server cannot be
+/// reached for long enough or loses its data, the hold is lost. [`Guard`](crate::Guard), [`Lock::is_valid`] and
+/// [`Lock::lost`] report that.
 ///
-/// [`Client::lock`](crate::Client::lock) and its siblings make a lock without I/O; clones, and locks of the same client
-/// and name, are the same lock.
+/// [`Client::lock`](crate::Client::lock) and its siblings create a lock without I/O. Clones, and locks of the same
+/// client and name, are the same lock.
 ///
-/// The threads of one client that wait for the lock queue up, get it in the order in which they came, and hand it off in
-/// one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. Among processes there is no order.
+/// The waiting threads of one client form a queue. They acquire the lock in the order of arrival, and hand it off in
+/// one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. There is no order among processes.
 ///
-/// The methods are those of Java in snake case; `docs/migrate/redisson.md` of the repository puts them side by side.
+/// [`Lock::guard`] and [`Lock::run`] unlock by themselves. [`Lock::lock`] and [`Lock::unlock`] are the methods of
+/// Java; `docs/migrate/redisson.md` of the repository lists all of them.
 ///
 /// # Examples
 ///
@@ -44,31 +45,33 @@ use crate::stores::redis::flaw;
 /// let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
 /// let lock = client.lock("lock:orders:42");
 ///
-/// lock.lock()?; // waits; it is renewed until unlock
-/// assert!(lock.is_held_by_current_thread()?);
-/// assert_eq!(lock.hold_count()?, 1);
-/// lock.unlock()?;
+/// let guard = lock.guard()?; // waits; the lock is renewed until the guard is dropped
+/// assert!(guard.is_valid());
+/// guard.unlock()?; // or drop it
 ///
-/// if lock.try_lock_for(Duration::from_millis(500))? {
+/// if let Some(guard) = lock.try_guard_for(Duration::from_millis(500))? {
 ///     // …
-///     lock.unlock()?;
+///     guard.unlock()?;
 /// }
-/// # Ok::<(), redlatch::Error>(())
+///
+/// let sum = lock.run(|_| 40 + 2)?; // unlocks when the closure returns or panics
+/// assert_eq!(sum, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lock {
     pub(crate) raw_lock: RawLock,
-    /// The store of the lock, if it is a database.
+    /// The store if the lock is in a database.
     #[cfg(feature = "mysql")]
     pub(crate) database: Option<Arc<MySql>>,
 }
 
-/// The range of the pauses between two questions for a lock.
+/// The range of the pauses between two attempts of a waiter that polls.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Lock {
-    /// The lock of this name, which the key prefix of the client comes before.
+    /// Creates the lock of this name, to which the key prefix of the client is added.
     pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
         let full = inner.key_prefix.before(name);
         let refuses = inner.store.facts().refuses;
@@ -110,12 +113,12 @@ impl Lock {
         &self.raw_lock
     }
 
-    /// Returns the same lock with a fixed lease time for the acquisitions made through it.
+    /// Returns the same lock with a fixed lease for the acquisitions made through it.
     ///
-    /// A hold with a fixed lease is not renewed: it ends after `lease`, unlocked or not. The range is 10 ms ..= 365 days,
-    /// for a [`Redlock`](crate::Redlock) up to its [`max_lease`](crate::RedlockBuilder::max_lease); anything else is
-    /// [`Error::InvalidLease`] at the acquisition. A nested acquisition shortens nothing: the hold lasts until the latest
-    /// end that any of its levels counts on. Defaults to no fixed lease: the watchdog renews the hold.
+    /// A hold with a fixed lease is not renewed and ends after `lease`, unlocked or not. A nested acquisition never
+    /// shortens the hold: it lasts until the latest end of its levels. 10 ms ..= 365 days, for a
+    /// [`Redlock`](crate::Redlock) up to its [`max_lease`](crate::RedlockBuilder::max_lease); other values are
+    /// [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews the hold.
     ///
     /// # Examples
     ///
@@ -123,9 +126,9 @@ impl Lock {
     /// # use std::time::Duration;
     /// # let client = redlatch::Client::in_memory();
     /// let five = client.lock("lock:report").with_lease_time(Duration::from_secs(5));
-    /// five.lock()?;
+    /// let guard = five.guard()?;
     /// assert!(five.remaining_lease()?.unwrap() <= Duration::from_secs(5));
-    /// five.unlock()?;
+    /// guard.unlock()?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     #[must_use = "this returns the configured lock; the original is unchanged"]
@@ -133,17 +136,16 @@ impl Lock {
         self.with(|raw_lock| raw_lock.lease = Lease::Fixed(lease))
     }
 
-    /// Returns the same lock whose waiters ask again and again in place of listening for unlock messages: after about
-    /// `first`, then after pauses twice as long each, up to about `longest`.
+    /// Returns the same lock whose waiters poll instead of listening for unlock messages: after about `first`, then
+    /// after pauses that double up to about `longest`.
     ///
-    /// Each pause is drawn between half and one and a half times its length. The threads of a client go on queueing, so
-    /// one of them asks at a time, and hand the lock off among themselves; now and then it rests free for one and a half times
-    /// `longest`, so that others find it: those with longer pauses find it by chance, so all clients of a lock should have the
-    /// same. In a Redis Cluster whose messages are not
-    /// sharded an unlock sends none, for it would go to every node; waiters that listen get the lock up to a second later.
-    /// The range is 100 µs ..= 1 s, `first` not longer than `longest`; anything else is
-    /// [`Error::InvalidConfig`] at the first operation. Defaults to messages; for a
-    /// [`spin_lock`](crate::Client::spin_lock) to 1 ms and 128 ms.
+    /// Each pause is random between half and one and a half times its length. Only the first waiter of a client
+    /// polls; the others queue behind it. All clients of a lock should use the same pauses, because clients with
+    /// longer pauses acquire it less often. In a Redis Cluster without sharded messages an unlock of such a lock
+    /// sends no message, so listening waiters notice it up to a second later.
+    ///
+    /// 100 µs ..= 1 s, `first` not longer than `longest`; other values are [`Error::InvalidConfig`] at the first
+    /// operation. Defaults to listening; for a [`spin_lock`](crate::Client::spin_lock) to 1 ms and 128 ms.
     ///
     /// # Examples
     ///
@@ -153,8 +155,8 @@ impl Lock {
     /// let calm = client
     ///     .spin_lock("lock:report")
     ///     .with_backoff(Duration::from_millis(20), Duration::from_millis(500));
-    /// assert!(calm.try_lock_for(Duration::from_secs(1))?);
-    /// calm.unlock()?;
+    /// let guard = calm.try_guard_for(Duration::from_secs(1))?;
+    /// assert!(guard.is_some());
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     #[must_use = "this returns the configured lock; the original is unchanged"]
@@ -184,51 +186,54 @@ impl Lock {
         &self.raw_lock.key.lock.name
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Acquires the lock, and waits for it without a limit.
+    ///
+    /// Each call needs an [`unlock`](Lock::unlock); [`Lock::guard`] and [`Lock::run`] unlock by themselves. **`lock`
+    /// returns no guard**: `let _guard = lock.lock()?` binds `()`, and the lock stays held.
     ///
     /// # Errors
     ///
-    /// After every error nothing was taken: a first acquisition holds nothing, a re-entry leaves the outer levels as they
-    /// are.
+    /// After an error nothing was acquired. A failed re-entry leaves the outer levels as they are.
     ///
-    /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable answer:
+    /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable reply:
     ///
     /// - [`Error::Unreachable`]: the server was not reached, and nothing was sent;
     /// - [`Error::Exhausted`]: the client had no connection free, and nothing was sent;
     /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
-    /// - [`Error::Unknown`]: a request got no answer; if it was executed, its hold is released in the background;
-    /// - [`Error::NotReplicated`]: too few replicas acknowledged the hold, which was undone (only with
+    /// - [`Error::Unknown`]: a request got no reply; if it was executed, its hold is released in the background;
+    /// - [`Error::NotReplicated`]: too few replicas acknowledged the hold, which was released (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
-    /// - [`Error::NoQuorum`]: too few nodes could be asked (only of a [`Redlock`](crate::Redlock));
+    /// - [`Error::NoQuorum`]: too few nodes answered (only a [`Redlock`](crate::Redlock));
     /// - [`Error::NoTtl`]: the lock is held by a key that never expires.
     ///
-    /// At once, because waiting cannot help:
+    /// At once:
     ///
-    /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease cannot be used;
-    /// - [`Error::NotReentrant`]: the thread holds this [`token_lock`](crate::Client::token_lock) already;
-    /// - [`Error::Upgrade`]: the thread has the read side, and this is the write side (only of a
+    /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease is invalid;
+    /// - [`Error::NotReentrant`]: the thread already holds this [`token_lock`](crate::Client::token_lock);
+    /// - [`Error::Upgrade`]: the thread holds the read side, and this is the write side (only a
     ///   [`ReadWriteLock`](crate::ReadWriteLock));
-    /// - [`Error::Overlap`]: the thread holds another lock with a part in common (only with a
+    /// - [`Error::Overlap`]: the thread holds another lock that shares a part (only with a
     ///   [`MultiLock`](crate::MultiLock));
-    /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) turned out to be one lock, or a server
-    ///   that was given alone turned out to be a node of a cluster;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`]: something else is kept under the name, or has written to the hold;
-    /// - [`Error::FenceRegressed`]: the server drew too small a token (only of a [`fenced_lock`](crate::Client::fenced_lock));
+    /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) are the same lock, or the server of
+    ///   [`Client::open`](crate::Client::open) is a node of a cluster;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`]: the key has other data, or another program wrote to the hold;
+    /// - [`Error::FenceRegressed`]: the server issued too small a token (only a
+    ///   [`fenced_lock`](crate::Client::fenced_lock));
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::Unsupported`]: the server or the place of the call does not allow it, as its text says;
-    /// - [`Error::Unexpected`], `Error::Database`: the server answered something unexpected; the latter only from a database,
-    ///   for its lock table and for an error without a name here;
+    /// - [`Error::Unsupported`]: the store has no locks of this kind, or the call is inside a transaction of this
+    ///   lock;
+    /// - [`Error::Unexpected`], `Error::Database`: the server sent an unexpected reply, or the lock table is missing
+    ///   or wrong;
     /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn lock(&self) -> Result<()> {
         self.raw_lock.acquire(WaitLimit::forever(None))?;
         Ok(())
     }
 
-    /// Takes the lock, and waits until it has the lock or `interrupt` is raised.
+    /// Acquires the lock, and waits for it until `interrupt` is raised.
     ///
-    /// A request that is under way then ends first, which may take up to
-    /// [`command_timeout`](crate::Builder::command_timeout).
+    /// A request in flight ends first, which takes up to [`command_timeout`](crate::Builder::command_timeout).
     ///
     /// # Errors
     ///
@@ -238,10 +243,11 @@ impl Lock {
         Ok(())
     }
 
-    /// Takes the lock if it is free now, and returns whether it did.
+    /// Acquires the lock if it is free now, and returns whether it did.
     ///
-    /// It sends one attempt, which ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the queue
-    /// of this client's waiters. The result decides: `lock.try_lock()?;` as a statement goes on without the lock.
+    /// The call sends one attempt, ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the
+    /// queue of this client's waiters. Check the result: the statement `lock.try_lock()?;` continues without the
+    /// lock.
     ///
     /// # Errors
     ///
@@ -255,7 +261,7 @@ impl Lock {
     ///     println!("alone with the order");
     ///     lock.unlock()?;
     /// } else {
-    ///     println!("somebody else has it");
+    ///     println!("another thread holds it");
     /// }
     /// # Ok::<(), redlatch::Error>(())
     /// ```
@@ -263,16 +269,16 @@ impl Lock {
         Ok(self.raw_lock.acquire(WaitLimit::once())?.is_some())
     }
 
-    /// Takes the lock, waits for it at most `wait`, and returns whether it did.
+    /// Acquires the lock, waits for it at most `wait`, and returns whether it did.
     ///
-    /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once. When the
-    /// wait is over, the server is not asked again if earlier waiters of this client were refused a moment ago. A wait during
-    /// which the client had no connection free is `false`, too.
+    /// The call takes up to 250 ms more than `wait` if the server is slow. A `wait` of zero tries once. The result is
+    /// also false if the client had no connection free during the wait, or if an earlier waiter of this client was
+    /// refused a moment before the end.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Lock::lock`], with
-    /// the end of the wait in place of the outage timeout.
+    /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`, and those of
+    /// [`Lock::lock`], where `wait` replaces the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self
             .raw_lock
@@ -280,7 +286,7 @@ impl Lock {
             .is_some())
     }
 
-    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
+    /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
     ///
     /// # Errors
     ///
@@ -294,37 +300,38 @@ impl Lock {
         Ok(self.raw_lock.acquire(limit)?.is_some())
     }
 
-    /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
+    /// Releases one level of the current thread's hold; the last release frees the lock.
     ///
-    /// The levels of guards are left to them as long as there is another one; after that the unlock takes the level of a
-    /// guard, which then has nothing left to give back.
+    /// Call it as often as the thread acquired the lock. Levels of guards are released last; such a guard then has
+    /// nothing to unlock.
     ///
-    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After any error but
-    /// [`Error::Unsupported`] and [`Error::Forked`], which change nothing, the level is given back, so an unlock is not to be
-    /// repeated. After an error of the last unlock the hold is over for this thread and no longer renewed; if it is still in
-    /// the store, it is released in the background.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock:
+    /// after any error except [`Error::Unsupported`] and [`Error::Forked`] the level is released for this thread. If
+    /// it was the last level, the hold is no longer renewed, and a background thread releases what is left in the
+    /// store.
     ///
-    /// An unlock without an answer is sent once more, and counts as done if the hold is no longer there by then. So the
-    /// unlock returns `Ok` even if the hold was lost, unnoticed, just before.
+    /// An unlock without a reply is sent once more, and succeeds if the hold is no longer there. So `Ok` is also
+    /// possible if the hold was lost, unnoticed, just before.
     ///
     /// # Errors
     ///
     /// - [`Error::NotHeld`]: this thread does not hold the lock;
-    /// - [`Error::Lost`] with the cause: this thread held the lock and lost it (a thread that loses one lock after the
-    ///   other and unlocks none remembers those of its last 256 holds);
+    /// - [`Error::Lost`] with the cause: this thread held the lock and lost it (known for the last 256 lost holds of
+    ///   a thread);
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
-    /// - [`Error::Unknown`]: the request got no answer, or too few replicas acknowledged an inner unlock (only with
+    /// - [`Error::Unknown`]: the request got no reply, or too few replicas acknowledged an inner unlock (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
     /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
-    /// - [`Error::NoQuorum`]: too few nodes could be told (only of a [`Redlock`](crate::Redlock));
+    /// - [`Error::NoQuorum`]: too few nodes answered (only a [`Redlock`](crate::Redlock));
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: something else has written to the key, or the
-    ///   server answered something unexpected;
-    /// - [`Error::FenceRegressed`]: the hold went to a waiter of this client, for whom the server drew too small a token;
-    /// - `Error::Database`: the lock table is not as it was, or the database has another error;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: another program wrote to the key, or
+    ///   the server sent an unexpected reply;
+    /// - [`Error::FenceRegressed`]: the hold was handed to a waiter of this client, and the server issued too small a
+    ///   token;
+    /// - `Error::Database`: the lock table was changed, or the database reports another error;
     /// - [`Error::Unsupported`]: inside a transaction of this lock in a database, or while the thread is ending;
-    /// - [`Error::InvalidName`]: the name cannot be used, so nobody holds it;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::InvalidName`]: the name is invalid, so no thread can hold the lock;
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn unlock(&self) -> Result<()> {
         let me = self.me()?;
         let current = me.held.current(&self.raw_lock.key);
@@ -340,14 +347,14 @@ impl Lock {
 
     /// Frees the lock, whichever thread of whichever process holds it, and returns whether it was held.
     ///
-    /// A holder of another client learns of it at its next renewal, or when it unlocks; holders of this client learn of it
-    /// at once. A key that cannot be a lock is left alone ([`Error::WrongType`]). A token may be any text, so a token lock
-    /// is freed whatever string is under its name.
+    /// Holders of this client are notified at once. A holder of another client notices the loss at its next renewal
+    /// or unlock. A key that is not a lock is left alone ([`Error::WrongType`]). For a token lock every string under
+    /// the name counts as a token.
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if a request got no answer, so that the lock may be freed or not, or if some locks of a
-    /// [`MultiLock`](crate::MultiLock) are freed and others could not be; and those of [`Lock::is_locked`].
+    /// [`Error::Unknown`] if a request got no reply, or if some locks of a [`MultiLock`](crate::MultiLock) were freed
+    /// and others were not. In addition those of [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
@@ -358,7 +365,7 @@ impl Lock {
         Ok(freed)
     }
 
-    /// Has the holders and the waiters of this client find out that the lock may be free.
+    /// Makes the holders and the waiters of this client query the lock.
     fn was_freed(&self) {
         let RawLock { inner, key, .. } = &self.raw_lock;
         inner.watchdog.check_now(&key.lock.name);

@@ -1,4 +1,4 @@
-//! The questions to a lock: to its store, and to what this process knows.
+//! Queries about a lock: in its store, and in this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,26 @@ use crate::losses::Losses;
 use crate::store::{CountStep, Holding};
 
 impl Lock {
-    /// Asks the store whether anybody holds the lock.
+    /// Queries the store whether any thread holds the lock.
     ///
     /// # Errors
     ///
     /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
     ///
-    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server gave no answer, or the client had no connection free;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server did not reply, or the client had no connection
+    ///   free;
     /// - [`Error::Unavailable`], [`Error::NoQuorum`]: the server, or a majority of the nodes, cannot serve now;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
-    ///   server answered something unexpected;
-    /// - `Error::Database`: the lock table is missing or not right, or the database has another error;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name, or this kind of lock, cannot be used here;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or
+    ///   the server sent an unexpected reply;
+    /// - `Error::Database`: the lock table is missing or wrong, or the database reports another error;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no locks of this kind;
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn is_locked(&self) -> Result<bool> {
         Ok(self.inspect(None)?.is_locked)
     }
 
-    /// Asks the store whether the current thread holds the lock.
+    /// Queries the store whether the current thread holds the lock.
     ///
     /// # Errors
     ///
@@ -40,8 +41,10 @@ impl Lock {
         Ok(self.hold_count()? > 0)
     }
 
-    /// Asks the store whether a thread of this process holds the lock through this client; its number is that of
-    /// [`current_thread_id`](crate::current_thread_id), or of [`OwnedGuard::owner`](crate::OwnedGuard::owner).
+    /// Queries the store whether a thread of this process holds the lock through this client.
+    ///
+    /// `thread` is a number of [`current_thread_id`](crate::current_thread_id) or of
+    /// [`OwnedGuard::owner`](crate::OwnedGuard::owner).
     ///
     /// # Errors
     ///
@@ -52,9 +55,7 @@ impl Lock {
         Ok(self.count_of(owner)? > 0)
     }
 
-    /// Asks the store how many times the current thread holds the lock; 0 if it does not.
-    ///
-    /// A re-entry that ended in an error is no level, whatever became of its request.
+    /// Queries the store how many times the current thread holds the lock; 0 if it does not hold it.
     ///
     /// # Errors
     ///
@@ -63,29 +64,27 @@ impl Lock {
         self.count_of(Some(self.me()?))
     }
 
-    /// Asks the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock) in its queue; the
+    /// Queries the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock); the
     /// `getQueueLength` of Java.
     ///
-    /// Waiters of Redisson are among them, and so is one that died until it is passed over. The answer may be old when it
-    /// arrives, so it is a figure to watch, and nothing to decide by.
-    ///
-    /// ```
-    /// # fn main() -> redlatch::Result<()> {
-    /// let client = redlatch::Client::in_memory();
-    /// let tickets = client.fair_lock("lock:tickets");
-    /// let guard = tickets.guard()?;
-    /// assert_eq!(tickets.waiters()?, 0); // the holder waits no more
-    /// # guard.unlock()
-    /// # }
-    /// ```
+    /// The count includes waiters of Redisson, and dead waiters until they are skipped. Use it for monitoring only:
+    /// it may be outdated when it arrives.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] with the reason for each other kind of lock, whose waiters leave nothing in the store, or too
-    /// little to be counted: that of [`lock`](crate::Client::lock), [`fenced_lock`](crate::Client::fenced_lock),
-    /// [`token_lock`](crate::Client::token_lock), [`spin_lock`](crate::Client::spin_lock), a
-    /// [`ReadWriteLock`](crate::ReadWriteLock), a [`MultiLock`](crate::MultiLock), a [`Redlock`](crate::Redlock), and of all in a
-    /// database. And those of [`Lock::is_locked`].
+    /// [`Error::Unsupported`] for every lock that is not a `fair_lock`, because its waiters leave nothing to count in
+    /// the store. In addition those of [`Lock::is_locked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = redlatch::Client::in_memory();
+    /// let tickets = client.fair_lock("lock:tickets");
+    /// let guard = tickets.guard()?;
+    /// assert_eq!(tickets.waiters()?, 0); // the holder is no waiter
+    /// guard.unlock()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
     pub fn waiters(&self) -> Result<u32> {
         self.raw_lock.ready()?;
         let lock = &self.raw_lock.key.lock;
@@ -96,11 +95,11 @@ impl Lock {
         Ok(u32::try_from(waiters).unwrap_or(u32::MAX))
     }
 
-    /// Asks the store how long the present hold of any thread lasts if it is not renewed; `None` if there is none.
+    /// Queries the store how long the current hold of any thread lasts without a renewal; `None` if there is no hold.
     ///
     /// # Errors
     ///
-    /// [`Error::NoTtl`] if the hold has no end, and those of [`Lock::is_locked`].
+    /// [`Error::NoTtl`] if the key of the hold never expires, and those of [`Lock::is_locked`].
     pub fn remaining_lease(&self) -> Result<Option<Duration>> {
         let holding = self.inspect(None)?;
         if holding.is_locked && holding.remaining.is_none() {
@@ -122,13 +121,12 @@ impl Lock {
         held.is_some_and(|hold| hold.is_valid())
     }
 
-    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see
-    /// [`Guard::lost`](crate::Guard::lost).
+    /// Returns the [`Losses`] of the current thread's hold; see [`Guard::lost`](crate::Guard::lost).
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
-    /// [`Error::Forked`] if it cannot.
+    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`],
+    /// [`Error::Unsupported`] or [`Error::Forked`] if it cannot hold it.
     pub fn lost(&self) -> Result<Losses> {
         let hold = self.current_hold()?;
         Ok(Losses::of(hold, self.raw_lock.inner.pid))
@@ -157,13 +155,11 @@ impl Lock {
         Ok(self.current_hold()?.fence)
     }
 
-    /// Returns the calling thread.
     pub(super) fn me(&self) -> Result<Arc<Owner>> {
         self.raw_lock.ready()?;
         self.raw_lock.inner.thread(self.full_name())
     }
 
-    /// Returns the hold of the calling thread.
     pub(crate) fn current_hold(&self) -> Result<Arc<Hold>> {
         let current = self.me()?.held.current(&self.raw_lock.key);
         current.ok_or_else(|| self.raw_lock.not_held())
@@ -176,9 +172,9 @@ impl Lock {
     }
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
-        // A thread without a hold here has no visitor id that could stand in the store.
+        // A thread without a hold in this process has no visitor id in the store.
         match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
-            // A request without an answer may have left more there than there is to unlock.
+            // A re-entry without a reply may have left a larger count in the store.
             Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
             None => Ok(0),
         }
