@@ -11,24 +11,23 @@ use crate::lock::Lock;
 use crate::semaphore::{Permits, counter_methods};
 use crate::store::CountStep;
 
-/// A semaphore whose permits have ids and leases of their own: Redisson's `RPermitExpirableSemaphore`.
+/// A semaphore whose permits have ids and separate leases: Redisson's `RPermitExpirableSemaphore`.
 ///
-/// As of a [`Semaphore`](crate::Semaphore), permits are taken by [`PermitSemaphore::acquire`], which renews them and gives them back when
-/// they are dropped. Or [`PermitSemaphore::acquire_id`] takes one that no handle owns: its id can be passed to another
-/// process, which gives it back with [`PermitSemaphore::release_id`]. A permit that nobody gives back ends with its
-/// lease.
+/// [`PermitSemaphore::acquire`] returns [`Permits`] that are renewed and released when dropped, as for a
+/// [`Semaphore`](crate::Semaphore). [`PermitSemaphore::acquire_id`] acquires a permit without a handle: any process
+/// can release it by its id with [`PermitSemaphore::release_id`]. Otherwise it ends with its lease.
 ///
-/// * **A semaphore that nobody has set is waited for.** Call [`PermitSemaphore::try_set`] first; it sets the permits once.
-/// * Redisson takes permits back whose ends have passed by the clock of *its* machine. **A machine that is ahead by some
-///   seconds takes a fixed lease away so much early**, and nobody here can know. Renewed permits have 20 s to spare with
-///   the default lease of 30 s.
-/// * **Its name is for nothing else**: a [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name is the same number in
-///   Redis.
-/// * It is not reentrant, and among processes there is no order, as with a [`Semaphore`](crate::Semaphore).
+/// * **Acquisitions wait until the semaphore has been set.** Call [`PermitSemaphore::try_set`] first; it sets the
+///   permits once.
+/// * Redisson expires permits by the clock of *its* machine. **A machine whose clock is ahead by some seconds ends
+///   fixed leases that much too early.** Renewed permits have a margin of 20 s with the default lease of 30 s.
+/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name is the
+///   same number in Redis.
+/// * It is not reentrant, and there is no order among processes, as for a [`Semaphore`](crate::Semaphore).
 ///
-/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) makes one without I/O; clones, and those of the same
-/// name, are the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster) and in memory. A
-/// failover may lose or double a step.
+/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates one without I/O; those of the same name are
+/// the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster). A failover may lose or
+/// double a step.
 ///
 /// # Examples
 ///
@@ -41,10 +40,10 @@ use crate::store::CountStep;
 /// semaphore.try_set(2)?;
 ///
 /// let id = semaphore.acquire_id(Some(Duration::from_secs(60)))?;
-/// let sent = id.to_string(); // … to another process, which is done within a minute:
+/// let sent = id.to_string(); // … to another process, which finishes within a minute:
 /// let id = PermitId::parse(&sent).expect("an id");
 /// assert!(semaphore.release_id(&id)?);
-/// assert!(!semaphore.release_id(&id)?, "it was given back before");
+/// assert!(!semaphore.release_id(&id)?, "it was released before");
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -55,24 +54,25 @@ pub struct PermitSemaphore {
 counter_methods!(PermitSemaphore);
 
 impl PermitSemaphore {
-    /// Returns the same semaphore with a fixed lease time for the permits that are taken through it by
-    /// [`PermitSemaphore::acquire`] and the like.
+    /// Returns the same semaphore with a fixed lease for the permits of [`PermitSemaphore::acquire`] and its
+    /// siblings.
     ///
-    /// Permits with a fixed lease are not renewed: they end after `lease`, released or not. The range is 10 ms ..= 365
-    /// days; anything else is [`Error::InvalidLease`](crate::Error::InvalidLease) at the acquisition. Defaults to no
-    /// fixed lease: the watchdog renews the permits.
+    /// Permits with a fixed lease are not renewed, and end after `lease`, released or not. 10 ms ..= 365 days; other
+    /// values are [`Error::InvalidLease`](crate::Error::InvalidLease) at the acquisition. Defaults to no fixed lease:
+    /// the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
-        // Permits of a handle have an end in any case.
+        // Permits of a handle always have an end.
         let is_endless = lease >= ENDLESS;
         let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);
         PermitSemaphore { lock }
     }
 
-    /// Makes so many permits, 0 ..= 2147483647, of those that are free and those that were taken, and the semaphore if
-    /// there is none: Redisson's `setPermits`. If more were taken, the number of free ones is below 0 until enough are
-    /// back.
+    /// Sets the total of free and acquired permits, 0 ..= 2147483647, and creates the semaphore if there is none:
+    /// Redisson's `setPermits`.
+    ///
+    /// If more permits are acquired, the number of free permits is negative until enough are released.
     ///
     /// # Errors
     ///
@@ -86,24 +86,28 @@ impl PermitSemaphore {
         raw_lock.count(CountStep::Replace(permits)).map(drop)
     }
 
-    /// Takes one permit that no handle owns, and waits for it as long as it takes. It ends after `lease`, 10 ms ..= 365
-    /// days, or with `None` only when it is given back: **if its id gets lost, so is the permit**.
+    /// Acquires one permit without a handle, and waits for it without a limit.
+    ///
+    /// It ends after `lease`, 10 ms ..= 365 days. With `None` it ends only when it is released: **if its id is lost,
+    /// so is the permit**.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is out of range,
-    /// [`Error::Lost`](crate::Error::Lost) or [`Error::Unknown`](crate::Error::Unknown) if it ended while the answer was on its
-    /// way, and those of [`Semaphore::acquire`](crate::Semaphore::acquire).
+    /// [`Error::Lost`](crate::Error::Lost) or [`Error::Unknown`](crate::Error::Unknown) if it ended before the reply
+    /// arrived, and those of [`Semaphore::acquire`](crate::Semaphore::acquire).
     pub fn acquire_id(&self, lease: Option<Duration>) -> Result<PermitId> {
         WaitLimit::without_end(None, |limit| self.acquire_id_within(lease, limit))
     }
 
-    /// Does the same and waits at most `wait`; `None` if it did not get one. With a `wait` of zero it tries once.
+    /// Acquires one permit without a handle, and waits for it at most `wait`; `None` if the wait is over. A `wait` of
+    /// zero tries once.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be expressed as an instant, and
-    /// those of [`PermitSemaphore::acquire_id`].
+    /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be represented as an
+    /// `Instant`, and those of [`PermitSemaphore::acquire_id`].
+    #[must_use = "a permit whose id is dropped stays taken until its lease ends"]
     pub fn try_acquire_id_for(
         &self,
         lease: Option<Duration>,
@@ -126,11 +130,11 @@ impl PermitSemaphore {
         Ok(Some(PermitId { visitor }))
     }
 
-    /// Gives a permit back, whoever took it, and returns whether it was taken: false for one that was given back before
-    /// or has ended, and for an id of another semaphore.
+    /// Releases a permit of any process, and returns whether it was taken: false if it was released or has ended, or
+    /// belongs to another semaphore.
     ///
-    /// A handle that has the permit loses it, and learns of that at its next renewal, or with a fixed lease when it is
-    /// released.
+    /// A handle of the permit loses it, and notices that at its next renewal, or at its release if it has a fixed
+    /// lease.
     ///
     /// # Errors
     ///
@@ -139,9 +143,11 @@ impl PermitSemaphore {
         Ok(self.count_permit(CountStep::GiveBack, id)? == 1)
     }
 
-    /// Has a permit end `lease` from now, 10 ms ..= 365 days, or with `None` only when it is given back, and returns
-    /// whether it was taken. Set it for ids alone: a handle that renews the permit sets its own lease again, and one with a
-    /// fixed lease goes on counting that: it says that it is valid until then, and gives nothing back afterwards.
+    /// Sets the lease of a permit to `lease` from now, 10 ms ..= 365 days, and returns whether the permit was taken.
+    /// `None` is a lease without an end.
+    ///
+    /// Use it for ids without a handle: a handle renews its own lease, and one with a fixed lease still counts that
+    /// lease.
     ///
     /// # Errors
     ///
@@ -157,8 +163,8 @@ impl PermitSemaphore {
         Ok(self.count_permit(step, id)? == 1)
     }
 
-    /// Asks how long a permit lasts, in whole milliseconds, at most as long as its semaphore: `None` if it is not taken, and
-    /// [`Duration::MAX`] if it has no end.
+    /// Queries the remaining lease of a permit, in whole milliseconds: `None` if it is not taken, [`Duration::MAX`]
+    /// if it has no end.
     ///
     /// # Errors
     ///
@@ -168,13 +174,13 @@ impl PermitSemaphore {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         Ok(match left {
             Duration::ZERO => None,
-            // Its end is so far from 1970, not from now.
+            // The end counts from 1970, not from now.
             left if left > ENDLESS / 2 => Some(Duration::MAX),
             left => Some(left),
         })
     }
 
-    /// Asks for the number of permits that were taken and have not ended, by whomever.
+    /// Queries the number of acquired permits of all processes.
     ///
     /// # Errors
     ///

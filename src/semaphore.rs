@@ -1,4 +1,4 @@
-//! The semaphore, and the permits that were taken from it.
+//! The semaphore and its permits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::store::CountStep;
 
 /// A number of permits that threads of many processes share by its name.
 ///
-/// It is Redisson's `RSemaphore`, with the meaning of `java.util.concurrent.Semaphore`: each acquisition takes permits, and
-/// waits until there are as many. Here they are owned by the [`Permits`] that it returns, and come back when those are
-/// dropped, or a lease after their process has died.
+/// It is Redisson's `RSemaphore`, with the meaning of `java.util.concurrent.Semaphore`: an acquisition takes permits,
+/// and waits until enough are free. Here they belong to the returned [`Permits`], and are free again when that is
+/// dropped, or one lease after their process died.
 ///
-/// * **A semaphore that nobody has set is waited for.** Call [`Semaphore::try_set`] first; it sets the permits once.
-/// * The permits of a holder that died are given back by the next acquisition or wait of any client of this library. **If
-///   only Redisson waits, nobody gives them back.**
-/// * **Its name is for nothing else.** A [`Latch`](crate::Latch) of the same name is the same number in Redis, and a
-///   [`Client::token_lock`](crate::Client::token_lock) takes it for a key that never ends: to count the one down, or to set
-///   the other free, takes permits away, or the semaphore.
-/// * It is not reentrant: a thread that has permits and asks for more may wait for itself.
-/// * The threads of one client that wait get permits in the order in which they came, so that one which wants many is not
-///   overtaken. A try without a wait bypasses them. Among processes there is no order.
+/// * **Acquisitions wait until the semaphore has been set.** Call [`Semaphore::try_set`] first; it sets the permits
+///   once.
+/// * The next acquisition or wait of any client of this library frees the permits of dead holders. **Redisson does
+///   not.**
+/// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name is the same number in Redis, and
+///   [`Lock::force_unlock`] of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
+/// * It is not reentrant: a thread that has permits and acquires more may wait for itself.
+/// * The waiting threads of one client acquire permits in the order of arrival. A try without a wait bypasses them.
+///   There is no order among processes.
 ///
-/// [`Client::semaphore`](crate::Client::semaphore) makes a semaphore without I/O; clones, and semaphores of the same name,
-/// are the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster) and in memory. A failover
-/// may lose or double a step.
+/// [`Client::semaphore`](crate::Client::semaphore) creates a semaphore without I/O; semaphores of the same name are
+/// the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster). A failover may lose or
+/// double a step.
 ///
 /// # Examples
 ///
@@ -55,18 +55,19 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Returns the same semaphore with a fixed lease time for the permits that are taken through it.
+    /// Returns the same semaphore with a fixed lease for the permits that are acquired through it.
     ///
-    /// Permits with a fixed lease are not renewed: they are anybody's after `lease`, released or not. The range is 10 ms ..=
-    /// 365 days; anything else is [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog
-    /// renews the permits.
+    /// Permits with a fixed lease are not renewed, and are free after `lease`, released or not. 10 ms ..= 365 days;
+    /// other values are [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews
+    /// the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
         let lock = self.lock.with_lease_time(lease);
         Semaphore { lock }
     }
 
-    /// Does the same if there is a semaphore of this name, and returns whether there was.
+    /// Adds permits as [`Semaphore::add_permits`] does if there is a semaphore of this name, and returns whether
+    /// there was one.
     ///
     /// # Errors
     ///
@@ -76,11 +77,10 @@ impl Semaphore {
         Ok(self.lock.add_permits(permits, step)? == 1)
     }
 
-    /// Takes all permits that are free, without an owner, and returns how many those were.
+    /// Takes all free permits without an owner, and returns how many there were.
     ///
-    /// Afterwards none is free, as in `java.util.concurrent`: a number below 0, which [`Semaphore::add_permits`] has left,
-    /// is returned and becomes 0, so that reduction ends. Permits of holders whose leases are over are taken, too, those of
-    /// 5,000 of them at most.
+    /// Afterwards no permit is free, as in `java.util.concurrent`: a negative number of free permits is returned and
+    /// becomes 0. Permits of dead holders are included, at most those of 5,000 holders.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Semaphore {
     }
 }
 
-/// The methods that the two semaphores have in common.
+/// The methods that both semaphores have.
 macro_rules! counter_methods {
     ($semaphore:ident) => {
         impl $semaphore {
@@ -99,7 +99,8 @@ macro_rules! counter_methods {
                 self.lock.name()
             }
 
-            /// Sets the number of permits, 0 ..= 2147483647, if there is no semaphore of this name, and returns whether it did.
+            /// Sets the number of permits, 0 ..= 2147483647, if there is no semaphore of this name, and returns
+            /// whether it did.
             ///
             /// # Errors
             ///
@@ -109,8 +110,10 @@ macro_rules! counter_methods {
                 self.lock.set_permits(permits, None)
             }
 
-            /// Does the same with a semaphore that ends after `life`, 1 ms ..= 365 days, with all permits that were taken from
-            /// it: none of them is valid for longer, whatever its lease.
+            /// Sets the number of permits as [`Semaphore::try_set`](crate::Semaphore::try_set) does, for a semaphore
+            /// that ends after `life`.
+            ///
+            /// `life` is 1 ms ..= 365 days. No permit is valid for longer, whatever its lease.
             ///
             /// # Errors
             ///
@@ -120,19 +123,19 @@ macro_rules! counter_methods {
                 self.lock.set_permits(permits, Some(life))
             }
 
-            /// Takes permits, and waits for them as long as it takes.
+            /// Acquires permits, and waits for them without a limit.
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if it is none, or more than 2147483647 (1000 of a
-            /// [`PermitSemaphore`](crate::PermitSemaphore)), and those of [`Lock::lock`](crate::Lock::lock) that one server
-            /// has. After every error nothing was taken; after [`Error::Unknown`](crate::Error::Unknown) what the request may
-            /// have taken is given back in the background.
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or more than 2147483647 (1000
+            /// of a [`PermitSemaphore`](crate::PermitSemaphore)), and those of [`Lock::lock`](crate::Lock::lock) on
+            /// one server. After an error nothing was acquired; after [`Error::Unknown`](crate::Error::Unknown) a
+            /// background thread releases what the request may have acquired.
             pub fn acquire(&self, permits: u32) -> Result<Permits> {
                 WaitLimit::without_end(None, |limit| self.lock.take_permits(permits, limit))
             }
 
-            /// Takes permits, and waits until it has them or `interrupt` is raised.
+            /// Acquires permits, and waits for them until `interrupt` is raised.
             ///
             /// # Errors
             ///
@@ -147,73 +150,80 @@ macro_rules! counter_methods {
                 WaitLimit::without_end(Some(interrupt), take)
             }
 
-            /// Takes permits if there are as many now; `None` if there are not.
+            /// Acquires permits if enough are free now; `None` if not.
             ///
-            /// It sends one attempt, and bypasses the waiters of this client.
+            /// The call sends one attempt, and bypasses the waiters of this client.
             ///
             /// # Errors
             ///
             /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire), each after one attempt.
+            #[must_use = "the permits are dropped, which releases them at once; bind them to a name"]
             pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
                 self.lock.take_permits(permits, WaitLimit::once())
             }
 
-            /// Takes permits, and waits for them at most `wait`; `None` if it did not get them.
+            /// Acquires permits, and waits for them at most `wait`; `None` if the wait is over.
             ///
-            /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once.
+            /// The call takes up to 250 ms more than `wait` if the server is slow. A `wait` of zero tries once.
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be expressed as an instant, and
-            /// those of [`Semaphore::acquire`](crate::Semaphore::acquire), with the end of the wait in place of the outage
-            /// timeout.
+            /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be represented as an
+            /// `Instant`, and those of [`Semaphore::acquire`](crate::Semaphore::acquire), where `wait` replaces the
+            /// outage timeout.
+            #[must_use = "the permits are dropped, which releases them at once; bind them to a name"]
             pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
                 let limit = self.lock.raw_lock().limit(wait, None)?;
                 self.lock.take_permits(permits, limit)
             }
 
-            /// Asks for the number of permits that are free, those of holders whose leases are over included: below 0 if
-            /// permits were taken away by [`Semaphore::add_permits`](crate::Semaphore::add_permits) that are in use; 0 if
-            /// nobody has set the semaphore.
+            /// Queries the number of free permits, including those of dead holders; 0 if the semaphore was never set.
+            ///
+            /// It is negative while more permits were removed by
+            /// [`Semaphore::add_permits`](crate::Semaphore::add_permits) than were free.
             ///
             /// # Errors
             ///
-            /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits), but
-            /// [`Error::Unreachable`](crate::Error::Unreachable) in place of [`Error::Unknown`](crate::Error::Unknown).
+            /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits), with
+            /// [`Error::Unreachable`](crate::Error::Unreachable) instead of
+            /// [`Error::Unknown`](crate::Error::Unknown).
             pub fn available(&self) -> Result<i64> {
                 self.lock.raw_lock().count(CountStep::Get)
             }
 
-            /// Adds permits that nobody owned, or takes some away for good if `permits` is below 0, and makes the semaphore if
-            /// there is none: Redisson's `addPermits`, and the `release` of its `RSemaphore`.
+            /// Adds free permits, or removes some if `permits` is negative, and creates the semaphore if there is
+            /// none: Redisson's `addPermits`, and the `release` of its `RSemaphore`.
             ///
-            /// It is for permits that were forgotten ([`Permits::forget`](crate::Permits::forget)) or drained, and for a new
-            /// limit. The request is carried out at most once: if its answer is lost, it is sent again under the same number.
+            /// It is for forgotten ([`Permits::forget`](crate::Permits::forget)) or drained permits, and for a new
+            /// limit. The server executes the request at most once: after a lost reply it is sent again under the
+            /// same number.
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if it is 0, or if more than 2147483647 permits would be
-            /// free, or fewer than none by that many; permits that are owned are not counted. After
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if the number of free
+            /// permits would leave the range of -2147483647 ..= 2147483647. After
             /// [`command_timeout`](crate::Builder::command_timeout) at the latest:
             ///
-            /// - [`Error::Unknown`](crate::Error::Unknown): no answer came, so it was carried out once, or not at all. A second
-            ///   call may add twice;
-            /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted): nothing was
-            ///   sent;
-            /// - [`Error::Unavailable`](crate::Error::Unavailable): the server cannot serve now, and nothing was done;
-            /// - [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted): the user lacks
-            ///   a right, or TLS does not trust the other side;
-            /// - [`Error::WrongType`](crate::Error::WrongType), [`Error::Unexpected`](crate::Error::Unexpected): the key is no
-            ///   count, or the server answered something unexpected;
-            /// - [`Error::InvalidName`](crate::Error::InvalidName), [`Error::Unsupported`](crate::Error::Unsupported): the name
-            ///   cannot be used, or semaphores cannot be kept here;
-            /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
+            /// - [`Error::Unknown`](crate::Error::Unknown): no reply came, and the request was executed once or not
+            ///   at all. A second call may add twice;
+            /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted):
+            ///   nothing was sent;
+            /// - [`Error::Unavailable`](crate::Error::Unavailable): the server cannot serve now, and nothing was
+            ///   changed;
+            /// - [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted): the
+            ///   user lacks a right, or TLS does not trust the other side;
+            /// - [`Error::WrongType`](crate::Error::WrongType), [`Error::Unexpected`](crate::Error::Unexpected): the
+            ///   key is no count, or the server sent an unexpected reply;
+            /// - [`Error::InvalidName`](crate::Error::InvalidName),
+            ///   [`Error::Unsupported`](crate::Error::Unsupported): the name is invalid, or the store has no
+            ///   semaphores;
+            /// - [`Error::Forked`](crate::Error::Forked): the client was created before this process was forked.
             pub fn add_permits(&self, permits: i64) -> Result<()> {
                 let step = CountStep::Add(permits);
                 self.lock.add_permits(permits, step).map(drop)
             }
 
-            /// Takes the semaphore away, and returns whether there was one. Permits that were taken from it are lost.
+            /// Deletes the semaphore, and returns whether there was one. Acquired permits are lost.
             ///
             /// # Errors
             ///
@@ -221,7 +231,7 @@ macro_rules! counter_methods {
             pub fn delete(&self) -> Result<bool> {
                 let raw_lock = self.lock.raw_lock();
                 let deleted = raw_lock.count(CountStep::Delete)?;
-                // Holders of this client learn of it at once.
+                // Notifies the holders of this client at once.
                 raw_lock.inner.watchdog.check_now(self.name());
                 Ok(deleted == 1)
             }
@@ -232,7 +242,7 @@ pub(crate) use counter_methods;
 
 counter_methods!(Semaphore);
 
-/// What both semaphores do with the lock that they are.
+/// What both semaphores need of their lock.
 impl Lock {
     pub(crate) fn set_permits(&self, permits: u32, life: Option<Duration>) -> Result<bool> {
         let raw_lock = self.raw_lock();
@@ -288,12 +298,13 @@ impl Lock {
     }
 }
 
-/// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are given back when this is dropped.
+/// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are released when this is
+/// dropped.
 ///
-/// They belong to this handle and to no thread, so it can be sent to another one. They are renewed as long as it lives, unless
-/// they have a fixed lease. Dropping it gives them back within one
-/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Permits::release`]
-/// returns the error.
+/// They belong to this handle and not to a thread, so it can be sent to another thread. They are renewed until the
+/// drop, unless they have a fixed lease. The drop takes at most one
+/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`);
+/// [`Permits::release`] returns the error.
 ///
 /// # Examples
 ///
@@ -318,49 +329,51 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// Returns how many these are.
+    /// Returns the number of these permits.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Returns whether the permits are certainly owned at this moment, by local knowledge alone and without I/O; see
+    /// Returns whether the permits are certainly held at this moment, without I/O; see
     /// [`Guard::is_valid`](crate::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
         self.guard.is_valid()
     }
 
-    /// Returns the [`Losses`] of these permits, on which their loss arrives; see [`Guard::lost`](crate::Guard::lost).
+    /// Returns the [`Losses`] of these permits; see [`Guard::lost`](crate::Guard::lost).
     ///
-    /// A semaphore that was deleted under them, or whose life is over, is [`LossCause::Gone`](crate::LossCause::Gone).
+    /// A deleted or expired semaphore is [`LossCause::Gone`](crate::LossCause::Gone).
     pub fn lost(&self) -> Losses {
         self.guard.lost()
     }
 
-    /// Returns the id of their owner in the store: `permits*uuid:thread:hold`, or their ids, one behind the other.
+    /// Returns the id of the holder in the store: `permits*uuid:thread:hold`, or the ids of the permits in sequence.
     pub fn visitor(&self) -> &VisitorId {
         self.guard.visitor()
     }
 
-    /// Gives the permits back, and returns the error that a drop would only log.
+    /// Releases the permits, and returns the error that a drop would only log.
     ///
-    /// They are gone in any case; after an error they are given back in the background, or a lease later.
+    /// After an error a background thread releases them, or they are free a lease later.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if they were lost: then nothing is given back. And those of
-    /// [`Lock::unlock`](crate::Lock::unlock) that one server has.
+    /// [`Error::Lost`] with the cause if they were lost, and those of [`Lock::unlock`](crate::Lock::unlock) on one
+    /// server.
     pub fn release(self) -> Result<()> {
         self.guard.unlock()
     }
 
-    /// Gives the ownership up and keeps the permits taken: from now on they are anybody's, who gives them back with
-    /// [`Semaphore::add_permits`], from whatever process. Nobody renews them, and no death gives them back. Those with ids are
-    /// given back by these ([`PermitSemaphore::release_id`](crate::PermitSemaphore::release_id)), or end with their leases.
+    /// Leaves the permits taken without an owner.
+    ///
+    /// They are not renewed, and stay taken after the process dies. Any process can free them with
+    /// [`Semaphore::add_permits`]. Permits with ids end with their leases, or are freed by
+    /// [`PermitSemaphore::release_id`](crate::PermitSemaphore::release_id).
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if they were lost, [`Error::Unknown`] if no answer came, and those of
-    /// [`Permits::release`]. After an error the permits are anybody's, or are given back a lease later.
+    /// [`Error::Lost`] with the cause if they were lost, [`Error::Unknown`] if no reply came, and those of
+    /// [`Permits::release`]. After an error the permits stay taken without an owner, or are free a lease later.
     pub fn forget(self) -> Result<()> {
         self.guard.forget()
     }

@@ -1,4 +1,4 @@
-//! The look of an operator at all locks of a place.
+//! The list of all held locks of a server.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::ground::time;
 use crate::redlock::Redlock;
 use crate::store::{LockInfo, Position, Scope, SurveyOf};
 
-/// An iterator over the locks that somebody holds, made by [`Client::locks`] and [`Redlock::locks`].
+/// An iterator over held locks, created by [`Client::locks`] and [`Redlock::locks`].
 ///
-/// It asks the store page by page while it is read, and pauses after each page for as long as that took, so that a server
-/// in trouble is at most half as busy with it as it could be. Nothing is written. Each name comes once, in no order. A
-/// lock that is taken, given back or moved to another master of a cluster meanwhile may come or may not.
+/// It reads the store page by page, and pauses after each page for as long as the page took, to limit the load of the
+/// server. Nothing is written. Each name is returned once, in no order. A lock that is acquired, released or moved to
+/// another master meanwhile may be missing.
 #[derive(Debug)]
 #[must_use = "iterators are lazy: no request is sent until it is read"]
 pub struct Locks {
     inner: Arc<ClientInner>,
     scope: Scope,
     position: Position,
-    /// The locks of the last page that are still to be told, and the names of all that were.
+    /// The locks of the last page that were not returned yet, and the names of all returned locks.
     page: VecDeque<LockInfo>,
     seen: HashSet<Arc<str>>,
     /// How long the last page took.
@@ -46,20 +46,20 @@ impl Locks {
         }
     }
 
-    /// Has it also return the locks of [`Client::token_lock`]: each string with a time to live and at most 256 bytes, since
-    /// a token looks like any other text. Defaults to off.
+    /// Includes the locks of [`Client::token_lock`]: each string with a TTL and at most 256 bytes, because a token
+    /// looks like any other text. Defaults to off.
     pub fn with_tokens(mut self) -> Locks {
         self.scope.has_tokens = true;
         self
     }
 
-    /// Has it also return semaphores and latches: each string that is a number, held or not. Defaults to off.
+    /// Includes semaphores and latches: each string that is a number. Defaults to off.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self
     }
 
-    /// Asks for the next page.
+    /// Reads the next page.
     fn turn(&mut self) -> Result<()> {
         self.position.is_over |= self.inner.is_forked();
         self.inner.not_forked(&self.scope.prefix)?;
@@ -98,21 +98,21 @@ impl Iterator for Locks {
 }
 
 impl Client {
-    /// Returns an iterator over the locks that somebody holds and whose names begin with `prefix`, behind the key prefix of
-    /// the client; those of Redisson, too.
+    /// Returns an iterator over the held locks whose names begin with the key prefix of the client and `prefix`,
+    /// including those of Redisson.
     ///
-    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`), and a hash is a lock if each of its
-    /// fields is that of a hold and it has a time to live; of no hash more than 64 fields are read. In a database the lock
-    /// table is read. Semaphores and latches are left out unless [`Locks::with_counters`] is called, and token locks unless
-    /// [`Locks::with_tokens`] is. `docs/rights.md` of the repository has the rights that the user needs.
+    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is a lock if
+    /// each of its fields is that of a hold; at most 64 fields are read. In a database the lock table is read.
+    /// Semaphores, latches and token locks are left out without [`Locks::with_counters`] and [`Locks::with_tokens`].
+    /// `docs/rights.md` of the repository lists the rights that the user needs.
     ///
     /// # Errors
     ///
-    /// Each item may be an error, after which the iterator ends: [`Error::Unreachable`](crate::Error::Unreachable),
+    /// An item may be an error, after which the iterator ends: [`Error::Unreachable`](crate::Error::Unreachable),
     /// [`Error::Exhausted`](crate::Error::Exhausted), [`Error::Unavailable`](crate::Error::Unavailable),
     /// [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted),
-    /// [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`, or [`Error::Forked`](crate::Error::Forked) in a
-    /// forked child. A page takes [`command_timeout`](crate::Builder::command_timeout) at most.
+    /// [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`, or [`Error::Forked`](crate::Error::Forked)
+    /// in a forked child. A page takes [`command_timeout`](crate::Builder::command_timeout) at most.
     ///
     /// # Examples
     ///
@@ -134,15 +134,15 @@ impl Client {
 }
 
 impl Redlock {
-    /// Returns an iterator over the locks that somebody holds and whose names begin with `prefix`; see [`Client::locks`].
+    /// Returns an iterator over the held locks whose names begin with `prefix`; see [`Client::locks`].
     ///
-    /// All nodes are read before the first lock is returned. [`LockInfo::nodes`] says how many of them have the hold: fewer
-    /// than a majority are what an attempt or a dead node has left. With [`canonical`](crate::RedlockBuilder::canonical) the
-    /// locks are tokens, so [`Locks::with_tokens`] is on.
+    /// All nodes are read before the first lock is returned. [`LockInfo::nodes`] is the number of nodes with the
+    /// hold; fewer than a majority are left over from an attempt or a dead node. With
+    /// [`canonical`](crate::RedlockBuilder::canonical) token locks are included.
     ///
     /// # Errors
     ///
-    /// Those of [`Client::locks`] for each node that cannot be asked; the locks of the others follow.
+    /// Those of [`Client::locks`] for each node that cannot be read; the locks of the other nodes follow.
     ///
     /// # Examples
     ///
@@ -151,7 +151,7 @@ impl Redlock {
     ///
     /// let redlock = Redlock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
     /// let guard = redlock.lock("orders:42").guard()?;
-    /// let info = redlock.locks("").next().expect("somebody holds it")?;
+    /// let info = redlock.locks("").next().expect("it is held")?;
     /// assert_eq!((&*info.name, info.nodes), ("orders:42", Some((3, 3))));
     /// guard.unlock()?;
     /// # Ok::<(), redlatch::Error>(())

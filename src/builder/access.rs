@@ -1,4 +1,4 @@
-//! The settings of a client that let it into a server: users and passwords, certificates.
+//! Settings for authentication and TLS.
 
 #[cfg(feature = "tls")]
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::stores::redis::{Pem, TlsConfig};
 
 setters! {
     Builder:
-    /// Sets how sentinels are connected to, where that differs from the master.
+    /// Sets separate TLS settings and credentials for the sentinels.
     ///
-    /// Of `settings` the settings of TLS and [`credentials_with`](Builder::credentials_with) are used, in place of those of
-    /// this builder; its other settings are ignored. By default the settings of TLS are those of the master, and the user and
-    /// the password are in the URLs.
+    /// The settings of TLS and [`credentials_with`](Builder::credentials_with) of `settings` replace those of this
+    /// builder for connections to sentinels; its other settings are ignored. Defaults to the TLS settings of the
+    /// master, and the user and the password in the URLs of the sentinels.
     ///
     /// # Examples
     ///
@@ -32,25 +32,24 @@ setters! {
     sentinel_settings(settings: Builder) => settings.sentinel_access = Some(settings.settings.access);
 
     #[cfg(feature = "tls")]
-    /// Sets the name that the certificate of every server must have, and that is sent to it (SNI), in place of its host.
+    /// Sets the name that the certificate of every server must have, and that is sent to it (SNI).
     ///
-    /// For servers behind a tunnel or a port-forward, and for clusters and sentinels that announce other hosts than those in
-    /// the certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL, or to the host that a cluster
-    /// or a sentinel announces; for an announced IP address the certificate may also be for the host of one of the URLs.
+    /// For servers behind a tunnel or a forwarded port, and for clusters and sentinels that announce other hosts than
+    /// their certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL or the announced
+    /// host; for an announced IP address the host of one of the URLs is accepted, too.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
-    /// Sets whether connections to the master that sentinels name are encrypted.
+    /// Sets whether connections to the master that the sentinels name are encrypted.
     ///
     /// Only for [`sentinel`](Builder::sentinel). Defaults to the scheme of the URLs of the sentinels.
     master_tls(is_encrypted: bool) => settings.master_tls = Some(is_encrypted);
 }
 
 impl Builder {
-    /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
+    /// Sets the user and the password for the master that the sentinels name; `""` is the default user.
     ///
-    /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
-    /// and this setting is refused. Defaults to none.
+    /// Without sentinels this setting is refused: the URL has both. Defaults to none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.settings.credentials = Some(Credentials {
             user: user.into(),
@@ -62,15 +61,13 @@ impl Builder {
 
     /// Sets a function that returns the user and the password for each new connection; `""` is the default user.
     ///
-    /// For passwords that are changed, and for tokens that expire. It is asked once more if the server refuses what it gave.
-    /// If that is refused, too, the server counts as unavailable: waits go on for the
-    /// [`outage_timeout`](Builder::outage_timeout), and holds are renewed as soon as the server accepts the connection. The
-    /// same holds for an error or a panic of the function, whose text becomes part of the error.
+    /// It is for changing passwords and expiring tokens. It is called again if the server refuses its result. If that
+    /// is refused, too, or the function returns an error or panics, the server counts as unavailable: waits continue
+    /// for the [`outage_timeout`](Builder::outage_timeout), and renewals resume when the server accepts a connection.
     ///
-    /// It runs on a thread of its own and has [`connect_timeout`](Builder::connect_timeout) for its answer. There is one call
-    /// at a time; connections that are made meanwhile use its answer. Behind sentinels it is for the master; for the sentinels
-    /// see [`sentinel_settings`](Builder::sentinel_settings). A URL with a password is refused with this setting. Defaults to
-    /// none.
+    /// The function runs on a separate thread, one call at a time, for at most
+    /// [`connect_timeout`](Builder::connect_timeout). Behind sentinels it is for the master; see
+    /// [`sentinel_settings`](Builder::sentinel_settings). A URL with a password is refused. Defaults to none.
     ///
     /// # Examples
     ///
@@ -106,29 +103,28 @@ impl Builder {
 
 #[cfg(feature = "tls")]
 impl Builder {
-    /// Sets the certificate authorities that are trusted, one or several in PEM form, and no others.
+    /// Sets the only trusted certificate authorities, one or several in PEM form.
     ///
-    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
-    /// system trusts.
+    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities
+    /// that the system trusts.
     pub fn ca_certificate(self, pem: impl AsRef<[u8]>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::text(pem.as_ref())))
     }
 
-    /// Sets the file with the certificate authorities, which is read again when it has changed.
+    /// Sets the file with the trusted certificate authorities; see [`ca_certificate`](Builder::ca_certificate).
     ///
-    /// It is checked at each new connection. A file that cannot be used, such as one that is only half written, is read
-    /// again later; what was read before is used until then. While files are given, a certificate that either side refuses
-    /// counts as an outage, because it may be about to be replaced: waits go on for the
-    /// [`outage_timeout`](Builder::outage_timeout). See [`ca_certificate`](Builder::ca_certificate).
+    /// It is read again after a change, at the next new connection. While it is invalid, such as half written, the
+    /// last valid content is used. A certificate that either side refuses counts as an outage, because the file may
+    /// be replaced soon: waits continue for the [`outage_timeout`](Builder::outage_timeout).
     pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
 
-    /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
-    /// PEM form.
+    /// Sets the certificate of the client and its private key, in PEM form; the certificate may be followed by its
+    /// authorities.
     ///
     /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with
-    /// `tls-auth-clients yes`, which is its default, asks for a certificate. Defaults to none.
+    /// `tls-auth-clients yes`, the default, requires one. Defaults to none.
     pub fn client_certificate(
         self,
         certificate_pem: impl AsRef<[u8]>,
@@ -138,8 +134,8 @@ impl Builder {
         self.with_tls(|tls| tls.identity = Some(pair.into()))
     }
 
-    /// Sets the files with the certificate of the client and its private key, which are read again when they have changed,
-    /// as [`ca_certificate_file`](Builder::ca_certificate_file) is.
+    /// Sets the files with the certificate of the client and its private key, which are read again after a change, as
+    /// by [`ca_certificate_file`](Builder::ca_certificate_file).
     pub fn client_certificate_files(
         self,
         certificate: impl AsRef<Path>,
@@ -149,11 +145,11 @@ impl Builder {
         self.with_tls(|tls| tls.identity = Some(pair.into()))
     }
 
-    /// Sets a function that returns the certificate authorities and the certificate of the client for each new connection.
+    /// Sets a function that returns the certificate authorities and the client certificate for each new connection.
     ///
-    /// Both are in PEM form; the private key of the certificate of the client follows it in the same text. An empty text
-    /// stands for what is set otherwise. The function is asked, and its failures count, as those of
-    /// [`credentials_with`](Builder::credentials_with); what it returns counts as a file does, see
+    /// Both are in PEM form; the private key follows the client certificate in the same text. An empty text leaves
+    /// the other settings in force. The function is called as that of
+    /// [`credentials_with`](Builder::credentials_with), and refused certificates count as those of
     /// [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
@@ -171,12 +167,12 @@ impl Builder {
         self.with_tls(|tls| tls.provider = Some(Arc::new(provider)))
     }
 
-    /// Adds the SHA-256 of a public key; a server must have one of those that were added.
+    /// Adds the SHA-256 of a public key; a server must have one of the added keys.
     ///
-    /// It is that of the `SubjectPublicKeyInfo`, in hexadecimal digits or in base64, as `curl --pinnedpubkey` has it. For
-    /// servers whose certificate is signed by itself: without [`ca_certificate`](Builder::ca_certificate), the key is all
-    /// that is checked of a certificate, not its authority, its names and its time. With it, all are checked. Only for
-    /// `rediss://` and `mysqls://`. Defaults to none.
+    /// It is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`.
+    /// For self-signed certificates: without [`ca_certificate`](Builder::ca_certificate) only the key is checked, not
+    /// the authority, the names and the time of the certificate. With it, all are checked. Only for `rediss://` and
+    /// `mysqls://`. Defaults to none.
     pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
         self.with_tls(|tls| tls.pins.push(pin.into()))
     }

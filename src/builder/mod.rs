@@ -19,10 +19,10 @@ use crate::ground::random;
 use crate::store::LONGEST_LEASE;
 use crate::stores::redis::{Mapper, Replication, Settings};
 
-/// The settings of a client, each with its default until it is set.
+/// The settings of a client.
 ///
-/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is
-/// [`Error::InvalidConfig`] when the client is made.
+/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is [`Error::InvalidConfig`]
+/// when the client is created.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ use crate::stores::redis::{Mapper, Replication, Settings};
 /// ```
 #[must_use]
 pub struct Builder {
-    /// Its connection name and its traffic are filled in when a client is made.
+    /// The connection name and the traffic are set when a client is created.
     settings: Settings,
     outage_timeout: Duration,
     key_prefix: KeyPrefix,
@@ -80,99 +80,101 @@ pub(crate) use setters;
 
 setters! {
     Builder:
-    /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
+    /// Sets the lease of locks without a fixed one; they are renewed at a third of it.
     ///
-    /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,
-    /// so it should be at least ten round trips to the server, and more where connecting takes longer: about twenty with TLS,
-    /// fifty behind sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// A lock stays taken for this time after its holder died. A renewal must be answered within a quarter of it, so
+    /// it should be at least ten round trips to the server, twenty with TLS, fifty behind sentinels or in a cluster.
+    /// 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
-    /// Sets how long one request may take in all, connecting and authenticating included.
+    /// Sets the time limit of one request, including connecting and authenticating.
     ///
     /// 1 ms ..= 1 day. Defaults to 2 s.
     command_timeout(timeout: Duration) => settings.command_timeout = timeout;
 
-    /// Sets how long connecting and authenticating may take, within the time of the request that needs the connection.
+    /// Sets the time limit of connecting and authenticating, within the time of the request that needs the
+    /// connection.
     ///
     /// 1 ms ..= 1 day. Defaults to 1 s.
     connect_timeout(timeout: Duration) => settings.connect_timeout = timeout;
 
-    /// Sets how long a wait without a deadline goes on while the server gives no usable answer.
+    /// Sets how long a wait without a deadline continues while the server sends no usable reply.
     ///
     /// 1 ms ..= 1 day. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
-    /// Sets how many requests may be under way at once; further ones queue up.
+    /// Sets the largest number of simultaneous requests; further requests queue.
     ///
-    /// A connection is made when it is needed. A thread that waits for a lock uses none. In a database, row locks and
-    /// transactions have a second pool of the same size: each keeps its connection until it is over, a row lock also while
-    /// it waits. 1 ..= 5000. Defaults to 32.
+    /// Connections are opened when they are needed. A thread that waits for a lock uses none. In a database, row
+    /// locks and transactions have a second pool of the same size; each uses a connection until it ends, a row lock
+    /// also while it waits. 1 ..= 5000. Defaults to 32.
     pool_size(connections: u32) => settings.pool_size = connections;
 
-    /// Sets after how long without a request a connection is closed.
+    /// Sets after which time without a request a connection is closed, up to 30 s later.
     ///
-    /// It is closed at the latest 30 s later. 1 ms ..= 1 day. Defaults to 5 minutes.
+    /// 1 ms ..= 1 day. Defaults to 5 minutes.
     idle_timeout(timeout: Duration) => settings.pool_settings.idle_timeout = timeout;
 
-    /// Sets how old a connection may become: one that is older is closed when nobody uses it, at the latest 30 s later.
+    /// Sets the age at which an unused connection is closed, up to 30 s later.
     ///
     /// For servers whose address or certificate changes. 1 ms ..= 1 day. Defaults to none.
     max_lifetime(lifetime: Duration) => settings.pool_settings.max_lifetime = Some(lifetime);
 
-    /// Sets after how long without a request a connection is checked before it carries the next one.
+    /// Sets after which time without a request a connection is checked before the next request.
     ///
-    /// A balancer or a firewall may drop an idle connection without a word, so this should be shorter than its time-out. The
-    /// check takes a round trip, and at most a quarter of the time of the request; a connection that fails it is replaced.
-    /// 1 ms ..= 1 day. Defaults to 30 s.
+    /// A load balancer or firewall may drop an idle connection silently, so this should be shorter than its timeout.
+    /// The check takes a round trip, and at most a quarter of the time of the request; a connection that fails it is
+    /// replaced. 1 ms ..= 1 day. Defaults to 30 s.
     check_idle_after(idle: Duration) => settings.check_idle_after = idle;
 
-    /// Sets the number of the database on the master that the sentinels name.
+    /// Sets the database number on the master that the sentinels name.
     ///
-    /// Without sentinels the URL has the number, and this setting is refused. Defaults to 0.
+    /// Without sentinels this setting is refused: the URL has the number. Defaults to 0.
     database(number: u32) => settings.database = Some(i64::from(number));
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
     ///
-    /// All clients of a cluster have to agree. Otherwise they still exclude each other, but an unlock does not wake the
-    /// other side, which looks again within about a second. Defaults to what Redisson does by default: sharded if the
-    /// server answers `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
+    /// All clients of a cluster need the same setting. Otherwise they still exclude each other, but an unlock wakes
+    /// waiters with the other setting up to a second later. Defaults to the default of Redisson: sharded if the
+    /// server answers `PUBSUB SHARDNUMSUB`, on Redis 7 and later.
     sharded_pubsub(sharded: bool) => settings.sharded = Some(sharded);
 
-    /// Sets for how long a waiter for a [`fair_lock`](crate::Client::fair_lock) counts as alive behind the one before it, as
-    /// Redisson's `fairLockWaitTimeout` does.
+    /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, as its
+    /// `fairLockWaitTimeout`.
     ///
-    /// Only Redisson goes by that time: it takes a waiter out of the queue whose time is over when it is the first. Waiters of
-    /// this library renew theirs every few seconds, and come back to the front if they are taken out all the same. It need not
-    /// be Redisson's. 10 s ..= 1 day, so that half of it is longer than a waiter rests between two looks. Defaults to 5 minutes, as in Redisson.
+    /// Waiters of this library renew their queue entry every few seconds. Redisson removes a first waiter whose time
+    /// is over; a waiter of this library then returns to the front. 10 s ..= 1 day. Defaults to 5 minutes, as in
+    /// Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
-    /// Sets the name of the lock table in a database; the table of the named rows has the same name and `_rows` after it.
+    /// Sets the name of the lock table in a database; the table of the named rows has the suffix `_rows`.
     ///
     /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
     #[cfg(feature = "mysql")]
     lock_table(table: impl Into<String>) => lock_table = table.into();
 
-    /// Sets the name that the connections have in `CLIENT LIST` of a Redis server.
+    /// Sets the name of the connections in `CLIENT LIST` of a Redis server.
     ///
-    /// By the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) know which
-    /// process holds a lock; set another one, such as `redlatch`, to tell less. 1 ..= 256 visible signs of ASCII. A database
-    /// gets no name. Defaults to `redlatch:UUID:PID@HOST`: the [`id`](crate::Client::id) of the client, the process and the
-    /// machine.
+    /// With the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe)
+    /// return which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. 1
+    /// ..= 256 visible ASCII characters. Does not apply to a database. Defaults to `redlatch:UUID:PID@HOST`, where
+    /// UUID is the [`id`](crate::Client::id) of the client.
     connection_name(name: impl Into<String>) => connection_name = Some(name.into());
 
     /// Sets the hook that is called when a hold of this client is lost.
     ///
-    /// The hook runs on a thread of its own, with no mutex of this library locked. A panic in it is contained, and a slow
-    /// call delays only the next one. After the end of the client it is not called any more, see [`Client::shutdown`](crate::Client::shutdown).
-    /// Defaults to nothing.
+    /// The hook runs on a separate thread without a lock of this library. A panic in it is caught, and a slow call
+    /// delays only the next one. It is not called after [`Client::shutdown`](crate::Client::shutdown). Defaults to
+    /// none.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
-    /// Sets which class a lock is counted in by the feature `metrics` and told in to an [`Observer`]: a part of its name.
+    /// Sets the function that maps the name of a lock to its class, the label of metrics (feature `metrics`) and of
+    /// events for an [`Observer`].
     ///
-    /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value. Classes are the labels of
-    /// metrics, so there are to be few: the first 64 of a client count, and all locks of others count as `other`, as do those
-    /// of a class that is longer than 64 bytes. Defaults to the name up to the last of `:`, `/`, `{` and `}`, but for a brace
-    /// that it begins or ends with: `lock:orders` for `lock:orders:42`.
+    /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value, and returns a
+    /// part of it. The first 64 classes of a client count; further classes, and classes longer than 64 bytes, count
+    /// as `other`. Defaults to the name up to the last of `:`, `/`, `{` and `}`, ignoring braces at its start and
+    /// end: `lock:orders` for `lock:orders:42`.
     ///
     /// # Examples
     ///
@@ -188,25 +190,25 @@ setters! {
     /// ```
     lock_class(class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) => count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
 
-    /// Sets the observer that hears what happens to the locks of this client; see [`Observer`].
+    /// Sets the observer of the locks of this client; see [`Observer`].
     ///
     /// There is at most one. Defaults to none.
     observer(observer: impl Observer) => count_settings.observer = Observed::by(Arc::new(observer));
 }
 
 impl Builder {
-    /// Sets after which time a wait and a hold are told to last for long.
+    /// Sets after which time a wait and a hold are reported as long.
     ///
-    /// They are told once then, and again each time that the time has doubled: to the [`Observer`], and as a warning of `tracing`
-    /// (with that feature). A wait is told when it looks after the lock, every
-    /// second to every third one, with the hold that refused it last; a hold when it is renewed. A hold with a fixed lease ends
-    /// by itself, and is not told. At least 1 ms, and [`Duration::MAX`] for never. Defaults to 30 s and 10 min.
+    /// They are reported to the [`Observer`] and as a warning of `tracing` (with that feature), and again each time
+    /// that their duration has doubled. A wait is reported at one of its queries, 1 to 3 s apart, with the last
+    /// holder; a hold at a renewal. Holds with a fixed lease are not reported. At least 1 ms; [`Duration::MAX`]
+    /// disables a report. Defaults to 30 s and 10 min.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
     }
 
-    /// Sets a prefix of every name, also of one that begins with it already.
+    /// Sets a prefix that is added to every name, even if the name already begins with it.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
@@ -215,7 +217,8 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix of every name that does not begin with it, as the `PrefixNameMapper` of Redisson 4.8 does.
+    /// Sets a prefix that is added to every name that does not begin with it, as by the `PrefixNameMapper` of
+    /// Redisson 4.8.
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
@@ -224,13 +227,13 @@ impl Builder {
         self
     }
 
-    /// Sets the function that maps each announced host and port to those to connect to, as behind NAT or forwarded ports.
+    /// Sets the function that maps announced hosts and ports to those to connect to, as behind NAT or forwarded
+    /// ports.
     ///
-    /// It applies to what sentinels and cluster nodes announce, also in redirections and failovers, and not to URLs. With TLS
-    /// the certificate has to be valid for the returned host. If another server than the announced one answers there, or the
-    /// function blocks, calls that need it are [`Error::Unreachable`]; if it panics, or returns no host or port 0,
-    /// [`Error::InvalidConfig`]. It runs on a thread of its own. Only for [`sentinel`](Builder::sentinel) and
-    /// [`cluster`](Builder::cluster). Defaults to none.
+    /// It applies to what sentinels and cluster nodes announce, and not to URLs. With TLS the certificate has to be
+    /// valid for the returned host. If another server answers there, or the function blocks, calls that need it are
+    /// [`Error::Unreachable`]; if it panics, or returns no host or port 0, [`Error::InvalidConfig`]. It runs on a
+    /// separate thread. Only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -239,26 +242,25 @@ impl Builder {
         self
     }
 
-    /// Sets how many replicas have to acknowledge a hold before it counts, and how long `WAIT` waits for them.
+    /// Sets how many replicas must acknowledge a hold, and how long `WAIT` waits for them.
     ///
-    /// Redis replicates afterwards: if a master fails before its replicas know a lock that it granted, the next master
-    /// grants the lock again. With this setting
+    /// Redis replicates asynchronously: if a master fails before a lock is replicated, the next master grants the
+    /// lock again. With this setting
     ///
-    /// - an acquisition that too few replicas acknowledge in time is undone and is [`Error::NotReplicated`]; waiting calls
+    /// - an acquisition without enough acknowledgements is released and is [`Error::NotReplicated`]; waiting calls
     ///   try again until their deadline;
-    /// - a re-entry is put back to the old count, with the same error;
-    /// - an inner `unlock` is not undone: its level is given back, and it is [`Error::Unknown`], because a failover may
-    ///   bring the level back at the server;
-    /// - a renewal that they do not acknowledge is not undone, but it extends no validity: it is tried again, and the
-    ///   hold is lost when the last acknowledged lease ends.
+    /// - a re-entry is undone, with the same error;
+    /// - an inner `unlock` is not undone, and is [`Error::Unknown`], because a failover may bring the level back on
+    ///   the server;
+    /// - a renewal does not extend the validity: it is tried again, and the hold is lost when the last acknowledged
+    ///   lease ends.
     ///
-    /// With as many replicas as there are, a lock is **very unlikely to be lost** in a failover; with fewer, a replica
-    /// without the lock may become the master. It is never safe: a replica may acknowledge and restart empty, `WAIT`
-    /// says nothing of disks, and two servers may take themselves for the master for a while. Work that must never be done
-    /// twice has to be fenced.
+    /// With all replicas acknowledged, a lock is **very unlikely to be lost** in a failover. It is never safe: a
+    /// replica may acknowledge and restart empty, and two servers may act as master for a while. Use fencing tokens
+    /// for work that must never be done twice.
     ///
-    /// Every acquisition takes a round trip to the replicas longer. `timeout` is at least 1 ms and shorter than
-    /// [`command_timeout`](Builder::command_timeout); 0 replicas switch it off. A server that does not know `WAIT` is
+    /// Every acquisition takes an additional round trip to the replicas. `timeout` is at least 1 ms and shorter than
+    /// [`command_timeout`](Builder::command_timeout); 0 replicas switch the setting off. A server without `WAIT` is
     /// [`Error::Unsupported`]. Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         let replication = Replication { replicas, timeout };
@@ -299,7 +301,7 @@ impl Builder {
     }
 }
 
-/// Refuses a setting outside `range`, which reads as `words`.
+/// Refuses a setting outside `range`, which `words` describe.
 pub(crate) fn check_within<T: PartialOrd + fmt::Debug>(
     setting: &'static str,
     value: T,
@@ -332,11 +334,11 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-/// A waiter behind the second looks at the queue every 3 s, and has half of the time or more when others leave. So it has 2 s for
-/// a look that is late.
+/// A waiter renews its queue entry every 3 s. When other waiters leave, it keeps at least half of this time, so 2 s are left
+/// for a late renewal.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
+/// Half of the default `maxclients` of a Redis server.
 const MOST_CONNECTIONS: u32 = 5000;
 
 const LONGEST_CONNECTION_NAME: usize = 256;

@@ -1,4 +1,4 @@
-//! The places that a client can be made of: one server, several of one master, a cluster, a database, memory.
+//! Opening a client: one server, sentinels, replicas, a cluster, a database, an in-memory server.
 
 use std::sync::Arc;
 
@@ -14,44 +14,44 @@ use crate::stores::mysql::MySql;
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::{Redis, Settings};
 
-/// The servers that a setting of every Redis is for.
+/// The scope of settings for all Redis servers.
 const REDIS: &str = "Redis servers";
 
 impl Client {
-    /// Makes a client of the server at `url`, with the default settings.
+    /// Creates a client of the server at `url`, with the default settings.
     ///
-    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`; with the
-    /// feature `tls` also `rediss://…`, where the certificate of the server and its host are always checked; with the
-    /// feature `mysql` also `mysql://user:password@host[:port]/database`, and `mysqls://…` with TLS. Connections are made when they are needed, so the
-    /// server need not be up yet.
+    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`. With
+    /// the feature `tls` also `rediss://…`, where the certificate and the host are always checked. With the feature
+    /// `mysql` also `mysql://user:password@host[:port]/database`, and `mysqls://…` for TLS. Connections are opened
+    /// when they are needed, so the server need not be running yet.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if the URL cannot be used, or needs a feature that is not built in.
+    /// [`Error::InvalidConfig`] if the URL is invalid, or needs a feature that is not enabled.
     pub fn open(url: &str) -> Result<Client> {
         Client::builder().open(url)
     }
 
-    /// Returns the default settings, to be changed before a client is made.
+    /// Returns the default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Makes a client of a server in this process: for examples, and for the tests of a program that uses locks.
+    /// Creates a client of a new server in this process, for examples and for the tests of a program that uses locks.
     ///
-    /// Each call makes a server of its own, which runs the scripts that a client of a real one sends. Clones share that
-    /// server, and [`Client::another`] makes a second client of it, as if it were another process. No other method falls back
-    /// to memory. Feature `in-memory`, which needs a C compiler.
+    /// Each call creates a separate server, which runs the scripts that a real server runs. Clones share that server,
+    /// and [`Client::another`] creates a second client of it, as if in another process. Feature `in-memory`, which
+    /// needs a C compiler.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory() -> Client {
         Client::builder().of_world(&Arc::default())
     }
 
-    /// Makes a second client of the same server in memory, with the same settings and the same [`Builder::on_lost`] hook.
+    /// Creates a second client of the same in-memory server, with the same settings and the same [`Builder::on_lost`]
+    /// hook.
     ///
-    /// `None` for a client of any other server, where [`Client::open`] makes a second one, and in a forked child. Feature
-    /// `in-memory`.
+    /// `None` for a client of any other server, and in a forked child. Feature `in-memory`.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn another(&self) -> Option<Client> {
@@ -61,11 +61,11 @@ impl Client {
 }
 
 impl Builder {
-    /// Makes a client of the server at `url`; see [`Client::open`] for its forms.
+    /// Creates a client of the server at `url`; see [`Client::open`] for its forms.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or the URL cannot be used, or needs a feature that is not built in.
+    /// [`Error::InvalidConfig`] if a setting or the URL is invalid, or needs a feature that is not enabled.
     pub fn open(self, url: &str) -> Result<Client> {
         let schemes = ["mysql:", "mysqls:", "mariadb:"];
         if schemes.iter().any(|it| url.starts_with(it)) {
@@ -76,20 +76,19 @@ impl Builder {
         self.on_redis(REDIS, |settings| Redis::open(url, settings))
     }
 
-    /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
+    /// Creates a client of a Redis master with replicas, at fixed addresses in any order.
     ///
-    /// The server that calls itself master (`ROLE`) has the locks. Servers are asked on every new connection, so that the
-    /// client finds the new master after a failover by hand or by a service: when a server answers `READONLY`, when a
-    /// connection breaks, when the master turns into a replica. A request that was not executed is repeated within its time.
-    /// Of two servers that both call themselves master the one with replicas is taken; only
-    /// [`sentinel`](Builder::sentinel) knows which one is right, and abandons a master that was replaced and still answers.
+    /// The server whose `ROLE` is master has the locks. If two servers are masters, the one with replicas is used;
+    /// only [`sentinel`](Builder::sentinel) can tell which of them was replaced. After a manual failover the client
+    /// finds the new master when a server answers `READONLY`, when a connection breaks, or when the master becomes a
+    /// replica. A request that was not executed is repeated within its time.
     ///
-    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
-    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
+    /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
+    /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    /// [`Error::InvalidConfig`] if a setting or a URL is invalid.
     pub fn master_replicas(
         self,
         urls: impl IntoIterator<Item = impl AsRef<str>>,
@@ -97,25 +96,23 @@ impl Builder {
         self.on_redis(REDIS, |settings| Redis::replicas(&owned(urls), settings))
     }
 
-    /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
+    /// Creates a client of the Redis master that the sentinels at `urls` call `master_name`.
     ///
-    /// A sentinel is asked before every connection, and the server that it names has to call itself master. The client
-    /// keeps to the latest failover that it heard of: with three sentinels or more it takes two to announce a later one, and
-    /// always a majority of those given here to go back to an earlier one. From its first use on, a thread of the client
-    /// listens for `+switch-master` and checks the master three times per `watchdog_timeout`, so that a master that was
-    /// replaced and still answers is abandoned. A sentinel that is dead, or names a server that is no master, costs a share
-    /// of the time of one request and is asked last from then on. While no sentinel can be reached, the client goes on with
-    /// the last known master as long as that calls itself master; a new client has none to go on with.
+    /// Before each connection a sentinel is asked for the master, whose `ROLE` must be master. A thread of the client
+    /// listens for `+switch-master` and checks the master three times per `watchdog_timeout`, so that a replaced
+    /// master is abandoned. The client accepts a failover with a later epoch from two sentinels (if there are three
+    /// or more), and an earlier one from a majority. While no sentinel answers, the client uses the last known
+    /// master.
     ///
-    /// The user and the password in these URLs are those of the sentinels; the master has
-    /// [`credentials`](Builder::credentials) and [`database`](Builder::database) of its own.
+    /// The user and the password in these URLs are for the sentinels; the master has
+    /// [`credentials`](Builder::credentials) and [`database`](Builder::database).
     ///
-    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
-    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
+    /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
+    /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    /// [`Error::InvalidConfig`] if a setting or a URL is invalid.
     ///
     /// # Examples
     ///
@@ -137,25 +134,25 @@ impl Builder {
         })
     }
 
-    /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
+    /// Creates a client of the Redis Cluster of the servers at `urls`; one that answers is enough.
     ///
-    /// Every request goes to the master of the slot of its name. Redirections, a slot on the move and a failover are followed
-    /// within the time of the request. Renewals go to all masters at the same time, so a silent shard delays those of no
-    /// other. All keys and the channel of a name are in one slot. Nodes that are not in `urls` get the user and the password
-    /// of the first URL; [`map_address`](Builder::map_address) leads to those that announce an address which cannot be reached.
-    /// All URLs name the same database. Another one than 0 needs Valkey 9 or later with `cluster-databases`; other servers
-    /// refuse it at the first contact.
+    /// Every request goes to the master of the slot of its name, and follows redirections and failovers within its
+    /// time. Renewals go to all masters in parallel, so a silent shard delays no other. All keys and the channel of a
+    /// name are in one slot.
     ///
-    /// With TLS the certificate of every node has to be for the host that the cluster announces. Where that is an IP address,
-    /// it may be for the host of one of the URLs instead, or for `tls_server_name`.
+    /// Nodes that are not in `urls` get the user and the password of the first URL.
+    /// [`map_address`](Builder::map_address) maps announced addresses that cannot be reached. All URLs have the same
+    /// database number; numbers other than 0 need Valkey 9 with `cluster-databases`. With TLS the certificate of each
+    /// node has to be valid for the announced host; for an announced IP address also the host of one of the URLs or
+    /// `tls_server_name` is accepted.
     ///
-    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
-    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the replicas of one
-    /// shard.
+    /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
+    /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the
+    /// replicas of one shard.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    /// [`Error::InvalidConfig`] if a setting or a URL is invalid.
     ///
     /// # Examples
     ///
@@ -171,7 +168,7 @@ impl Builder {
         })
     }
 
-    /// Makes a client of the store that `open` opens, at a place with settings of its own.
+    /// Creates a client of the store that `open` returns; `place` is the scope of its additional settings.
     fn on_redis(
         mut self,
         place: &str,
@@ -185,7 +182,7 @@ impl Builder {
         Ok(self.of_store(id, store, backend))
     }
 
-    /// Fills in what each client has of its own, and returns its id.
+    /// Sets the connection name and the traffic counters, and returns the id of the client.
     fn identify(&mut self) -> Arc<str> {
         let id = new_id();
         let name = self.connection_name.take();
@@ -196,7 +193,7 @@ impl Builder {
         id
     }
 
-    /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
+    /// Refuses settings that have no effect in any of these scopes.
     fn refuse_settings_but(&self, places: &[&str]) -> Result<()> {
         let (set, here) = (
             &self.settings,
@@ -238,11 +235,11 @@ impl Builder {
         Err(Error::config("the URL", reason))
     }
 
-    /// Makes a client of a server in this process; see [`Client::in_memory`].
+    /// Creates a client of a new server in this process; see [`Client::in_memory`].
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting cannot be used.
+    /// [`Error::InvalidConfig`] if a setting is invalid.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory(self) -> Result<Client> {
@@ -252,7 +249,7 @@ impl Builder {
         Ok(self.of_world(&Arc::default()))
     }
 
-    /// The settings that `inner` was made with, as far as they do not concern a server.
+    /// Returns the settings of `inner` that do not concern a server.
     #[cfg(feature = "in-memory")]
     fn like(inner: &ClientInner) -> Builder {
         let settings = Settings {
