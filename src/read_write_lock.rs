@@ -13,7 +13,7 @@ use crate::lock::Lock;
 /// - **A reader may not write.** A thread that holds only the read side would wait for itself, so the write side is
 ///   [`Error::Upgrade`](crate::Error::Upgrade) at once.
 /// - **No side starves.** A reader that arrives while a writer waits queues behind it, and after a writer the waiting
-///   readers go first. A [`Lock::try_guard`] of the read side fails while a writer waits. Redisson's readers and the
+///   readers go first. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's readers and the
 ///   parts of a [`MultiLock`](crate::MultiLock) do not queue. A dead waiter delays others by 3 seconds.
 ///
 /// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read: that thread would

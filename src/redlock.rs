@@ -202,7 +202,7 @@ setters! {
     /// Defaults to nothing.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
-    /// Sets the class of a lock in metrics and events; see [`Builder::lock_class`].
+    /// Sets the class of a lock in metrics and events; see [`Builder::lock_class`](crate::Builder::lock_class).
     lock_class(class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) => count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
 
     /// Sets the observer of the locks of this quorum; see [`Observer`].
@@ -210,7 +210,7 @@ setters! {
 }
 
 impl RedlockBuilder {
-    /// Sets after which time a wait and a hold are reported as long; see [`Builder::warn_after`].
+    /// Sets after which time a wait and a hold are reported as long; see [`Builder::warn_after`](crate::Builder::warn_after).
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> RedlockBuilder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self

@@ -1,7 +1,7 @@
 //! The statements that may run in the transaction of a lock.
 
-/// Returns whether a statement may leave state in the session that the end of the transaction does not undo: a variable,
-/// or a named lock. A false alarm costs one connection.
+/// Returns whether a statement may set a user variable or a named lock, which the end of the transaction does not
+/// undo. A false positive costs one connection.
 pub(crate) fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();
@@ -11,19 +11,19 @@ pub(crate) fn changes_session(statement: &str) -> bool {
             .any(|word| word.eq_ignore_ascii_case(GET_LOCK))
 }
 
-/// The statements that never commit. A list of those that do would miss the additions of the next server version.
+/// The statements that never commit. A list of forbidden statements would miss those of the next server version.
 pub(crate) const ALLOWED: [&str; 12] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
     "EXPLAIN", "DESCRIBE", "DESC",
 ];
 
-/// Returns the first word of a statement in capitals; `None` if it does not begin with a word.
+/// Returns the first word of a statement in upper case; `None` if it does not begin with a word.
 pub(crate) fn first_word(statement: &str) -> Option<String> {
     let mut rest = statement;
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
         if let Some(comment) = rest.strip_prefix("/*") {
-            // The server runs the content of such a comment.
+            // The server executes the content of this comment.
             if comment.starts_with('!') || comment.starts_with("M!") {
                 return None;
             }

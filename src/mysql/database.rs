@@ -1,4 +1,4 @@
-//! The tables of the locks: creating, checking and purging them.
+//! The lock tables: create, check and purge.
 
 use std::time::Duration;
 
@@ -8,18 +8,16 @@ use crate::mysql::row_lock::store;
 use crate::stores::mysql::MySql;
 
 impl Client {
-    /// Creates the tables of the locks, unless they exist: [`lock_table`](crate::Builder::lock_table) and the table of the
-    /// named rows.
+    /// Creates the [`lock_table`](crate::Builder::lock_table) and the table of the named rows, unless they exist.
     ///
-    /// No other call creates them, and each client checks the lock table before its first lock. This call needs the right
-    /// `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`.
-    ///
-    /// Each statement has the time of one [`command_timeout`](crate::Builder::command_timeout). A busy disk may take longer to
-    /// make a table: give the client that calls this some time more.
+    /// No other call creates them; each client checks the lock table before its first lock. This call needs the right
+    /// `CREATE`, locking needs `SELECT`, `INSERT` and `UPDATE`. Each statement has one
+    /// [`command_timeout`](crate::Builder::command_timeout), which a slow disk may exceed.
     ///
     /// # Errors
     ///
-    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of [`Client::check_schema`].
+    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of
+    /// [`Client::check_schema`].
     ///
     /// # Examples
     ///
@@ -33,35 +31,35 @@ impl Client {
         self.tables()?.create_tables()
     }
 
-    /// Checks that the tables of the locks exist and have the engine, primary key and columns that the locks need.
+    /// Checks that the lock tables exist and have the engine, primary key and columns that the locks need.
     ///
     /// # Errors
     ///
-    /// - [`DatabaseError::Schema`](crate::mysql::DatabaseError::Schema): a table is missing or wrong, with the reason;
-    /// - [`Error::Unsupported`](crate::Error::Unsupported): the client has no database;
+    /// - [`DatabaseError::Schema`](crate::mysql::DatabaseError::Schema): a table is missing or wrong, with the
+    ///   reason;
+    /// - [`Error::Unsupported`](crate::Error::Unsupported): the client is not for a database;
     /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
     ///   [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Permission`](crate::Error::Permission),
-    ///   [`DatabaseError::Sql`](crate::mysql::DatabaseError::Sql), [`Error::Unexpected`](crate::Error::Unexpected): the
-    ///   server could not be asked;
-    /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
+    ///   [`DatabaseError::Sql`](crate::mysql::DatabaseError::Sql), [`Error::Unexpected`](crate::Error::Unexpected):
+    ///   the server could not be queried;
+    /// - [`Error::Forked`](crate::Error::Forked): the client was created before this process was forked.
     pub fn check_schema(&self) -> Result<()> {
         self.tables()?.check_schema()
     }
 
     /// Deletes at most `limit` rows of locks that have been free for `free_for`, and returns their number.
     ///
-    /// The row of a lock stays after an unlock, because it has the fencing token, so a new name for each order, say, would
-    /// fill the table. This call needs the right `DELETE`.
+    /// The row of a lock stays after an unlock, because it has the fencing token; names that are used once would fill
+    /// the table. This call needs the right `DELETE`.
     ///
-    /// A deleted name that is locked again starts with the server's time as its token. Its tokens therefore keep rising,
-    /// unless the server's clock is set back by more than `free_for` afterwards, or another server takes over whose clock
-    /// is that far behind. An hour leaves room for both.
+    /// A deleted name starts again with the server's time as its token. Its tokens rise unless the server's clock
+    /// goes back by more than `free_for`, also by a failover. An hour is a safe value.
     ///
     /// # Errors
     ///
     /// [`DatabaseError::WaitTimeout`](crate::mysql::DatabaseError::WaitTimeout) or
-    /// [`DatabaseError::Deadlock`](crate::mysql::DatabaseError::Deadlock) if a transaction has locked one of the rows,
-    /// and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
+    /// [`DatabaseError::Deadlock`](crate::mysql::DatabaseError::Deadlock) if a transaction has locked one of the
+    /// rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
     pub fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         self.tables()?.purge(free_for, limit)
     }

@@ -1,10 +1,10 @@
-//! Row locks, optimistic updates and transactions in MySQL and MariaDB, beside [`Lock`](crate::Lock). Feature `mysql`.
+//! Row locks, optimistic updates and transactions in MySQL and MariaDB. Feature `mysql`.
 //!
-//! They need a client opened with a `mysql://` URL: [`Client::row_lock`](crate::Client::row_lock),
+//! They need a client of a `mysql://` URL: [`Client::row_lock`](crate::Client::row_lock),
 //! [`Client::lock_many`](crate::Client::lock_many), [`Client::versioned`](crate::Client::versioned) and
-//! [`Guard::transaction`](crate::Guard::transaction). Statements take [`Params`], into which tuples convert, and return rows
-//! as tuples, single values or a [`Row`]. These types are those of the crate `mysql` 28, which opens the connections:
-//! [`params!`] and [`Row::get`] panic where its documentation says so, and [`Row::get_opt`] does not.
+//! [`Guard::transaction`](crate::Guard::transaction). Statements take [`Params`], into which tuples convert, and
+//! return rows as tuples, single values or a [`Row`]. These types are from the crate `mysql` 28; its documentation
+//! says where [`params!`] and [`Row::get`] panic. [`Row::get_opt`] does not.
 //!
 //! ```no_run
 //! use redlatch::Client;

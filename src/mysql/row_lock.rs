@@ -11,28 +11,29 @@ use crate::mysql::transaction::{IDLE_LIMIT, Tx};
 use crate::stores::mysql::values::{Value, literal};
 use crate::stores::mysql::{KeyedTable, LockedRows, MySql, Session};
 
-/// A set of rows that can be locked: the rows of a table by its primary key, or named rows.
+/// A set of lockable rows: the rows of a table by primary key, or named rows.
 #[derive(Clone, Debug)]
 pub struct RowTarget {
     keyed: Option<KeyedTable>,
 }
 
 impl RowTarget {
-    /// Returns the rows of `table`, whose primary key is the one column `key`.
+    /// Returns the rows of `table`, whose primary key is the single column `key`.
     ///
     /// The first lock refuses any other column ([`DatabaseError::Schema`]): without an index the server would lock
-    /// every row that it reads.
+    /// every row that it reads. The key is an integer, text, bytes, a date or a date with time.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in all.
+    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most
+    /// 64 characters.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
         Ok(RowTarget {
             keyed: Some(KeyedTable::new(table, key)?),
         })
     }
 
-    /// Returns the named rows: rows of a table of this library that have only a name, of at most 255 bytes.
+    /// Returns the named rows: rows of a table of this library that consist of a name of at most 255 bytes.
     ///
     /// The first lock of a row inserts it, and the row stays. [`Client::create_tables`] creates the table.
     pub fn named() -> RowTarget {
@@ -40,15 +41,15 @@ impl RowTarget {
     }
 }
 
-/// The longest wait for a row.
+/// How long to wait for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// No limit.
+    /// Without a limit.
     Forever,
     /// At most this long.
     For(Duration),
-    /// No wait: the row is free at once, or the call fails.
+    /// Not at all: the call fails if the row is locked.
     Never,
 }
 
@@ -66,9 +67,9 @@ impl Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Each statement sees all commits before it, and locks only the rows that it finds. The default here.
+    /// Each statement sees all earlier commits, and locks only the rows that it finds. The default.
     ReadCommitted,
-    /// All reads see one snapshot, and gaps between rows are locked, too. Needed with `binlog_format=STATEMENT`.
+    /// All reads see one snapshot, and gaps between rows are locked, too. Required by `binlog_format=STATEMENT`.
     RepeatableRead,
     /// Reads lock the rows that they read.
     Serializable,
@@ -84,15 +85,15 @@ impl Isolation {
     }
 }
 
-/// A lock on one row of a database, made by [`Client::row_lock`].
+/// A lock on one row of a database, created by [`Client::row_lock`].
 ///
-/// The guard is an open transaction: the row is locked until the transaction is committed, rolled back or dropped. There is
-/// no lease. The row of a holder that dies is free as soon as the server notices that the connection is gone. The server
-/// ends the transaction of a holder that hangs after the [idle limit](RowLock::with_idle_limit). The queue for a row is the
-/// server's, which is fair across processes; a waiter joins it again once a second, to notice interrupts and the shutdown
-/// of the client. Each holder and each waiter uses a connection, so row locks are for low contention and short work.
+/// The guard is an open transaction: the row is locked until it is committed, rolled back or dropped. There is no
+/// lease. After the holder died, the row is free when the server notices the closed connection. The server ends the
+/// transaction of a hung holder after the [idle limit](RowLock::with_idle_limit).
 ///
-/// On Galera and with group replication, rows are locked on one node only: let all writers use the same node.
+/// Waiters queue on the server, fairly across processes; each joins again once a second, to notice interrupts and a
+/// shutdown. Each holder and each waiter uses a connection, so use row locks for low contention and short work. With
+/// Galera and group replication let all writers use the same node, because rows are locked on one node only.
 ///
 /// # Examples
 ///
@@ -127,8 +128,8 @@ impl RowLock {
 
     /// Returns the same lock with another limit of the time for which its transaction may be idle, in whole seconds.
     ///
-    /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`]. `None`
-    /// means the limit of the server, by default eight hours. Defaults to 60 s.
+    /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`].
+    /// `None` is the limit of the server, by default eight hours. Defaults to 60 s.
     #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
         let mut lock = self.clone();
@@ -136,32 +137,33 @@ impl RowLock {
         lock
     }
 
-    /// Locks the row; waits for it at most as long as `wait` allows.
+    /// Locks the row, and waits for it as long as `wait` allows.
     ///
     /// # Errors
     ///
     /// After an error nothing is locked:
     ///
     /// - [`DatabaseError::WaitTimeout`]: another transaction had the row locked for the whole wait;
-    /// - [`Error::Exhausted`]: no connection became free during the wait, which includes the wait for a connection;
+    /// - [`Error::Exhausted`]: no connection became free during the wait;
     /// - [`DatabaseError::RowNotFound`]: there is no row with this key;
-    /// - [`DatabaseError::Deadlock`]: the server rolled the transaction back so that another one can go on;
+    /// - [`DatabaseError::Deadlock`]: the server rolled the transaction back to resolve a deadlock;
     /// - [`DatabaseError::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
-    /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
-    ///   has no database;
-    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is not text of at most 255 bytes, or the end
-    ///   of the wait cannot be expressed;
-    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the server cannot be
-    ///   reached, cannot serve now, or closed the connection; these errors end the wait;
-    /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server
-    ///   gave an error without a variant of its own, or an unexpected answer;
-    /// - [`Error::Closed`]: the client was shut down, at most about a second before;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::Unsupported`]: the key does not fit the type of the primary key, such as text for a number, or the
+    ///   client is not for a database;
+    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is not text of at most 255 bytes, or
+    ///   the end of the wait cannot be represented;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the server was not
+    ///   reached, cannot serve now, or closed the connection;
+    /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, the server
+    ///   reports an error without a variant of its own, or sent an unexpected reply;
+    /// - [`Error::Closed`]: the client was shut down;
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
         self.lock_until(wait, None)
     }
 
-    /// Locks the row, unless `interrupt` ends the wait; an interrupt takes effect within about a second.
+    /// Locks the row, and waits for it as long as `wait` allows or until `interrupt` is raised, which takes effect
+    /// within about a second.
     ///
     /// # Errors
     ///
@@ -183,7 +185,7 @@ impl RowLock {
         })
     }
 
-    /// Locks the row if it is free; returns `None` if another transaction has locked it.
+    /// Locks the row if it is free; `None` if another transaction has locked it.
     ///
     /// # Errors
     ///
@@ -198,7 +200,7 @@ impl RowLock {
 }
 
 impl Client {
-    /// Returns the lock of the row with this key; there is no I/O.
+    /// Returns the lock of the row with this key, without I/O.
     pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
         self.row_locks(target, [key])
     }
@@ -219,10 +221,9 @@ impl Client {
         }
     }
 
-    /// Locks several rows in one transaction, in one order for all callers, so that two callers never deadlock.
+    /// Locks several rows in one transaction, in the same order for all callers, so that two callers never deadlock.
     ///
-    /// Either all rows are locked or none. The transaction has the isolation level [`Isolation::ReadCommitted`] and an idle
-    /// limit of 60 s.
+    /// All rows are locked or none. The isolation level is [`Isolation::ReadCommitted`] and the idle limit 60 s.
     ///
     /// # Errors
     ///
@@ -251,14 +252,14 @@ impl Client {
     }
 }
 
-/// Returns a table and keys of it as messages have them.
+/// Returns a table and its keys as shown in messages.
 pub(crate) fn subject(table: &str, keys: &[Value]) -> Arc<str> {
     let keys: Vec<String> = keys.iter().map(literal).collect();
     let keys: String = keys.join(", ").chars().take(64).collect();
     format!("{table}[{keys}]").into()
 }
 
-/// Returns the database of a client; fails if it has none, or was made before a fork.
+/// Returns the database of a client; fails if it has none, or in a forked child.
 pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
     client.inner.not_forked(subject)?;
     client.database().map(Arc::as_ref).ok_or_else(|| {
@@ -269,17 +270,17 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
 
 /// An open transaction that has locked one or more rows; drop rolls it back.
 ///
-/// The guard is not bound to a thread: it may be sent to another one.
+/// It may be sent to another thread.
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct RowGuard {
     session: Session,
-    /// The pool of the connection ends with the client.
+    /// Keeps the pool of the connection open.
     _client: Client,
 }
 
 impl RowGuard {
-    /// Returns the transaction, in which statements can run.
+    /// Returns the transaction, to run statements in it.
     pub fn tx(&mut self) -> Tx<'_> {
         Tx {
             session: &mut self.session,
@@ -290,19 +291,19 @@ impl RowGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if the commit got no answer. After every other error nothing was written:
-    /// [`DatabaseError::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the
-    /// refusal by the server ([`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`], [`Error::Unavailable`],
-    /// [`DatabaseError::Sql`]); [`Error::Forked`] in a forked child.
+    /// [`Error::Unknown`] if the commit got no reply. After every other error nothing was written:
+    /// [`DatabaseError::TransactionLost`] if the transaction was lost, the error of the statement that ended it, an
+    /// error of the server ([`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`], [`Error::Unavailable`],
+    /// [`DatabaseError::Sql`]), or [`Error::Forked`] in a forked child.
     pub fn commit(self) -> Result<()> {
         self.session.commit()
     }
 
-    /// Rolls the transaction back, and unlocks the rows, as drop does.
+    /// Rolls the transaction back, and unlocks the rows, as a drop does.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError::TransactionLost`] if the transaction was lost before; in any case the server rolls it back.
+    /// [`DatabaseError::TransactionLost`] if the connection was lost; the server then rolls the transaction back.
     pub fn rollback(mut self) -> Result<()> {
         self.session.rollback()
     }

@@ -1,4 +1,4 @@
-//! Transactions that hold a lock while they run, and the statements that may run in them.
+//! Transactions that hold a lock, and the statements that may run in them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::mysql::allowed_statements::{ALLOWED, changes_session, first_word};
 use crate::stores::mysql::values::{FromRow, Params};
 use crate::stores::mysql::{MySql, Session};
 
-/// The server ends a transaction that is idle for this long, so that a holder that hangs does not block others.
+/// The server ends a transaction that is idle for this time, so that a hung holder does not block others.
 pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The open transaction of a lock, in which the holder's own statements run.
+/// The open transaction of a lock, in which the holder's statements run.
 ///
-/// The transaction ends with its guard or closure: statements that would end it, or change its session, are refused
-/// ([`Error::Unsupported`]). The session has the server's time zone and `sql_mode`, made strict: a value that does not
-/// fit is an error and is not cut. After an [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server
-/// may have rolled the transaction back, so every later statement and the commit fail with the same error.
+/// The transaction ends with its guard or closure: statements that would end it or change its session are refused
+/// ([`Error::Unsupported`]). The session has the server's time zone and `sql_mode` with strict mode, so a value that
+/// does not fit is an error. After a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server may
+/// have rolled the transaction back, so every later statement and the commit fail with the same error.
 ///
-/// Only writes to tables with transactions (InnoDB) happen under the lock or not at all: writes to a MyISAM or Aria table
-/// survive a rollback. User variables and named locks (`GET_LOCK`) that a statement sets end with the transaction. Those
-/// that a stored function or a trigger sets may stay in the session for the next transaction.
+/// Only writes to tables with transactions (InnoDB) are rolled back; writes to a MyISAM or Aria table remain. User
+/// variables and named locks (`GET_LOCK`) of a statement end with the transaction; those of a stored function or
+/// trigger may remain in the session.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -37,23 +37,23 @@ pub struct Tx<'a> {
 impl Tx<'_> {
     /// Sets the time limit of each following statement; `Duration::MAX` is no limit.
     ///
-    /// Defaults to [`command_timeout`](crate::Builder::command_timeout), which is always the limit of the commit and of the
-    /// rollback.
+    /// The commit and the rollback always have one [`command_timeout`](crate::Builder::command_timeout), which is
+    /// also the default here.
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
 
-    /// Runs a statement with its parameters (`?`, or `:name` with [`params!`](crate::mysql::params!)), and returns the number
-    /// of affected rows.
+    /// Runs a statement with its parameters (`?`, or `:name` with [`params!`](crate::mysql::params!)), and returns
+    /// the number of affected rows.
     ///
     /// # Errors
     ///
     /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
-    /// - [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`]: another transaction was in the way;
-    /// - [`DatabaseError::TransactionLost`]: the connection was lost, and the server rolls the transaction back when it
+    /// - [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`]: another transaction has locked a row;
+    /// - [`DatabaseError::TransactionLost`]: the connection was lost; the server rolls the transaction back when it
     ///   notices that;
     /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
-    ///   refused, and its message is the reason;
+    ///   refused the statement, with its message as the reason;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -68,12 +68,12 @@ impl Tx<'_> {
 
     /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
     ///
-    /// Bytes that are digits are read as a number if the type is one, whatever the column is. Read a BIT, BINARY or BLOB as
-    /// `Vec<u8>`, or let the server calculate: `SELECT flags + 0`.
+    /// A numeric type reads digits from any column. Read a BIT, BINARY or BLOB as `Vec<u8>`, or convert it on the
+    /// server: `SELECT flags + 0`.
     ///
     /// # Errors
     ///
-    /// Those of [`Tx::exec`]; [`Error::Unsupported`] if a row is not of the type asked for.
+    /// Those of [`Tx::exec`]; [`Error::Unsupported`] if a row does not have the requested type.
     pub fn query<T: FromRow>(
         &mut self,
         statement: &str,
@@ -83,7 +83,7 @@ impl Tx<'_> {
         self.session.query(statement, params.into())
     }
 
-    /// Runs a query and returns its first row; `None` if the answer has no rows.
+    /// Runs a query and returns its first row; `None` if there are no rows.
     ///
     /// # Errors
     ///
@@ -120,30 +120,32 @@ impl Tx<'_> {
 impl Guard {
     /// Runs `work` in a transaction that commits only if this lock is still held at that moment.
     ///
-    /// The transaction first locks the row of the lock. Until the transaction ends, nobody can take the lock, even if its
-    /// lease ends meanwhile, so the writes of `work` happen under the lock or not at all. The transaction is committed if
-    /// `work` returns `Ok`, and rolled back if `work` returns `Err` or panics. The lock must be in the same database as the
-    /// data: a lock of a client opened with a `mysql://` URL.
+    /// The transaction first locks the row of the lock, so no other client can acquire the lock until the transaction
+    /// ends, even after the lease. `work` therefore writes under the lock or not at all. The transaction commits if
+    /// `work` returns `Ok`, and rolls back if it returns `Err` or panics. The data must be in the database of the
+    /// lock (a client of a `mysql://` URL).
     ///
-    /// The hold is not renewed during the transaction; the commit starts a renewed lease again. [`Guard::is_valid`] may
-    /// turn false when the lease would have ended, and true again after the commit. Lock, re-enter and unlock the same lock
-    /// outside of `work`: inside, each is [`Error::Unsupported`] at once and changes nothing, and the level of another guard
-    /// that is dropped there is given back after the transaction. The server ends a transaction that is idle for a minute.
+    /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease,
+    /// and true again after the commit, which starts a new lease. Inside `work`, a re-entry and an unlock of this
+    /// lock by its thread are [`Error::Unsupported`], and a dropped guard of this lock unlocks after the transaction.
+    /// Acquiring this lock in another way inside `work` waits for the transaction itself. The server ends a
+    /// transaction that is idle for a minute.
     ///
     /// # Errors
     ///
     /// The error of `work`, after which nothing was written. In addition:
     ///
     /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
-    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked the lock before, and `work` did not run;
+    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked the lock before, and `work` did not
+    ///   run;
     /// - [`DatabaseError::TransactionLost`]: the transaction was lost, and nothing was written;
-    /// - [`Error::Unknown`]: the commit got no answer;
+    /// - [`Error::Unknown`]: the commit got no reply;
     /// - [`Error::Exhausted`]: no connection became free within the
     ///   [`command_timeout`](crate::Builder::command_timeout), and `work` did not run;
     /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
     /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`],
-    ///   [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server could not be reached, or
-    ///   it refused, and nothing was written;
+    ///   [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server was not reached or
+    ///   refused, and nothing was written;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// # Examples
@@ -178,8 +180,8 @@ impl OwnedGuard {
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::transaction`](crate::Guard::transaction); [`Error::Unsupported`] also while another thread has a
-    /// transaction of this guard open.
+    /// Those of [`Guard::transaction`](crate::Guard::transaction); [`Error::Unsupported`] also while another thread
+    /// has a transaction of this guard open.
     pub fn transaction<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
@@ -195,7 +197,7 @@ fn transaction<T, E: From<Error>>(
     let (raw_lock, database, hold) = held.parts();
     raw_lock.ready()?;
     let mut pin = Pin::begin(raw_lock, database, hold)?;
-    // Dropped before the pin, so that the row is free before the hold is renewed again.
+    // The session is dropped before the pin, so that the row is free before the next renewal.
     let Some(mut session) = pin.store.pin(&hold.extension(), IDLE_LIMIT)? else {
         let store = pin.store;
         drop(pin);
@@ -210,7 +212,7 @@ fn transaction<T, E: From<Error>>(
     Ok(value)
 }
 
-/// A hold that is left to a transaction, which has locked its row. Drop gives the hold back to the watchdog.
+/// A hold whose row a transaction has locked. Drop returns the hold to the watchdog.
 struct Pin<'a> {
     raw_lock: &'a RawLock,
     store: &'a MySql,
@@ -254,7 +256,7 @@ impl<'a> Pin<'a> {
     fn commit(&mut self, mut session: Session) -> Result<()> {
         let sent = BootInstant::now();
         let claim = self.hold.extension();
-        // A fixed lease that has ended is not extended: the writes are committed, but the hold is over.
+        // A fixed lease that ended is not extended: the writes commit, but the hold is over.
         let is_extended = !claim.lease.is_zero();
         session.statement_timeout = self.store.command_timeout;
         if is_extended && !self.store.extend_pinned(&mut session, &claim)? {
@@ -276,7 +278,7 @@ impl Drop for Pin<'_> {
         self.hold.unpin(self.committed);
         for level in self.hold.take_put_off() {
             match self.raw_lock.release(self.hold, level) {
-                // `Lock::unlock` has given the level back before.
+                // `Lock::unlock` released this level before.
                 Ok(()) | Err(Error::NotHeld { .. }) => {}
                 Err(error) => events::unlock_failed(&self.hold.name, &error),
             }

@@ -1,4 +1,4 @@
-//! Optimistic updates of rows of a user's tables: no row is locked, and no update is lost.
+//! Optimistic updates of rows: no row is locked, and no update is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,28 @@ use crate::store::Store;
 use crate::stores::mysql::values::Value;
 use crate::stores::mysql::{Ident, KeyedTable, VersionedTable, row_not_found, sleep_until};
 
-/// The column by which an update notices that another writer was faster.
+/// The column whose change reveals an update by another writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// An integer column that each update raises by one; the better choice where there is one.
+    /// An integer column that each update raises by one; preferred.
     Version(String),
-    /// A DATETIME or TIMESTAMP column that each update sets to the server's time in UTC, and raises by at least one unit of
-    /// its precision, so that a column of any precision works.
+    /// A DATETIME or TIMESTAMP column that each update sets to the server's time in UTC, raised by at least one unit
+    /// of its precision.
     ///
-    /// A column of whole seconds runs ahead of the clock while its row changes more than once a second. Other writers must
-    /// not set the column back.
+    /// A column of whole seconds runs ahead of the clock if its row changes more than once a second. Other writers
+    /// must not set the column back.
     UpdatedAt(String),
 }
 
-/// Optimistic updates of the rows of one table, made by [`Client::versioned`].
+/// Optimistic updates of the rows of one table, created by [`Client::versioned`].
 ///
-/// An update reads a row, lets a closure change it, and writes it only if it is still as it was read; otherwise it repeats
-/// all three. Every writer must use the same check.
+/// An update reads a row, lets a closure compute changes, and writes them only if the row is unchanged; otherwise it
+/// repeats. Every writer must use the same check.
 ///
-/// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
-/// statement, and was three times as fast on a contended row. Use `Versioned` if the new value needs code that SQL cannot
-/// express, or data from elsewhere; use a [`RowLock`](crate::mysql::RowLock) if a second attempt is
-/// expensive.
+/// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one
+/// atomic statement, and was three times as fast on a contended row. Use `Versioned` if SQL cannot express the new
+/// value. Use a [`RowLock`](crate::mysql::RowLock) if a second attempt is expensive.
 ///
 /// # Examples
 ///
@@ -64,12 +63,12 @@ pub struct Versioned {
 }
 
 impl Client {
-    /// Returns optimistic updates of `columns` of `table`, whose primary key is the one column `key`; there is no I/O.
+    /// Returns optimistic updates of `columns` of `table`, whose primary key is the single column `key`, without I/O.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in
-    /// all, or if a column is named twice.
+    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most
+    /// 64 characters, or if a column is named twice.
     pub fn versioned(
         &self,
         table: &str,
@@ -107,7 +106,8 @@ impl Client {
 impl Versioned {
     /// Returns the same updates with another limit of the attempts of [`Versioned::update_with`], at least 1.
     ///
-    /// With 16 writers on one row an update took 3 attempts on average, and 28 at most. Defaults to 50.
+    /// With 16 writers on one row an update took 3 attempts on average and 28 at most. Each attempt waits about a
+    /// second for a locked row. Defaults to 50.
     #[must_use = "this returns the configured value; the original is unchanged"]
     pub fn with_attempts(&self, attempts: u32) -> Versioned {
         Versioned {
@@ -116,19 +116,19 @@ impl Versioned {
         }
     }
 
-    /// Reads a row; returns `None` if no row has this key.
+    /// Reads a row; `None` if no row has this key.
     ///
     /// # Errors
     ///
     /// - [`DatabaseError::Schema`]: the table lacks the key or a column that [`Client::versioned`] named;
-    /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
-    ///   has no database;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server cannot be reached, the client had
-    ///   no connection free, or the server cannot serve now;
-    /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server
-    ///   gave an error without a variant of its own, or an unexpected answer;
+    /// - [`Error::Unsupported`]: the key does not fit the type of the primary key, such as text for a number, or the
+    ///   client is not for a database;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server was not reached, the client
+    ///   had no connection free, or the server cannot serve now;
+    /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, the server
+    ///   reports an error without a variant of its own, or sent an unexpected reply;
     /// - [`DatabaseError::WaitTimeout`]: another session alters the table or has locked it;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
+    /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
         let key = key.into();
         let subject = self.subject(&key);
@@ -136,15 +136,14 @@ impl Versioned {
         Ok(found.map(|row| VersionedRow { key, row }))
     }
 
-    /// Writes `changes` if the row is still as it was `seen`, and returns whether it was.
-    ///
-    /// Returns false for a row that was deleted meanwhile.
+    /// Writes `changes` if the row is unchanged since it was `seen`, and returns whether it was; false for a deleted
+    /// row.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row, so that
-    /// nothing was changed; [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column
-    /// that [`Client::versioned`] did not name; and those of [`Versioned::get`].
+    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row, so nothing
+    /// was changed; [`Error::Unknown`] if there was no reply; [`Error::Unsupported`] if `changes` has a column that
+    /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let VersionedRow { key, row } = seen;
         let subject = self.subject(key);
@@ -152,16 +151,17 @@ impl Versioned {
         store.write_row(&self.table, key, row, &changes.0, &subject)
     }
 
-    /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if another writer was faster.
+    /// Reads the row, lets `work` compute changes, and writes them; repeats if another writer was faster.
     ///
-    /// `work` may run many times and should only look and calculate. From the second conflict on, attempts are 1 to 20 ms
-    /// apart. The attempts run outside of any transaction: inside one, each would read the same values again.
+    /// `work` may run several times, so it should only read and calculate. From the second conflict on, attempts are
+    /// 1 to 20 ms apart. The attempts run outside of any transaction.
     ///
     /// # Errors
     ///
     /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no
-    /// row has this key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`]
-    /// except for [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], after which it tries again.
+    /// row has this key; [`Error::Closed`] if the client is shut down meanwhile; and those of
+    /// [`Versioned::try_update`] except [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], after which
+    /// it tries again.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,
@@ -210,7 +210,7 @@ impl Versioned {
     }
 }
 
-/// Converts the error of a row or table that somebody else has at this moment into `None`; nothing was changed then.
+/// Converts the error of a locked row or table into `None`; nothing was changed then.
 fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(Error::Database(

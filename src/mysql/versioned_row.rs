@@ -1,15 +1,15 @@
-//! The rows that an optimistic update reads, and the changes that it makes to them.
+//! The rows of optimistic updates, and their changes.
 
 use std::fmt;
 
 use crate::ground::error::{Error, Result};
 use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 
-/// A row as it was read.
+/// A row at the time of a read.
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    /// The columns asked for, and the check as the last one.
+    /// The requested columns, and the check as the last one.
     pub(crate) row: Row,
 }
 
@@ -17,12 +17,12 @@ pub struct VersionedRow {
 #[derive(Clone, Default)]
 pub struct Changes(pub(crate) Vec<(String, Value)>);
 
-/// The decision of a closure about a row.
+/// The decision of the closure of an update.
 #[derive(Clone, Debug)]
 pub enum Step<T> {
     /// Writes these values, and returns the second field.
     Set(Changes, T),
-    /// Leaves the row as it is, and returns the field.
+    /// Leaves the row unchanged, and returns the field.
     Stop(T),
 }
 
@@ -41,11 +41,12 @@ pub struct Outcome<T> {
 impl VersionedRow {
     /// Returns the value of a column.
     ///
+    /// A numeric type reads digits from any column: read a BIT, BINARY or BLOB as `Vec<u8>`.
+    ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if [`Client::versioned`](crate::Client::versioned) did not name the
-    /// column, or its value is not of this type; a column that may be NULL is an `Option`. A BIT, BINARY or BLOB is no
-    /// number, whatever its bytes are.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if [`Client::versioned`](crate::Client::versioned) did not
+    /// name the column, or its value does not have this type; read a column that may be NULL as an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let mut columns = self.columns().iter().enumerate();
         let found = columns.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
@@ -73,7 +74,7 @@ impl VersionedRow {
 }
 
 impl Changes {
-    /// Makes an empty list of changes; to write it still counts as an update of the row.
+    /// Creates an empty list of changes; writing it still raises the check of the row.
     pub fn new() -> Changes {
         Changes::default()
     }
@@ -86,7 +87,7 @@ impl Changes {
     }
 }
 
-// Values of a user's tables do not belong in logs.
+// Logs must not show values of a user's tables.
 impl fmt::Debug for VersionedRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VersionedRow").finish_non_exhaustive()
