@@ -1,4 +1,4 @@
-//! The meaning of a failed request: the error codes of MySQL and MariaDB, and failures without a code.
+//! The meaning of a failed request: error codes of MySQL and MariaDB, and failures without a code.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::ground::error::{Error, Reason};
 /// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// The request cannot have been executed.
+    /// The request was not executed.
     NotSent(Reason),
-    /// None of this many connections became free in time. Nothing was sent, and the server may be well.
+    /// None of this many connections became free in time. Nothing was sent.
     Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
-    /// The server answered with an error: the request was not executed.
+    /// The server replied with an error: the request was not executed.
     Server { code: u16, text: String },
-    /// TLS does not let the two talk to each other until somebody changes something. Nothing was sent.
+    /// TLS failed and needs a change of the configuration. Nothing was sent.
     Untrusted(Reason),
-    /// A value is not of the type asked for, or the parameters do not fit the statement.
+    /// A value does not have the requested type, or the parameters do not fit the statement.
     Usage(String),
 }
 
@@ -31,17 +31,17 @@ pub(crate) enum CallError {
 pub(crate) enum Class {
     /// Another transaction has locked a row; only the statement was undone.
     WaitTimeout,
-    /// The server rolled the whole transaction back so that another one can go on.
+    /// The server rolled the transaction back to resolve a deadlock.
     Deadlock,
     /// The user or password is wrong, or a right is missing.
     Permission,
     /// A table or column is missing or wrong.
     Schema,
-    /// The server no longer takes writes: another one may be the primary now.
+    /// The server refuses writes: another server may be the primary now.
     ReadOnly,
-    /// The trouble may pass.
+    /// A temporary failure.
     Passing,
-    /// The session was ended from outside; the statement may have taken effect.
+    /// The session was killed; the statement may have taken effect.
     Killed,
     /// A row with a NULL name: the request came too late.
     Late,
@@ -51,8 +51,8 @@ pub(crate) enum Class {
 /// Returns the class of an error code of MySQL 5.7, 8.x or MariaDB 10.x, 11.x.
 pub(crate) fn class_of(code: u16) -> Class {
     match code {
-        // 1205 is the time-out of both products, and NOWAIT on MariaDB; NOWAIT is 3572 on MySQL 8 and 5010 on a fork of 5.7.
-        // 3024 and 1969 are limits of the statement time, set on the server.
+        // 1205 is the timeout of both products, and NOWAIT on MariaDB; NOWAIT is 3572 on MySQL 8 and 5010 on a fork of 5.7.
+        // 3024 and 1969 are statement time limits of the server.
         1205 | 3572 | 5010 | 3024 | 1969 => Class::WaitTimeout,
         // 1020 is a snapshot conflict of MariaDB, 3058 a deadlock of user locks and metadata locks.
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
@@ -104,7 +104,7 @@ impl CallError {
                 | DriverError::MixedParams
                 | DriverError::PacketTooLarge),
             ) => return CallError::Usage(error.to_string()),
-            // Their own text has the values.
+            // The texts of these errors contain the values.
             Cause::FromValueError(_) | Cause::FromRowError(_) => {
                 return CallError::Usage(
                     "a row of the reply does not have the expected types".into(),
@@ -150,7 +150,8 @@ impl CallError {
         }
     }
 
-    /// Returns whether the request may be repeated on a new connection. `may_run_twice` is whether the request may be.
+    /// Returns whether the request may be repeated on a new connection. `may_run_twice` allows a repeat after a lost
+    /// reply.
     pub(crate) fn was_broken(&self, may_run_twice: bool) -> bool {
         match self {
             CallError::NotSent(_) => true,
@@ -163,7 +164,7 @@ impl CallError {
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             CallError::NotSent(_) | CallError::NoReply { .. } | CallError::Untrusted(_) => false,
-            // A server that became a replica stays one; a new connection may find the primary.
+            // A server that became a replica remains one; a new connection may reach the primary.
             CallError::Server { code, .. } => class_of(*code) != Class::ReadOnly,
             CallError::Usage(_) | CallError::Exhausted(_) => true,
         }
@@ -176,7 +177,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether another transaction was in the way, so that nothing was changed.
+    /// Returns whether another transaction blocked the statement, so that nothing was changed.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
     }
@@ -198,8 +199,7 @@ impl CallError {
         self.into_reason().into_words()
     }
 
-    /// Converts into the error of `subject`, a lock or a row. `advice` is added to an error of the schema, unless it is
-    /// empty.
+    /// Converts into the error of `subject`, a lock or a row. `advice` is added to schema errors unless it is empty.
     pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let (code, text) = match self {
@@ -236,7 +236,7 @@ impl CallError {
             (Class::Schema, _) => advice,
             (Class::ReadOnly, _) => "connect to the primary, which takes writes",
             (_, 1040 | 1203 | 1226) => "raise the server's limit of connections or lower pool_size",
-            // MariaDB has one code for all of these, MySQL another one for a server that demands TLS.
+            // MariaDB has one code for all of these; MySQL has 3159 for a server that requires TLS.
             (_, 1045 | 3159) => {
                 "correct the password; if the user or the server demands TLS (REQUIRE SSL, require_secure_transport), use \
                  mysqls:// in place of mysql://, and with REQUIRE X509 Builder::client_certificate"
@@ -273,7 +273,7 @@ impl CallError {
     }
 }
 
-/// Makes the error of a row that is not there.
+/// Returns the error of a missing row.
 pub(crate) fn row_not_found(subject: &Arc<str>, node: &Arc<str>, key: &Value) -> Error {
     Error::Database(DatabaseError::RowNotFound {
         lock: Arc::clone(subject),

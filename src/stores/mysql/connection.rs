@@ -24,24 +24,25 @@ use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::names;
 use crate::stores::redis::{Fault, Tunnel};
 
-/// A socket time-out may exceed the deadline by this much, so that it is not set again for every call.
+/// The socket timeout may exceed the deadline by this much, to avoid a system call for every request.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
-/// A statement may start this much later than its deadline, by our clock.
+/// The latest start of a statement after its deadline, by the client's clock.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(LATEST_EFFECT)
     .saturating_sub(EXPIRY_DRIFT);
 
-/// The largest packet in bytes, set here to save a query for the limit; the server refuses a packet above its own limit.
+/// The largest packet in bytes. It is set to avoid a query for the server's limit, which the server enforces itself.
 const MAX_PACKET: usize = 16 << 20;
 
-/// The settings of every session, whatever the server or its `init_connect` says.
+/// The settings of every session, independent of the server's defaults and its `init_connect`:
 ///
-/// The end of a transaction neither begins another one nor ends the session. No statement waits for a row for 50 seconds
-/// or for a table's definition for a day, which are the defaults. In UTC no hour of a TIMESTAMP column comes twice. Text is
-/// sent unchanged: a character set without some letter would turn two names into one. No limit cuts an answer: a missing
-/// column of a key would go unnoticed. A number that does not fit is an error: if the server cut it to the largest one, a
-/// version would never change again, and no conflict would be noticed.
+/// - the end of a transaction neither begins another one nor ends the session;
+/// - no statement waits for a row or a table for longer than a second;
+/// - UTC, in which no hour of a TIMESTAMP column comes twice;
+/// - utf8mb4, so that two names never become one;
+/// - no limit cuts a result;
+/// - strict mode, so that a version that does not fit is an error and not cut to the largest number.
 const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        time_zone = '+00:00', timestamp = DEFAULT, \
@@ -53,7 +54,7 @@ const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
 pub(super) struct Connection {
     /// `None` only during drop.
     conn: Option<Conn>,
-    /// A second handle of the socket, to set time-outs and to peek; not every system provides one.
+    /// A duplicate of the socket's descriptor, to set timeouts and to peek; `None` where the system has no such call.
     socket: Option<OwnedFd>,
     timeout: Duration,
     last_used: Instant,
@@ -61,13 +62,14 @@ pub(super) struct Connection {
     /// The difference between the server's clock and ours.
     ahead: Offset,
     pid: u32,
-    /// It is counted as long as it lives.
+    /// Counts the connection until the drop.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
 impl Connection {
-    /// Opens a connection. `longest_answer` is the read time-out where no second handle of the socket can change it later.
+    /// Opens a connection. `longest_answer` is the read timeout if it cannot be changed later (no duplicate
+    /// descriptor).
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
@@ -103,7 +105,7 @@ impl Connection {
             opts = opts.socket(opened.path.to_str());
             tunnel = Some(opened);
         } else if address.opts.get_socket().is_none() {
-            // The crate resolves without a time-out, and tries the first address alone.
+            // The driver resolves names without a timeout, and tries only the first address.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -117,7 +119,7 @@ impl Connection {
             let reason = "the deadline expired before connecting";
             return Err(CallError::NotSent(reason.into()));
         }
-        // Each read of the handshake may take this long; a silent server is noticed at the first one.
+        // The limit of each read of the handshake.
         let connecting = left.min(address.settings.connect_timeout);
         let reading = match has_second_handles() {
             true => connecting,
@@ -125,7 +127,7 @@ impl Connection {
         };
         let packet = address.opts.get_max_allowed_packet();
         let opts = OptsBuilder::from_opts(opts)
-            // A URL of 127.0.0.1 means TCP, not whatever socket the server names.
+            // For 127.0.0.1 the driver would switch to the Unix socket that the server announces.
             .prefer_socket(false)
             .max_allowed_packet(packet.or(Some(MAX_PACKET)))
             .tcp_connect_timeout(Some(connecting))
@@ -151,7 +153,7 @@ impl Connection {
             pid: process::id(),
             opened: address.settings.traffic.opened(),
         };
-        // The login may have taken its time.
+        // The handshake used part of the time.
         connection.set_timeouts(deadline.min(by));
         let session = connection.conn()?.query_drop(SESSION);
         session.map_err(|error| CallError::of(error).before_sending())?;
@@ -166,7 +168,7 @@ impl Connection {
         self.conn.as_mut().ok_or_else(closed)
     }
 
-    /// Reads the server's time in microseconds, and corrects the offset from which the expiry of requests is computed.
+    /// Reads the server's time in microseconds, and updates the clock offset for the expiry of requests.
     pub(super) fn read_time(&mut self) -> Result<i64, CallError> {
         let sent = BootInstant::now();
         let now = self.conn()?.query_first(format!("SELECT {NOW}"));
@@ -175,16 +177,16 @@ impl Connection {
         Ok(now)
     }
 
-    /// Returns the server time, in microseconds, after which the server must refuse a statement with this deadline.
+    /// Returns the server time in microseconds after which the server refuses a statement with this deadline.
     pub(super) fn expiry(&self, deadline: Instant) -> i64 {
         let left = deadline.saturating_duration_since(time::now());
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket's time-outs to the time left until `deadline`, and returns whether they fit it now.
+    /// Sets the socket timeouts to the time left until `deadline`, and returns whether they fit now.
     ///
-    /// The `mysql` crate sets them only when it connects. Without a second handle of the socket, a connection whose
-    /// time-outs do not fit is replaced by a new one.
+    /// The driver sets them only when it connects. Without a duplicate descriptor, a connection whose timeouts do not
+    /// fit is replaced.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));
@@ -203,8 +205,8 @@ impl Connection {
         is_set
     }
 
-    /// Returns an idle connection if it can be used until `deadline`. One that was not used for a while has to answer in a
-    /// quarter of the time left: something between the client and the server may have forgotten it in silence.
+    /// Returns an idle connection if it is usable until `deadline`. After `check_idle_after` it has to answer a ping
+    /// in a quarter of the remaining time, because a firewall may have dropped it silently.
     pub(super) fn alive(
         mut self,
         deadline: Instant,
@@ -221,7 +223,7 @@ impl Connection {
         (is_alive && is_timed).then_some(self)
     }
 
-    /// Returns whether an idle connection was closed by the server, or received data that nothing asked for.
+    /// Returns whether an idle connection was closed by the server, or received unsolicited data.
     pub(super) fn is_disconnected(&self) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -233,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// Prepares the socket for one request; fails if its deadline is over.
+    /// Prepares the socket for one request; fails after its deadline.
     fn begin_call(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
         if time::now() >= deadline {
             let reason = "the deadline expired before sending";
@@ -252,14 +254,14 @@ impl Connection {
         deadline: Instant,
     ) -> Result<(u64, u64), CallError> {
         let conn = self.begin_call(deadline)?;
-        // A statement that could not be prepared has not been sent yet.
+        // After a failed preparation the statement was not sent.
         let prepared = conn.prep(statement);
         let prepared = prepared.map_err(|error| CallError::of(error).before_sending())?;
         conn.exec_drop(prepared, params).map_err(CallError::of)?;
         Ok((conn.last_insert_id(), conn.affected_rows()))
     }
 
-    /// Runs a statement without parameters as text, for statements that cannot be prepared.
+    /// Runs a statement that cannot be prepared.
     pub(super) fn execute_text(&mut self, text: &str, by: Instant) -> Result<(), CallError> {
         let done = self.begin_call(by)?.query_drop(text);
         done.map_err(CallError::of)
@@ -282,8 +284,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A forked child must not send COM_QUIT, which would end the parent's connection. Anywhere else the driver sends
-        // it, and a silent socket must not delay that.
+        // A forked child must not send COM_QUIT, which would end the parent's connection. Otherwise the driver sends it,
+        // and a blocked socket must not delay that.
         if self.pid != process::id() {
             std::mem::forget(self.conn.take());
         } else if let Some(socket) = &self.socket {
@@ -292,14 +294,14 @@ impl Drop for Connection {
     }
 }
 
-/// Returns whether connections get a second handle here. Only Linux has the call, and some containers forbid it.
+/// Returns whether descriptors can be duplicated: only on Linux, and not in all containers.
 fn has_second_handles() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| UnixStream::pair().is_ok_and(|(one, _)| second_handle(&one).is_some()))
 }
 
-/// Returns a handle of our own for the connection's socket. The `mysql` crate exposes only the raw descriptor, which safe
-/// code cannot use, so the kernel duplicates it.
+/// Duplicates the connection's descriptor through the kernel: the driver exposes only the raw descriptor, which safe
+/// code cannot use.
 #[cfg(target_os = "linux")]
 fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};

@@ -10,7 +10,7 @@ use crate::ground::error::{Error, Result};
 pub(crate) struct Ident(Arc<str>);
 
 impl Ident {
-    /// Checks a name. A name that would need quoting is refused, so no text of a user is ever quoted.
+    /// Checks a name. Names that need quoting are refused, so no user text is ever quoted.
     pub(crate) fn new(name: &str) -> Result<Ident> {
         let mut bytes = name.bytes();
         let is_plain = bytes
@@ -32,13 +32,13 @@ impl Ident {
         &self.0
     }
 
-    /// Returns whether both name the same column; the case of column names does not matter.
+    /// Returns whether both name the same column; case does not matter.
     pub(crate) fn is(&self, other: &str) -> bool {
         self.0.eq_ignore_ascii_case(other)
     }
 }
 
-/// The name in back-ticks.
+/// The name in backticks.
 impl fmt::Display for Ident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.0)

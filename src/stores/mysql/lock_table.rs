@@ -1,4 +1,4 @@
-//! The statements on one row of the lock table, and the meaning of their answers.
+//! Statements on one row of the lock table, and the meaning of their replies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,33 +17,33 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Granted, LockInfo, Outcome, Refusal, Released};
 
-/// The number of repeats of a request whose clock was wrong.
+/// How often a request is repeated because the clock offset was stale.
 const CORRECTIONS: u32 = 3;
 
-/// A change to the row of a hold.
+/// A change of the row of a hold.
 #[derive(Clone, Copy)]
 pub(super) enum Change<'a> {
-    /// One level more; the new count.
+    /// A re-entry; the new count.
     Enter(u32),
-    /// One level less; the new count.
+    /// An inner unlock; the new count.
     Leave(u32),
-    /// A longer lease.
+    /// A renewal.
     Lease,
     /// A hand-off to this claim.
     Owner(&'a Claim),
 }
 
-/// The copies of one request that were sent.
+/// The sent copies of one request.
 #[derive(Default)]
 pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all of them.
     not_after: i64,
-    /// The time at which the first one without an answer was sent; that copy may run after the later ones.
+    /// The send time of the first copy without a reply, which may run after later copies.
     first_unanswered: Option<BootInstant>,
 }
 
 impl SentStatements {
-    /// Sends a statement that the server refuses after its expiry; returns its answer and the start of the lease.
+    /// Sends a statement that the server refuses after its expiry; returns its reply and the start of the lease.
     fn send(
         &mut self,
         connection: &mut Connection,
@@ -61,7 +61,7 @@ impl SentStatements {
         Ok((outcome?.0, self.first_unanswered.unwrap_or(sent)))
     }
 
-    /// Returns the server time in ms after which none of them can take effect.
+    /// Returns the server time in ms after which no copy can take effect.
     fn latest_effect(&self) -> i64 {
         let latest = i64::try_from(LATEST_EFFECT.as_millis()).unwrap_or(i64::MAX);
         self.not_after.saturating_add(latest)
@@ -69,7 +69,7 @@ impl SentStatements {
 }
 
 impl MySql {
-    /// Reads who holds a lock; `None` if nobody does.
+    /// Reads the holder of a lock; `None` if there is none.
     fn read_holder(
         &self,
         connection: &mut Connection,
@@ -81,7 +81,7 @@ impl MySql {
         Ok(rows.into_iter().next().map(|row| self.lock_info(row)))
     }
 
-    /// Reads who holds a lock, on any connection.
+    /// Reads the holder of a lock on any connection.
     pub(super) fn holder(&self, name: &Arc<str>, deadline: Instant) -> Result<Option<LockInfo>> {
         let found = self.pools.run(Request::Repeatable, deadline, |connection| {
             self.read_holder(connection, name, deadline)
@@ -107,7 +107,7 @@ impl MySql {
             Change::Owner(to) => (&statements.transfer, 0, to.visitor.as_str(), lease_of(to)),
         };
         for _ in 0..=CORRECTIONS {
-            // A statement takes the parameters that it names.
+            // The driver ignores parameters that the statement does not name.
             let params = |t: i64| {
                 params! {
                     "r" => &*claim.name, "o" => owner, "n" => count, "h" => successor, "us" => lease, "t" => t
@@ -122,7 +122,7 @@ impl MySql {
             if !by.is_some_and(|by| by.visitor == owner || by.visitor == successor) {
                 return Ok(Err(cause_of_loss(found.as_ref())));
             }
-            // The row is still ours, so the request came too late: our offset of the server's clock was wrong.
+            // The row still belongs to the hold, so the request was too late: the clock offset was stale.
             connection.read_time()?;
         }
         Err(CallError::NotSent(
@@ -144,16 +144,15 @@ impl MySql {
             self.change_row(connection, claim, change, deadline, &mut copies)
         };
         let request = match change {
-            // A late copy would shorten the lease below what later requests have set.
+            // A late copy could shorten the lease below that of later requests.
             Change::Leave(_) => Request::Once,
             _ => Request::Repeatable,
         };
         let outcome = self.pools.run(request, deadline, call);
         match outcome {
-            // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
             Ok(Ok(granted)) => Ok(Outcome::Done(done(granted))),
             Ok(Err(cause)) => Ok(Outcome::Gone(cause)),
-            // The outcome of the copy without an answer is unknown, whatever the error of the last one was.
+            // One copy got no reply, so the outcome is unknown despite the error of the last copy.
             Err(error) if copies.first_unanswered.is_some() => {
                 let error = self.unknown_of(claim, operation, error);
                 let not_after = copies.latest_effect();
@@ -168,7 +167,7 @@ impl MySql {
         self.unknown(&claim.name, Some(&claim.visitor), operation, reason)
     }
 
-    /// Acquires the lock for a visitor that holds nothing yet.
+    /// Acquires the lock for a visitor without a hold.
     pub(super) fn acquire_new(
         &self,
         claim: &Claim,
@@ -177,15 +176,15 @@ impl MySql {
         self.check_own(&self.tables.locks, &claim.name, deadline)?;
         let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;
-        // One copy: a late second one could acquire the lock again for a visitor that has released it.
+        // Sent once: a late copy could acquire the lock for a visitor that already released it.
         let outcome = self.pools.run(Request::Once, deadline, |connection| {
             if is_short {
-                // The upsert would wait past the deadline for a row that a transaction has pinned; a plain read does not.
+                // The upsert would wait past the deadline for a pinned row; a plain read does not.
                 let found = self.read_holder(connection, &claim.name, deadline)?;
                 if let Some(left) = found.and_then(|found| found.expires) {
                     return Ok((BUSY.saturating_add(micros(left)), BootInstant::now()));
                 }
-                // Its lease is over, but a transaction may still have the row pinned.
+                // The lease has ended, but a transaction may still pin the row.
                 let params = params! { "r" => &*claim.name };
                 connection.query::<Row>(&self.statements.probe, params, deadline)?;
             }
@@ -208,7 +207,7 @@ impl MySql {
         };
         match outcome {
             Ok((0, _)) => {
-                // The answer was dropped on the way, so the lock may have been granted: release it.
+                // A proxy dropped the answer, so the lock may have been granted: release it.
                 self.resolve_one(&mut claim.in_doubt(0), deadline)?;
                 let reason = "the reply has no LAST_INSERT_ID; connect without a proxy, or with one that does not \
                     change replies";
@@ -216,13 +215,13 @@ impl MySql {
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
             Ok((fence, sent)) => Ok(Outcome::Done(granted(sent, fence))),
-            // Somebody has the row locked at this moment.
+            // Another transaction has locked the row.
             Err(error) if error.is_busy() => refused(Duration::from_secs(1)),
             Err(error) if copies.first_unanswered.is_some() => Ok(Outcome::unknown(
                 claim.in_doubt(copies.latest_effect()),
                 self.unknown_of(claim, "acquire", error),
             )),
-            // Only a read before the upsert may have got no answer.
+            // Only a read before the upsert may have got no reply.
             Err(error) => Err(self.error(&claim.name, error)),
         }
     }
@@ -237,7 +236,7 @@ impl MySql {
         let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
             match connection.execute(&self.statements.release, params, deadline) {
-                // A copy without an answer may have released it: nothing proves a loss.
+                // An earlier copy without a reply may have released the row, so this is no loss.
                 Ok((answer, _)) if answer > 0 || is_in_doubt => Ok(None),
                 Ok(_) => {
                     let found = self.read_holder(connection, &claim.name, deadline)?;
@@ -250,11 +249,10 @@ impl MySql {
             }
         });
         match outcome {
-            // Pollers of other processes are not known here.
             Ok(None) => Ok(Outcome::Done(Released::default())),
             Ok(Some(cause)) => Ok(Outcome::Gone(cause)),
             Err(error) if is_in_doubt => Ok(Outcome::unknown(
-                // Any later answer resolves it: the request can only free the row.
+                // Any later reply resolves it, because the request can only free the row.
                 claim.in_doubt(0),
                 self.unknown_of(claim, "release", error),
             )),
@@ -263,7 +261,7 @@ impl MySql {
     }
 }
 
-/// Returns a grant; no copy of its request shortens its lease.
+/// Returns a grant. No copy of its request shortens the lease.
 fn granted(sent: BootInstant, fence: u64) -> Granted {
     Granted {
         fence: Some(fence),
@@ -271,7 +269,7 @@ fn granted(sent: BootInstant, fence: u64) -> Granted {
     }
 }
 
-/// Returns why a hold is lost whose lock somebody else holds, or nobody.
+/// Returns the cause of a loss from the present holder of the lock.
 pub(super) fn cause_of_loss(found: Option<&LockInfo>) -> LossCause {
     match found.and_then(|found| found.holders.first()) {
         Some(holder) => LossCause::held_by(&holder.visitor),
@@ -279,7 +277,7 @@ pub(super) fn cause_of_loss(found: Option<&LockInfo>) -> LossCause {
     }
 }
 
-/// Returns the reason for an error whose cause is a row locked by a transaction.
+/// Returns the reason for an error of a locked row.
 pub(super) fn row_locked_reason(error: CallError) -> String {
     let reason = error.reason();
     format!("a transaction has locked the row of the lock ({reason})")

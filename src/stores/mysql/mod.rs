@@ -1,8 +1,8 @@
-//! Locks in a table of a MySQL or MariaDB database, and what the other database locks share.
+//! The store in a MySQL or MariaDB database: locks in a table, row locks and optimistic updates.
 //!
-//! A lock is one row, found by its name. The row stays when the lock is released, so that its fencing number always
-//! rises. One statement asks for a lock and takes over a free or expired row, so nothing has to be cleaned up. All times
-//! are the server's. Waiters poll, one thread per process and name.
+//! A lock is one row, found by its name. The row stays after the release, so that its fencing token always rises. One
+//! statement acquires a free or expired row, so nothing needs cleanup. All times are from the server's clock. Waiters
+//! poll, one thread per process and name.
 
 mod address;
 mod call_error;
@@ -51,11 +51,11 @@ pub(crate) use rows::{LockedRows, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
-/// The longest wait of a statement for a row: the shortest that both products support, in whole seconds. An interrupt or a
-/// shutdown of the client takes effect within this time.
+/// The longest wait of a statement for a row: the shortest that both products support, in whole seconds. It also
+/// bounds the reaction to an interrupt or a shutdown.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// The latest that a statement takes effect after its start: it can wait for the table and then for the row.
+/// The latest effect of a statement after its start: it may wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
 /// The longest name of a lock in bytes, prefix included.
@@ -67,7 +67,7 @@ pub(crate) struct MySql {
     statements: Statements,
     /// The lock table and the table of the named rows.
     tables: schema::Tables,
-    /// The tables that were used and were right, the lock table included.
+    /// The tables that passed their check.
     known: Mutex<HashMap<Ident, Arc<table::Table>>>,
     facts: Facts,
     pub(crate) command_timeout: Duration,
@@ -119,7 +119,7 @@ impl MySql {
     /// Converts an error of a statement on a table of the locks.
     pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
         match error {
-            // The parameters are right, so the answer is wrong.
+            // The library's parameters are right, so the reply is wrong.
             CallError::Usage(reason) => Error::Unexpected {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),
@@ -134,7 +134,7 @@ impl MySql {
         error.into_error(subject, self.node(), "")
     }
 
-    /// Converts an error of a lock. A locked row becomes [`Error::Unavailable`]: users of a lock know of no row.
+    /// Converts an error of a lock. A locked row becomes [`Error::Unavailable`], because users of a lock see no rows.
     fn lock_error(&self, lock: &Arc<str>, error: CallError) -> Error {
         if error.is_busy() {
             return Error::Unavailable {
@@ -156,7 +156,7 @@ impl MySql {
         Error::unknown(lock, Arc::clone(self.node()), operation, visitor, reason)
     }
 
-    /// Releases the row of a hold that may have been granted. Returns whether it cannot be any more.
+    /// Releases the row of a hold that may have been granted. Returns whether the grant can no longer take effect.
     fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
             let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
@@ -315,7 +315,7 @@ impl Store for MySql {
     }
 }
 
-/// Returns the error for a lock that only a database refuses.
+/// Returns the error for a kind of lock or a name that a database does not support.
 fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
     if kind != Kind::Reentrant {
         let reason = "this kind of lock is a key in Redis; in a database use lock(name)";

@@ -1,4 +1,4 @@
-//! Optimistic updates: a row is read together with its check column, and written only if that has not changed.
+//! Optimistic updates: a row is read with its check column, and written only if that is unchanged.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct VersionedTable {
 }
 
 impl MySql {
-    /// Reads the columns and, behind them, the check of a row; `None` if there is no such row.
+    /// Reads the columns and then the check of a row; `None` if there is no such row.
     pub(crate) fn read_row(
         &self,
         table: &VersionedTable,
@@ -38,7 +38,7 @@ impl MySql {
         Ok(rows.into_iter().next())
     }
 
-    /// Writes a row if it is unchanged since it was `seen`, with the check as the last column; returns whether it was.
+    /// Writes a row if its check, the last column of `seen`, is unchanged; returns whether it was.
     pub(crate) fn write_row(
         &self,
         table: &VersionedTable,
@@ -64,10 +64,10 @@ impl MySql {
         }
         let last = seen.len().saturating_sub(1);
         let seen_check = seen.as_ref(last).cloned().unwrap_or(Value::NULL);
-        // The decimals of a second that the check had when it was read, if it is a time.
+        // The decimals of a second of a check that is a time.
         let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
         params.extend([key, seen_check]);
-        // The check always changes, so the count of affected rows is right whether it counts found or changed rows.
+        // The check always changes, so CLIENT_FOUND_ROWS does not affect the count of rows.
         let next = if is_time {
             // One unit of the column's own precision, since less would be rounded away. It may be NULL before the first update.
             let unit = 10u64.pow(6 - u32::from(decimals));

@@ -1,8 +1,8 @@
 //! The connections of one client to one database.
 //!
-//! A connection that timed out, broke, or may be inside a transaction is closed and never put back. The pool of the
-//! `mysql` crate is not used: a waiter there hangs when the connection that it waits for comes back broken, and each
-//! check-out costs two round trips. `r2d2_mysql` is not used either, because it leaks open transactions to the next user.
+//! A connection that timed out, broke, or may be inside a transaction is closed. The pool of the driver is not used:
+//! a waiter there hangs if its connection comes back broken, and each check-out costs two round trips. `r2d2_mysql`
+//! leaks open transactions to the next user.
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ use crate::stores::slots::{NoSlot, Slot, Slots};
 pub(super) enum Request {
     /// Its statements may run twice.
     Repeatable,
-    /// It is repeated only if nothing of it was sent.
+    /// Repeated only if nothing was sent.
     Once,
-    /// As [`Request::Once`], on the connection for renewals.
+    /// Like [`Request::Once`], on the connection for renewals.
     Renewal,
 }
 
@@ -29,16 +29,16 @@ pub(super) enum Request {
 pub(super) struct Pools {
     /// For single statements.
     statements: Slots<Connection>,
-    /// For transactions. A transaction keeps its slot for as long as the user likes, so these are counted apart: locks can
-    /// be released however many transactions are open.
+    /// For transactions, whose time the user decides. They are separate, so that open transactions never block the
+    /// release of locks.
     transactions: Slots<Connection>,
-    /// For renewals, which never queue behind other requests: the watchdog's own connection.
+    /// For renewals, so that they never queue behind other requests.
     renewals: Slots<Connection>,
     pub(super) address: Address,
 }
 
 impl Pools {
-    /// Makes the pools without a connection.
+    /// Creates the pools without a connection.
     pub(super) fn new(address: Address) -> Pools {
         let settings = &address.settings;
         let new = |size| Slots::new(size, &settings.pool_settings);
@@ -54,19 +54,19 @@ impl Pools {
         [&self.statements, &self.transactions, &self.renewals]
     }
 
-    /// Closes all idle connections, and keeps none from now on. Statements still work, each on a connection of its own.
+    /// Closes all idle connections. Later statements use a connection each.
     pub(super) fn close(&self) {
         self.all().into_iter().for_each(Slots::close);
     }
 
-    /// How many connections lie idle at most: an idle slot may be empty.
+    /// Returns the largest possible number of idle connections: an idle slot may be empty.
     pub(super) fn idle(&self) -> u32 {
         self.all().map(Slots::idle).iter().sum()
     }
 
-    /// Runs `call` on a connection, which is closed after an error that leaves its state in doubt.
+    /// Runs `call` on a pooled connection, and closes it after an error that leaves its state in doubt.
     ///
-    /// If a pooled connection turns out to be broken, `call` is run again on a new one, as `request` allows.
+    /// If the connection is broken, `call` runs again on a new one, as `request` allows.
     pub(super) fn run<T>(
         &self,
         request: Request,
@@ -82,13 +82,14 @@ impl Pools {
         self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }
 
-    /// Makes the connection for renewals, unless there is one: at the first renewal the server may be at `max_connections`.
+    /// Opens the connection for renewals unless there is one, because the server may be at `max_connections` at the
+    /// first renewal.
     pub(super) fn prepare_renewals(&self, deadline: Instant) {
         // If the slot is in use, a renewal is connecting or connected.
         if let Ok(mut slot) = self.renewals.try_get()
             && slot.is_none()
         {
-            // The renewal itself reports what is wrong.
+            // The renewal reports an error.
             *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
         }
     }
@@ -101,7 +102,7 @@ impl Pools {
         borrow(&self.transactions, patience)
     }
 
-    /// Runs `call` on the connection of a slot, or on a new one. `longest_answer` as for [`Connection::connect`].
+    /// Runs `call` on the connection of a slot, or on a new one; see [`Connection::connect`] for `longest_answer`.
     pub(super) fn on<T>(
         &self,
         slot: &mut Slot<Connection>,

@@ -1,10 +1,10 @@
-//! Locking rows of the user's tables by their primary key.
+//! Row locks in users' tables by primary key.
 //!
-//! The queue for a row is the server's, which is fair. The server waits in whole seconds, so the last fraction of a wait
-//! polls with `NOWAIT` every 20 ms. That is the one sleep in a store: only the server could wake this thread.
+//! The server's queue for a row is fair. It waits in whole seconds, so the last fraction of a wait polls with
+//! `NOWAIT` every 20 ms.
 //!
-//! After a refusal the transaction is restarted, and all rows are locked again from the first one: with
-//! `innodb_rollback_on_timeout` the server has unlocked the earlier ones.
+//! After a refusal the transaction restarts and locks all rows again: with `innodb_rollback_on_timeout` the server
+//! has unlocked the earlier rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ use crate::ground::notify::{Parker, Wake};
 use crate::ground::time;
 use crate::stores::slots::Slot;
 
-/// The pause between two requests that do not wait for a row.
+/// The pause between two `NOWAIT` requests.
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest wait for a connection before the next check for an interrupt or a shutdown of the client.
+/// The longest wait for a connection between two checks for an interrupt or a shutdown.
 const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
 /// Rows that are locked in one transaction, and its settings.
@@ -79,7 +79,7 @@ impl MySql {
         let slot = self.slot_for_rows(&parker, deadline, subject)?;
         let (isolation, idle) = (Some(rows.isolation), rows.idle_limit);
         let mut session = Session::begin(self, subject, isolation, idle, ROW_WAIT.as_secs(), slot)?;
-        // The server times out before the socket does, so that there is an answer.
+        // The server has to time out before the socket does.
         session.statement_timeout = self.command_timeout.saturating_add(ROW_WAIT);
         while let Some((error, has_waited)) = lock_all(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| time::now() >= end) {
@@ -97,7 +97,7 @@ impl MySql {
         Ok(session)
     }
 
-    /// Checks the table, and returns the key of a row in the form for which the server uses the index.
+    /// Checks the table, and returns the key in the form for which the server uses the index.
     pub(super) fn key_of_row(
         &self,
         target: &KeyedTable,
@@ -115,7 +115,7 @@ impl MySql {
         })
     }
 
-    /// Waits for a slot as long as it may wait for the row: other transactions keep their slots for as long as they like.
+    /// Waits for a slot until the deadline, because users decide how long their transactions keep slots.
     fn slot_for_rows(
         &self,
         parker: &Parker,
@@ -134,8 +134,8 @@ impl MySql {
         }
     }
 
-    /// Returns the keys as they are stored in the table, without duplicates, in one order for all callers. Only the table
-    /// can tell: two spellings of a key may mean the same row, depending on the column's collation.
+    /// Returns the stored keys without duplicates, in the same order for all callers. Depending on the collation, two
+    /// spellings of a key may be the same row.
     fn sorted_keys(
         &self,
         target: &KeyedTable,
@@ -143,7 +143,7 @@ impl MySql {
         subject: &Arc<str>,
     ) -> Result<Vec<Value>> {
         let KeyedTable { table, key } = target;
-        // One key at a time: for a list the server may decide to read the whole table.
+        // One key at a time: for a list the server may read the whole table.
         let select = format!("SELECT {key} FROM {table} WHERE {key} = ?");
         let mut found = Vec::with_capacity(keys.len());
         for wanted in keys {
@@ -158,7 +158,7 @@ impl MySql {
         Ok(found)
     }
 
-    /// Inserts the row of a name unless it exists; the row stays.
+    /// Inserts the row of a name unless it exists.
     fn insert_named_row(
         &self,
         target: &KeyedTable,
@@ -174,16 +174,16 @@ impl MySql {
         let run = |statement: String| {
             self.query::<Row>(&statement, params! { "k" => name.clone() }, self.deadline())
         };
-        // An insert would wait for the holder of the row.
+        // The read comes first, because an insert waits for a lock on the row.
         let made = match run(format!("SELECT 1 FROM {table} WHERE {key} = :k")) {
-            // Without IGNORE, which would cut a name that is too long, so that two names share a row.
+            // IGNORE would cut a long name, so that two names share a row.
             Ok(found) if found.is_empty() => {
                 run(format!("INSERT INTO {table} ({key}) VALUES (:k)"))
             }
             found => found,
         };
         match made {
-            // Another client has inserted it meanwhile (1062), and may have locked it.
+            // 1062: another client inserted the row meanwhile.
             Err(CallError::Server { code: 1062, .. }) => Ok(()),
             Err(error) if !error.is_busy() => Err(self.error(subject, error)),
             _ => Ok(()),
@@ -191,9 +191,9 @@ impl MySql {
     }
 }
 
-/// Tries to lock all rows by the deadline; returns the error of a locked one, and whether the server waited before it.
+/// Locks all rows, or returns the error of a locked row, and whether the server waited for it.
 ///
-/// A time-out ends the transaction: with `innodb_rollback_on_timeout` the server has rolled all of it back.
+/// After a timeout the transaction has ended if `innodb_rollback_on_timeout` is on.
 fn lock_all(
     session: &mut Session,
     target: &KeyedTable,
@@ -202,7 +202,7 @@ fn lock_all(
 ) -> Result<Option<(Error, bool)>> {
     let KeyedTable { table, key: column } = target;
     for key in keys {
-        // The server waits in whole seconds; then it joins the queue again.
+        // Each request waits one second, and the next one joins the queue again.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");
@@ -218,13 +218,13 @@ fn lock_all(
     Ok(None)
 }
 
-/// Returns the end of a pause that begins now, at most `deadline`.
+/// Returns the end of a pause that starts now, at most `deadline`.
 fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
     let end = time::now() + pause;
     deadline.map_or(end, |deadline| deadline.min(end))
 }
 
-/// Sleeps until `deadline`. An interrupt and the shutdown of the client are errors.
+/// Sleeps until `deadline`; fails at an interrupt or a shutdown.
 pub(crate) fn sleep_until(parker: &Parker, deadline: Instant, subject: &Arc<str>) -> Result<()> {
     loop {
         let lock = Arc::clone(subject);

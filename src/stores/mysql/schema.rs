@@ -1,4 +1,4 @@
-//! The tables of the locks: creating, checking and purging them.
+//! The lock tables: create, check and purge.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::store::HealthWarning;
 
-/// The names of the tables of the locks.
+/// The names of the lock tables.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) locks: Ident,
@@ -28,7 +28,7 @@ impl Tables {
         })
     }
 
-    /// Returns the advice for a table that is missing.
+    /// Returns the advice for a missing table.
     pub(super) fn advice(&self) -> String {
         let (locks, rows) = (&self.locks, &self.rows.table);
         format!(
@@ -42,13 +42,13 @@ impl Tables {
     }
 }
 
-/// A column of a table of the locks: name, kind, least size, and definition.
+/// A column of a lock table: name, type, smallest size, and definition.
 type Column = (&'static str, &'static str, u64, &'static str);
 
-/// The columns of the lock table. The table of the named rows has the first one.
+/// The columns of the lock table. The table of the named rows has only the first one.
 ///
-/// Bytes, because text of some collations and lengths would make one lock of two names, and no text collation of both
-/// products tells 'Job' from 'job '. DATETIME, because a TIMESTAMP depends on the session's time zone and ends in 2038.
+/// VARBINARY, because text collations treat different names as equal. DATETIME, because TIMESTAMP depends on the
+/// session's time zone and ends in 2038.
 const COLUMNS: [Column; 6] = [
     ("resource", "varbinary", 255, "VARBINARY(255) NOT NULL"),
     ("owner", "varbinary", 128, "VARBINARY(128) NULL"),
@@ -68,7 +68,7 @@ impl MySql {
         for (table, columns) in self.tables.all() {
             let column = |(name, .., sql): &Column| format!("{name} {sql}, ");
             let columns: String = columns.iter().map(column).collect();
-            // No second index and no AUTO_INCREMENT, because each caused deadlocks in measurements.
+            // A second index or AUTO_INCREMENT causes deadlocks.
             let create = format!(
                 "CREATE TABLE IF NOT EXISTS {table} ({columns}PRIMARY KEY (resource)) ENGINE=InnoDB"
             );
@@ -78,7 +78,7 @@ impl MySql {
         self.check_schema()
     }
 
-    /// Checks that both tables exist and are as the locks need them.
+    /// Checks that both tables exist and have the right definition.
     pub(crate) fn check_schema(&self) -> Result<()> {
         self.known.lock().clear();
         for (table, _) in self.tables.all() {
@@ -87,7 +87,7 @@ impl MySql {
         Ok(())
     }
 
-    /// Checks a table of the locks; another one is right. Without its primary key, every client would get every lock.
+    /// Checks a lock table; other tables pass. Without its primary key every client would acquire every lock.
     pub(super) fn check_own(
         &self,
         table: &Ident,
@@ -123,7 +123,7 @@ impl MySql {
         let names: Vec<Vec<u8>> = names.map_err(|error| self.error(&subject, error))?;
         let mut purged = 0;
         for name in names {
-            // One at a time, by the primary key: a sweep over many rows would deadlock with acquisitions.
+            // One row at a time, because a delete of many rows would deadlock with acquisitions.
             let params = params! { "r" => name, "us" => free_for };
             let deadline = self.deadline();
             let touched = self.pools.run(Request::Once, deadline, |connection| {
@@ -135,7 +135,7 @@ impl MySql {
     }
 }
 
-/// Returns what is found about the settings of the server, and about the lock table.
+/// Returns the findings about the settings of the server and the lock table.
 pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let (subject, node) = (store.tables_subject(), store.node());
     let select = "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit, VERSION()";

@@ -1,4 +1,4 @@
-//! One transaction on a connection of its own. After a bad end the connection is closed.
+//! One transaction on a separate connection, which is closed after a failure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::stores::slots::Slot;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {
-    /// Its connection is `None` once the state of the transaction is in doubt. The slot is `None` once the transaction is over.
+    /// The slot is empty once the state of the transaction is in doubt, and `None` once the transaction has ended.
     slot: Option<Slot<Connection>>,
     pid: u32,
-    /// The error that ended the transaction. Every later statement fails with it: it would run outside of a transaction.
+    /// The error that ended the transaction. Every later statement fails with it, because it would run outside of one.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
-    /// Whether a statement may have left state in the session; then the connection is not used again.
+    /// Whether a statement may have left state in the session, so that the connection must be closed.
     is_tainted: bool,
     pub(crate) subject: Arc<str>,
     node: Arc<str>,
@@ -37,21 +37,20 @@ pub(crate) struct Session {
     command_timeout: Duration,
 }
 
-/// The time-out where the end of the one asked for cannot be expressed.
+/// The timeout if the end of the requested one cannot be represented.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The longest time that the server takes to answer a statement that waits for a row, with a margin.
+/// The longest response time of a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
-/// The savepoint at the beginning of each transaction. If it is gone, the server has ended the transaction.
+/// The savepoint at the beginning of each transaction. If it does not exist, the server has ended the transaction.
 const MARKER: &str = "redlatch_begun";
 
 impl Session {
-    /// Begins a transaction, in the server's isolation level if none is given, whose statements wait for a row for
-    /// `row_wait` seconds.
+    /// Begins a transaction whose statements wait for a row for at most `row_wait` seconds. `None` is the isolation
+    /// level of the server.
     ///
-    /// The server ends a transaction that is idle for `idle_limit`, so that a holder that hangs does not block others for
-    /// ever.
+    /// The server ends a transaction that is idle for `idle_limit`, so that a hung holder does not block others.
     pub(super) fn begin(
         store: &MySql,
         subject: &Arc<str>,
@@ -67,7 +66,7 @@ impl Session {
         let settings = format!(
             "SET SESSION autocommit = 0, {waits}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        // Twice, as nothing has been done yet.
+        // May run twice, because nothing was changed yet.
         let pools = &store.pools;
         let begun = pools.on(&mut slot, deadline, LONGEST_ANSWER, true, |connection| {
             connection.execute_text(&settings, deadline)?;
@@ -104,7 +103,7 @@ impl Session {
         time::now() + self.statement_timeout.min(NO_LIMIT)
     }
 
-    /// Runs `call` on the connection, and notes an error that ends the transaction.
+    /// Runs `call` on the connection, and records an error that ends the transaction.
     fn call<T>(
         &mut self,
         call: impl FnOnce(&mut Connection, Instant) -> Result<T, CallError>,
@@ -124,11 +123,11 @@ impl Session {
             Some(connection) => call(connection, deadline),
         };
         outcome.map_err(|error| {
-            // After a deadlock the transaction is gone, and after a time-out it may be (innodb_rollback_on_timeout).
-            // A later statement would run without the lock.
+            // A deadlock ends the transaction, and a timeout may (innodb_rollback_on_timeout). A later statement would run
+            // without the lock.
             let mut is_over = error.is_busy();
             let error = match error {
-                // The server rolls back a transaction whose client is gone.
+                // The server rolls the transaction back when the connection closes.
                 CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
                     is_over = true;
                     self.close();
@@ -161,7 +160,7 @@ impl Session {
         }
     }
 
-    /// Notes that a statement may leave state in the session that outlives the transaction.
+    /// Records that a statement may leave state in the session.
     pub(crate) fn taint(&mut self) {
         self.is_tainted = true;
     }
@@ -185,7 +184,7 @@ impl Session {
         })
     }
 
-    /// Sets the time-outs for the statements of the user.
+    /// Sets the timeouts for the statements of the user.
     pub(super) fn leave_to_user(&mut self) -> Result<()> {
         self.statement_timeout = self.command_timeout;
         let statement = format!("SET SESSION {}", waits(row_wait(self.command_timeout)));
@@ -239,7 +238,7 @@ impl Session {
         rolled_back.map_err(|error| self.lost(error.into_reason()))
     }
 
-    /// Leaves the connection to the next transaction, unless that could find state of this one.
+    /// Returns the connection to the pool, or closes it if it has state of this transaction.
     fn end(&mut self) {
         if self.is_tainted {
             self.close();
@@ -256,7 +255,7 @@ impl fmt::Debug for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // In a forked child the connection is the parent's, and nobody may ever unlock the mutex of the pool.
+        // In a forked child the connection belongs to the parent, and the mutex of the pool may stay locked.
         if self.pid != process::id() {
             std::mem::forget(self.slot.take());
         } else {
@@ -267,9 +266,9 @@ impl Drop for Session {
 }
 
 impl MySql {
-    /// Begins a transaction and locks the row of a hold in it; `None` if the hold is gone.
+    /// Begins a transaction and locks the row of a hold; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
-        // In an engine without transactions a pin would lock nothing.
+        // An engine without transactions would lock nothing.
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
         let slot = self.pools.transaction_slot(patience(self.deadline()));
         let slot = slot.map_err(|error| self.error(&claim.name, error))?;
@@ -280,7 +279,7 @@ impl MySql {
         Ok((!fences.is_empty()).then_some(session))
     }
 
-    /// Extends the lease of a pinned hold within its transaction. Returns whether the row still belongs to the hold.
+    /// Extends the lease of a pinned hold in its transaction. Returns whether the row still belongs to the hold.
     pub(crate) fn extend_pinned(&self, session: &mut Session, claim: &Claim) -> Result<bool> {
         let params = params! {
             "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease_of(claim)
@@ -297,14 +296,14 @@ impl MySql {
     }
 }
 
-/// Starts a transaction, and sets the savepoint at its beginning.
+/// Starts a transaction and sets its first savepoint.
 fn start(
     connection: &mut Connection,
     isolation: Option<&'static str>,
     deadline: Instant,
 ) -> Result<(), CallError> {
     if let Some(level) = isolation {
-        // This holds for the next transaction only.
+        // Applies to the next transaction only.
         let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
         connection.execute_text(&set, deadline)?;
     }
@@ -316,12 +315,12 @@ fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().clamp(1, 31_536_000)
 }
 
-/// Returns the longest wait for a row after which the server's answer still arrives before the socket's time-out.
+/// Returns the longest wait for a row that ends before the socket times out.
 pub(super) fn row_wait(statement_timeout: Duration) -> u64 {
     whole_seconds(statement_timeout.saturating_sub(Duration::from_millis(500)))
 }
 
-/// Returns the settings of the longest wait of a statement for a row and for a table.
+/// Returns the settings of the longest wait for a row and for a table.
 fn waits(seconds: u64) -> String {
     format!("innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")
 }

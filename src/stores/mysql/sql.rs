@@ -1,17 +1,17 @@
-//! The statements of the lock table as text, so that the tests can run them one by one.
+//! The statements of the lock table as text, so that tests can run them one by one.
 //!
-//! Each is one atomic statement on one row, found by the whole primary key. No statement waits for a second row while it
-//! has a first, so none can deadlock. The answer comes in `LAST_INSERT_ID`, never in the count of affected rows, whose
-//! meaning depends on a flag of the connection (`CLIENT_FOUND_ROWS`). The order of assignments is right whether they see
-//! the old values of the row or the new ones (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, a row
-//! alias, `WAIT n` and `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates each of them.
+//! Each is one atomic statement on one row, found by the whole primary key. No statement waits for a second row while
+//! it has locked one, so none can deadlock. The reply is in `LAST_INSERT_ID`, because the count of affected rows
+//! depends on the connection flag `CLIENT_FOUND_ROWS`. The order of assignments is right whether they see the old
+//! values of the row or the new ones (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, row
+//! aliases, `WAIT n` and `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates them.
 
-/// The server's time in microseconds since 1970; unlike `UNIX_TIMESTAMP`, right in every time zone.
+/// The server's time in microseconds since 1970; unlike `UNIX_TIMESTAMP`, independent of the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// The least answer that means "held by another visitor"; the excess is the remaining lease in microseconds.
+/// The smallest reply that means "held by another visitor"; the excess is the remaining lease in microseconds.
 ///
-/// Fencing numbers are below it; they start at the time at which a row was made.
+/// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;
 
 /// The statements for one lock table.
@@ -19,46 +19,50 @@ pub(crate) const BUSY: u64 = 1 << 62;
 pub(crate) struct Statements {
     /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which it fails with error 1048.
     ///
-    /// Answers the fencing number, or `BUSY` plus the remaining lease; 0 if a proxy in between dropped the answer.
+    /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy dropped the reply.
     pub(crate) acquire: String,
-    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Answers the fencing number, or 0 if the row is not ours or it is too late.
-    /// The statement may wait for the row and take effect after a later request, so it never shortens the lease.
+    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if the row is not the visitor's or
+    /// the request is late. It never shortens the lease, because it may wait for the row and take effect after a
+    /// later request.
     pub(crate) enter: String,
-    /// As `enter`, but it can shorten the lease: it must never be sent twice.
+    /// Like `enter`, but may shorten the lease, so it must never be sent twice.
     pub(crate) leave: String,
-    /// `:r`, `:o`, `:us`, `:t`. As `enter`.
+    /// `:r`, `:o`, `:us`, `:t`. Like `enter`.
     pub(crate) renew: String,
-    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Answers the successor's fencing number, or 0 as `enter`. A
-    /// second copy finds the row with the successor, changes nothing and gives the same answer, so it may be sent twice.
+    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 like
+    /// `enter`. It may be sent twice: a second copy finds the successor in the row, changes nothing and returns the
+    /// same.
     pub(crate) transfer: String,
-    /// `:r`, `:o`. Answers 2 if released within the lease, 1 if after it but before any other visitor, 0 if not ours.
+    /// `:r`, `:o`. Returns 2 if released within the lease, 1 if after it but before another visitor, 0 if the row is
+    /// not the visitor's.
     pub(crate) release: String,
-    /// `:r`. Answers a number above 0 if the lock was held.
+    /// `:r`. Returns a positive number if the lock was held.
     pub(crate) force_release: String,
-    /// `:r`. Returns name, owner, count, remaining lease in microseconds and fencing number of the lock, if it is held.
+    /// `:r`. Returns name, owner, count, remaining lease in microseconds and fencing token of a held lock.
     pub(crate) inspect: String,
-    /// `:a` the least name, `:z` the name to end before, `:k` the largest number of rows. Returns the same of each lock that
-    /// is held, in order of the names.
+    /// `:a` the first name, `:z` the end of the names, `:k` the page size. Returns the columns of `inspect` for each
+    /// held lock, by name.
     pub(crate) survey: String,
     /// `:r`. Fails at once if a transaction has locked the row.
     pub(crate) probe: String,
-    /// `:r`, `:o`. Returns the fencing number within the lease; the row stays locked until the transaction ends.
+    /// `:r`, `:o`. Returns the fencing token within the lease, and locks the row until the transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Only under a pin: nobody can have taken the row, even if the lease is over.
+    /// `:r`, `:o`, `:us`. Only in the transaction of `pin`, where no other client can acquire the row after the
+    /// lease.
     pub(crate) extend_pinned: String,
-    /// `:us` the least time free, `:k` the largest number of names.
+    /// `:us` the shortest time free, `:k` the largest number of names.
     pub(crate) purgeable: String,
-    /// `:r` name, `:us` the least time free.
+    /// `:r` name, `:us` the shortest time free.
     pub(crate) purge: String,
 }
 
 impl Statements {
-    /// Makes the statements; `table` is an identifier in back-ticks.
+    /// Returns the statements; `table` is an identifier in backticks.
     pub(crate) fn new(table: &str) -> Statements {
         const FREE: &str = "(owner IS NULL OR expires_at <= UTC_TIMESTAMP(6))";
         const LEASED: &str = "UTC_TIMESTAMP(6) + INTERVAL :us MICROSECOND";
-        // A purged name that comes back starts with the time as its number. A row is purged only if its number is at least
-        // `:us` behind the clock, so the clock may be set back by that much afterwards.
+        // A purged name starts again with the time as its token. A row is purged only if its token is at least `:us` behind
+        // the clock, so tokens rise even if the clock goes back by that much.
         let old = format!(
             "owner IS NULL AND expires_at < UTC_TIMESTAMP(6) - INTERVAL :us MICROSECOND \
              AND CAST(fence AS SIGNED) < {NOW} - CAST(:us AS SIGNED)"
@@ -74,11 +78,10 @@ impl Statements {
         let longer = format!("expires_at = GREATEST(expires_at, {LEASED})");
         let freed = "holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL";
         Statements {
-            // A request that comes too late inserts a NULL name, which fails with error 1048. The busy branch must set
-            // LAST_INSERT_ID again, or the number made for the rejected row would be read as a grant. A copy that finds
-            // its own visitor in the row keeps the count and shortens nothing: later requests may have built on the
-            // grant. Where assignments see new values, the row has an owner by the time `expires_at` is set; then
-            // `acquired_at` tells that the row was taken just now.
+            // A late request inserts a NULL name, which fails with error 1048. The busy branch must set LAST_INSERT_ID
+            // again, or the token of the rejected row would be read as a grant. A copy that finds its visitor in the row
+            // keeps the count and shortens nothing, because later requests may depend on the grant. If assignments see
+            // new values, the row has an owner when `expires_at` is set; then `acquired_at` shows a new grant.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

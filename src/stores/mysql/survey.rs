@@ -1,4 +1,4 @@
-//! The look of an operator at the rows of the lock table.
+//! The list of held locks in the lock table.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use super::{LONGEST_NAME, MySql};
 use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 
-/// How many rows are read at once.
+/// The number of rows of a page.
 const ROWS_AT_ONCE: u32 = 512;
 
 /// A row of the survey: name, owner, count, remaining lease in microseconds, fencing number.
 pub(super) type Surveyed = (Vec<u8>, Vec<u8>, u32, i64, u64);
 
 impl MySql {
-    /// Reads the next rows from where `position` is.
+    /// Reads the next page of rows.
     pub(super) fn survey_rows(
         &self,
         scope: &Scope,
@@ -25,7 +25,7 @@ impl MySql {
     ) -> Result<Vec<LockInfo>> {
         let all: Arc<str> = format!("{}*", scope.prefix).into();
         let from = match &position.after {
-            // The least name behind it.
+            // The next possible name.
             Some(after) => [after.as_bytes(), &[0]].concat(),
             None => scope.prefix.as_bytes().to_vec(),
         };
@@ -40,7 +40,7 @@ impl MySql {
         Ok(locks)
     }
 
-    /// Describes a lock that is held.
+    /// Returns the description of a held lock.
     pub(super) fn lock_info(&self, (name, owner, holds, left, fence): Surveyed) -> LockInfo {
         let name: Arc<str> = String::from_utf8_lossy(&name).into();
         let owner = String::from_utf8_lossy(&owner);
@@ -53,7 +53,7 @@ impl MySql {
     }
 }
 
-/// The least name behind all that begin so.
+/// Returns the smallest name after all names with this prefix.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     match end.last_mut() {

@@ -1,4 +1,4 @@
-//! Tables as the server describes them. A client checks each table at its first use.
+//! Tables as the server describes them. Each client checks a table at its first use.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::keys::Ident;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
-/// One row for each column. `:t` the table. A limit of the server on the length of an answer changes none of the values.
+/// Returns one row per column of the table `:t`. It aggregates nothing that a length limit of the server could cut.
 const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
      (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
@@ -18,20 +18,20 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t AND INDEX_NAME = 'PRIMARY') \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
 
-/// The flaw of a table without columns.
+/// The reason for a table without columns.
 const MISSING: &str = "it does not exist, or this user has no right to read it";
 
-/// A column as the server describes it, and its table.
+/// A column as the server describes it, with facts about its table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Column {
     name: String,
     pub(super) kind: String,
-    /// The longest value in bytes, or the decimals of a second.
+    /// The largest length in bytes, or the decimals of a second.
     pub(super) size: u64,
     pub(super) is_nullable: bool,
-    /// The engine of the table; not given for a view.
+    /// The engine of the table; `None` for a view.
     engine: Option<String>,
-    /// The name of the column that is the primary key of the table, if the key is one whole column.
+    /// The primary key of the table, if it is one whole column.
     key: Option<String>,
 }
 
@@ -40,7 +40,8 @@ pub(super) struct Column {
 pub(super) struct Table(Vec<Column>);
 
 impl MySql {
-    /// Returns what `check` finds in a table. The table is described once per client, and again after a failed check.
+    /// Returns the result of `check` on a table. The table is described once per client, and again after a failed
+    /// check.
     pub(super) fn checked<T>(
         &self,
         table: &Ident,
@@ -73,7 +74,7 @@ impl MySql {
         let advice = match reason {
             _ if !is_own => String::new(),
             MISSING => format!("; {}", self.tables.advice()),
-            // `CREATE TABLE IF NOT EXISTS` leaves it as it is.
+            // `CREATE TABLE IF NOT EXISTS` does not change it.
             _ => format!(
                 "; alter {table}, or drop it while no lock is held and call Client::create_tables()"
             ),
@@ -93,8 +94,8 @@ impl Table {
         found.ok_or_else(|| format!("it has no column `{name}`"))
     }
 
-    /// Returns the column that is the primary key of a table that can lock rows. A search by any other column would lock
-    /// every row that it reads.
+    /// Returns the column that is the primary key of a lockable table. A search by any other column would lock every
+    /// row that it reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
         let table = self.0.first().ok_or(MISSING)?;
         let engine = table.engine.as_deref().unwrap_or("a view");
@@ -110,13 +111,13 @@ impl Table {
         }
     }
 
-    /// Checks the column by which an update notices that another writer was faster.
+    /// Checks the column that reveals updates by other writers.
     pub(super) fn check_rises(&self, name: &str, is_time: bool) -> Result<(), String> {
         let column = self.column(name)?;
         let reason = if is_time && !matches!(&*column.kind, "datetime" | "timestamp") {
             "holds the time of the last update, so it has to be a DATETIME or TIMESTAMP"
         } else if !is_time && (!column.is_integer() || column.is_nullable) {
-            // NULL + 1 is NULL: no conflict would be noticed.
+            // NULL + 1 is NULL, which would hide every conflict.
             "holds the version, so it has to be an integer and NOT NULL"
         } else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The driver's types that users of transactions and rows need, and how a value is written in a message.
+//! The driver's types for users, and the form of values in messages.
 
 pub use ::mysql::prelude::{FromRow, FromValue, ToValue};
 pub use ::mysql::{Column, FromRowError, FromValueError, Params, Row, Value, params};
@@ -8,7 +8,7 @@ use crate::ground::loss::printable;
 /// The days of the longest TIME, 838:59:59.
 const LONGEST_TIME: u32 = 34;
 
-/// Returns a value as a literal of SQL for a message, on one line.
+/// Returns a value as an SQL literal for a message, on one line.
 pub(crate) fn literal(value: &Value) -> String {
     match value {
         // `as_sql` overflows if there are too many days.
