@@ -20,7 +20,7 @@ impl Client {
     /// [`Error::Untrusted`], [`Error::Unexpected`] or `Error::Database` if the server cannot be queried within
     /// [`command_timeout`](crate::Builder::command_timeout); [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.inner().check()
+        self.inner.check()
     }
 
     /// Checks the server as [`check`](Client::check) does, and also returns the checks that passed.
@@ -29,7 +29,7 @@ impl Client {
     ///
     /// Those of [`check`](Client::check).
     pub fn examine(&self) -> Result<Vec<HealthWarning>> {
-        self.inner().examine()
+        self.inner.examine()
     }
 }
 
@@ -43,7 +43,7 @@ impl Redlock {
     ///
     /// [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.inner().check()
+        self.inner.check()
     }
 
     /// Checks all nodes as [`check`](Redlock::check) does, and also returns the checks that passed.
@@ -52,6 +52,6 @@ impl Redlock {
     ///
     /// Those of [`check`](Redlock::check).
     pub fn examine(&self) -> Result<Vec<HealthWarning>> {
-        self.inner().examine()
+        self.inner.examine()
     }
 }

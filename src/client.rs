@@ -162,14 +162,14 @@ impl Client {
     /// acquire in the order of arrival. It is Redisson's `RFairLock`.
     ///
     /// A [`try_guard`](Lock::try_guard) acquires it only if no thread waits; a re-entry bypasses the queue. A dead
-    /// waiter delays the others by about 1.5 s, a stopped process by up to 10 s. A waiter whose request got no reply
-    /// may move to the end of the queue.
+    /// waiter delays the other waiters by about 1.5 s, a stopped process by up to 10 s. A waiter whose request got no
+    /// reply may move to the end of the queue.
     ///
     /// Redis keeps the waiters in the list `redisson_lock_queue:{name}` and their times in the sorted set
-    /// `redisson_lock_timeout:{name}`. A [`lock`](Client::lock) of the same name is excluded, but it ignores the
-    /// queue, and an unlock of one wakes waiters of the other up to a second later. As a part of a
-    /// [`MultiLock`](crate::MultiLock) it is acquired only if no thread waits. In a database it is
-    /// [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
+    /// `redisson_lock_timeout:{name}`. A fair lock and a [`lock`](Client::lock) of the same name exclude each other,
+    /// but the [`lock`](Client::lock) ignores the queue, and the waiters of one notice an unlock of the other within
+    /// about a second. As a part of a [`MultiLock`](crate::MultiLock) it is acquired only if no thread waits. In a
+    /// database it is [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
     ///
     /// A fair lock is slower than a [`lock`](Client::lock): each hold starts with a message to the next waiter.
     ///

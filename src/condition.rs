@@ -18,21 +18,21 @@ const LONGEST_NAME: usize = 128;
 ///
 /// It has the meaning of `java.util.concurrent.locks.Condition`; Redisson has no conditions. A waiting call releases
 /// the lock with all levels, sleeps until it is signalled, and holds the lock again, as often as before, when it
-/// returns. A thread that holds the lock signals one waiter or all.
+/// returns. A thread that holds the lock signals one waiter or all waiters.
 ///
 /// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a pause
-///   of more than 10 seconds, or a lost reply. A signal to a waiter that cannot return goes to the next waiter.
+///   of more than 10 seconds, or a lost reply. A signal to a waiter that cannot return wakes the next waiter instead.
 /// * **A signal without a waiter has no effect.** Change what the lock protects before you signal.
-/// * **A guard needs [`Condition::wait_with`].** The other waits are for levels of [`Lock::lock`]. A mix of both is
-///   [`Error::Nested`].
+/// * **A guard needs [`Condition::wait_with`].** The other waits are for levels of [`Lock::lock`]. A hold with levels
+///   of both kinds is [`Error::Nested`].
 /// * **The hold after the wait is a new one**, with a new validity, new [`Losses`](crate::Losses) and, for a
 ///   [`fenced_lock`](crate::Client::fenced_lock), a new token. A fixed lease starts again.
-/// * **After an error the lock may be held or not**; [`Lock::is_valid`] tells which. It is held after
+/// * **After an error the lock may be held or not**; [`Lock::is_valid`] returns which. It is held after
 ///   [`Error::Interrupted`], and not held after an outage.
 ///
-/// Waiters are woken in the order of arrival. A waiter queries the server once a second, and a message wakes it. A
-/// signal to a waiter that had died goes to another waiter 10 seconds later. A waiter that dies after it received its
-/// signal consumes the signal.
+/// Waiters are woken in the order of arrival. A waiter queries the server once a second, and a message wakes it. If a
+/// waiter is dead when it is signalled, another waiter is woken 10 seconds later. A waiter that dies after it
+/// received its signal consumes the signal.
 ///
 /// [`Lock::condition`] creates a condition without I/O. Conditions of the same lock and name are the same condition.
 /// They exist on one Redis server (also behind sentinels or in a cluster) for a [`lock`](crate::Client::lock), a

@@ -19,7 +19,7 @@
 //! // … one thread of one process at a time …
 //! guard.unlock()?; // as the drop does, and returns the error
 //!
-//! lock.run(|_| println!("alone"))?; // the same for a closure
+//! lock.run(|_| println!("alone"))?; // acquires, runs the closure, and unlocks
 //! # Ok::<(), redlatch::Error>(())
 //! ```
 //!

@@ -74,8 +74,8 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Redlock {
-    inner: Arc<ClientInner>,
-    kind: Kind,
+    pub(crate) inner: Arc<ClientInner>,
+    pub(crate) kind: Kind,
 }
 
 impl Redlock {
@@ -96,15 +96,6 @@ impl Redlock {
     /// Returns the lock of this name, without I/O; see [`Client::lock`] for names.
     pub fn lock(&self, name: &str) -> Lock {
         Lock::named(&self.inner, self.kind, name)
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
-        &self.inner
-    }
-
-    /// Returns whether the locks are token locks.
-    pub(crate) fn is_canonical(&self) -> bool {
-        self.kind == Kind::Token
     }
 
     /// Returns the oldest holds and waits and the connections, without I/O; empty in a forked child.
@@ -174,7 +165,7 @@ setters! {
     /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
     watchdog_timeout(timeout: Duration) => watchdog_timeout = Some(timeout);
 
-    /// Sets how long a wait without a deadline goes on while no majority of the nodes answers.
+    /// Sets how long a wait without a deadline continues while no majority of the nodes answers.
     ///
     /// 1 ms ..= 1 day. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;

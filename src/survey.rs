@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::engine::client_inner::ClientInner;
+use crate::ground::claim::Kind;
 use crate::ground::error::Result;
 use crate::ground::sync;
 use crate::ground::time;
@@ -157,10 +158,8 @@ impl Redlock {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn locks(&self, prefix: &str) -> Locks {
-        let locks = Locks::new(self.inner(), prefix);
-        match self.is_canonical() {
-            true => locks.with_tokens(),
-            false => locks,
-        }
+        let mut locks = Locks::new(&self.inner, prefix);
+        locks.scope.has_tokens = self.kind == Kind::Token;
+        locks
     }
 }

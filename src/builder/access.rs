@@ -148,8 +148,8 @@ impl Builder {
     /// Sets a function that returns the certificate authorities and the client certificate for each new connection.
     ///
     /// Both are in PEM form; the private key follows the client certificate in the same text. An empty text leaves
-    /// the other settings in force. The function is called as that of
-    /// [`credentials_with`](Builder::credentials_with), and refused certificates count as those of
+    /// the other settings in force. The function is called like the function of
+    /// [`credentials_with`](Builder::credentials_with). A refused certificate counts as an outage, as for
     /// [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,

@@ -134,9 +134,9 @@ setters! {
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
     ///
-    /// All clients of a cluster need the same setting. Otherwise they still exclude each other, but an unlock wakes
-    /// waiters with the other setting up to a second later. Defaults to the default of Redisson: sharded if the
-    /// server answers `PUBSUB SHARDNUMSUB`, on Redis 7 and later.
+    /// All clients of a cluster need the same setting. Otherwise they still exclude each other, but waiters with
+    /// another setting notice an unlock only within about a second. Defaults to the default of Redisson: sharded if
+    /// the server answers `PUBSUB SHARDNUMSUB`, on Redis 7 and later.
     sharded_pubsub(sharded: bool) => settings.sharded = Some(sharded);
 
     /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, as its

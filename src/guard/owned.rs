@@ -17,16 +17,16 @@ use crate::losses::Losses;
 /// A held lock that belongs to the guard and not to a thread, until the guard is dropped.
 ///
 /// Any thread may check the guard, write under it, pass it on and unlock it. It suits thread pools, rayon and tokio's
-/// `spawn_blocking`; see `docs/worlds.md` of the repository.
+/// `spawn_blocking`; `docs/worlds.md` of the repository has a table of them and a recipe.
 ///
 /// * **The guard is the owner.** The server, Redisson and [`Lock::is_held_by_thread`] see it as another thread, with
 ///   the number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`]
 ///   returns [`Error::NotHeld`](crate::Error::NotHeld).
 /// * **It is not reentrant.** A thread that keeps the guard and calls [`Lock::owned`] or [`Lock::lock`] for the same
 ///   lock waits for itself. Share the guard instead (`&guard` or an `Arc`).
-/// * The hold is renewed until the guard is dropped, even after the thread that created it ended. A forgotten guard
-///   (`mem::forget`) is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the process.
-/// * A [`Condition`](crate::Condition) needs a [`Guard`](crate::Guard) or [`Lock::lock`].
+/// * **It is renewed until the drop**, even after the thread that created it ended. A forgotten guard (`mem::forget`)
+///   is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the process.
+/// * **It has no conditions.** A [`Condition`](crate::Condition) needs a [`Guard`](crate::Guard) or [`Lock::lock`].
 ///
 /// Dropping the guard unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error
 /// (feature `tracing`). [`OwnedGuard::unlock`] returns the error, and [`OwnedGuard::unlock_in_background`] does not

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_may_commit_is_recognised() {
+fn statements_that_may_commit_are_refused() {
     let refused = [
         "COMMIT",
         " commit",

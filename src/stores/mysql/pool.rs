@@ -64,7 +64,7 @@ impl Pools {
         self.all().map(Slots::idle).iter().sum()
     }
 
-    /// Runs `call` on a pooled connection, and closes it after an error that leaves its state in doubt.
+    /// Runs `call` on a pooled connection, and closes it after an error that leaves its state unknown.
     ///
     /// If the connection is broken, `call` runs again on a new one, as `request` allows.
     pub(super) fn run<T>(

@@ -22,7 +22,7 @@ use crate::stores::slots::Slot;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {
-    /// The slot is empty once the state of the transaction is in doubt, and `None` once the transaction has ended.
+    /// The slot is empty once the state of the transaction is unknown, and `None` once the transaction has ended.
     slot: Option<Slot<Connection>>,
     pid: u32,
     /// The error that ended the transaction. Every later statement fails with it, because it would run outside of one.

@@ -63,7 +63,7 @@ fn codes_of_both_products_become_typed_errors() {
 }
 
 #[test]
-fn every_message_names_the_lock_and_says_what_to_do() {
+fn messages_name_the_lock_and_the_remedy() {
     for code in [1205, 1213, 1045, 1146, 1290, 1040, 1665] {
         let text = error_of(code).to_string();
         assert!(
@@ -78,7 +78,7 @@ fn every_message_names_the_lock_and_says_what_to_do() {
 }
 
 #[test]
-fn a_connection_in_doubt_is_not_kept() {
+fn a_timed_out_connection_is_closed() {
     let silent = Cause::IoError(std::io::ErrorKind::WouldBlock.into());
     let error = CallError::of(silent);
     assert!(matches!(

@@ -1,6 +1,5 @@
 use super::*;
 
-/// The key by which a row of a column of this kind is found.
 fn key(kind: &str, key: impl Into<Value>) -> Option<Value> {
     let column = Column {
         kind: kind.to_owned(),
@@ -10,7 +9,7 @@ fn key(kind: &str, key: impl Into<Value>) -> Option<Value> {
 }
 
 #[test]
-fn a_key_takes_the_form_that_the_index_has() {
+fn a_key_gets_the_type_of_its_column() {
     for kind in ["varchar", "varbinary", "uuid", "enum", "point"] {
         assert_eq!(key(kind, 5), Some(Value::from("5")));
         assert_eq!(key(kind, u64::MAX), Some(Value::from(u64::MAX.to_string())));
