@@ -28,7 +28,7 @@ use crate::stores::multi::{Member, MultiStore};
 /// | part | difference as a part |
 /// |---|---|
 /// | [`lock`](crate::Client::lock), a [`Redlock`](crate::Redlock), a lock in a database, another `MultiLock` | none |
-/// | [`token_lock`](crate::Client::token_lock) | the multi-lock is reentrant, the part is not |
+/// | [`token_lock`](crate::Client::token_lock) | with it the multi-lock is not reentrant ([`Error::NotReentrant`]) |
 /// | [`fenced_lock`](crate::Client::fenced_lock) | its token is not returned, because tokens of several locks have no order |
 /// | [`spin_lock`](crate::Client::spin_lock) | listens for messages as [`lock`](crate::Client::lock) does |
 /// | [`fair_lock`](crate::Client::fair_lock) | is acquired only if its queue is empty |

@@ -1,6 +1,5 @@
 //! The seam: where the truth about who holds what is kept.
 
-mod announcements;
 mod condition;
 mod count;
 mod health_warning;
@@ -10,7 +9,7 @@ mod survey;
 mod traffic;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::ground::batch::Work;
@@ -20,7 +19,6 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::reply::Reply;
-pub(crate) use announcements::{Announcement, Announcements};
 pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
 pub use health_warning::{HealthWarning, Severity};
@@ -174,6 +172,9 @@ impl<'a> StoreEntry<'a> {
     }
 }
 
+/// The hook of the one client that uses a store.
+pub(crate) type TakeoverHook = OnceLock<Box<dyn Fn() + Send + Sync>>;
+
 /// The properties of a store that never change.
 pub(crate) struct Facts {
     /// The part of its node that the locks are in: two locks of one name, one node and one area are one lock.
@@ -194,7 +195,8 @@ pub(crate) struct Facts {
     pub(crate) hands_off: bool,
     /// Why it has no [`RedisOperations`], where that is so.
     pub(crate) lacks: &'static str,
-    pub(crate) announcements: Arc<Announcements>,
+    /// Called after another server has taken over, which may lack holds. It must not block.
+    pub(crate) takeover_hook: Arc<TakeoverHook>,
 }
 
 impl Facts {
@@ -210,7 +212,7 @@ impl Facts {
             is_composite: false,
             hands_off: true,
             lacks: "",
-            announcements: Arc::default(),
+            takeover_hook: Arc::default(),
         }
     }
 

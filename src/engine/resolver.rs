@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::counters::Counters;
-use crate::ground::backoff::{Backoff, WaitScope};
+use crate::ground::backoff::Backoff;
 use crate::ground::clock::BootInstant;
 use crate::ground::events;
 use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
@@ -107,7 +107,6 @@ impl Resolver {
     }
 
     fn run(&self, node: &Arc<str>) {
-        let _waiting = WaitScope::begin(None);
         while let Some(mut batch) = self.next(node) {
             let deadline = time::now() + self.command_timeout;
             let mut in_doubts: Vec<&mut InDoubt> =

@@ -1,10 +1,7 @@
-//! Growing pauses between attempts, which whatever ends the wait around them ends, too.
+//! Growing pauses between attempts.
 
-use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use crate::ground::interrupt::Interrupt;
-use crate::ground::notify::{Notifier, Wake};
 use crate::ground::sync;
 use crate::ground::time;
 
@@ -55,24 +52,14 @@ impl Backoff {
         }
     }
 
-    /// Sleeps for the next pause within a request, unless that would last until `deadline`; returns whether it did.
-    ///
-    /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `notifier`.
-    pub(crate) fn pause(&mut self, deadline: Instant, notifier: &Notifier) -> bool {
-        let ends = time::now() + self.next();
-        if ends >= deadline {
-            return false;
+    /// Sleeps for the next pause within a request, unless it would last until `deadline`. Returns whether it slept.
+    pub(crate) fn pause(&mut self, deadline: Instant) -> bool {
+        let pause = self.next();
+        let has_time = time::now() + pause < deadline;
+        if has_time {
+            sync::sleep(pause);
         }
-        let Some(interrupt) = WaitScope::interrupt() else {
-            // Nobody may end what is no wait: an unlock goes on while the client is shut down.
-            sync::sleep(ends.saturating_duration_since(time::now()));
-            return true;
-        };
-        let parker = notifier.parker();
-        if let Some(interrupt) = interrupt {
-            interrupt.attach(&parker);
-        }
-        parker.park(Some(ends)) == Wake::TimedOut
+        has_time
     }
 
     pub(crate) fn next(&mut self) -> Duration {
@@ -84,52 +71,4 @@ impl Backoff {
 
 pub(crate) fn jitter(up_to: Duration) -> Duration {
     up_to.mul_f64(fastrand::f64())
-}
-
-thread_local! {
-    /// Whether this thread waits, and what may interrupt it.
-    static WAITING: RefCell<Option<Option<Interrupt>>> = const { RefCell::new(None) };
-}
-
-/// The time during which the calling thread works at what its client's end ends, and perhaps an interrupt: for the stores
-/// below, which know nothing of waits. A wait within a wait, such as that of a subscriber to events, has its own.
-pub(crate) struct WaitScope {
-    outer: Option<Option<Interrupt>>,
-}
-
-impl WaitScope {
-    pub(crate) fn begin(interrupt: Option<&Interrupt>) -> WaitScope {
-        // A thread whose thread-local values are gone has been refused before.
-        let outer = WAITING.try_with(|waiting| waiting.replace(Some(interrupt.cloned())));
-        WaitScope {
-            outer: outer.ok().flatten(),
-        }
-    }
-
-    fn interrupt() -> Option<Option<Interrupt>> {
-        WAITING.try_with(|waiting| waiting.borrow().clone()).ok()?
-    }
-}
-
-impl Drop for WaitScope {
-    fn drop(&mut self) {
-        let _ = WAITING.try_with(|waiting| waiting.replace(self.outer.take()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_within_a_wait_leaves_the_outer_one_as_it_was() {
-        let interrupt = Interrupt::new();
-        let outer = WaitScope::begin(Some(&interrupt));
-        drop(WaitScope::begin(None));
-        interrupt.raise();
-        let heard = WaitScope::interrupt().flatten();
-        assert!(heard.is_some_and(|interrupt| interrupt.is_raised()));
-        drop(outer);
-        assert!(WaitScope::interrupt().is_none());
-    }
 }

@@ -14,7 +14,7 @@ use crate::ground::random;
 ///
 /// An id belongs to one hold and never to a second one, so that a request that arrives late can only touch the hold it
 /// was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,
 }
@@ -99,12 +99,6 @@ impl VisitorId {
 impl fmt::Display for VisitorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.field)
-    }
-}
-
-impl fmt::Debug for VisitorId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VisitorId({})", self.field)
     }
 }
 

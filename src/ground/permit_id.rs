@@ -7,7 +7,7 @@ use crate::ground::claim::{ID_LENGTH, VisitorId};
 /// The id of a permit of a [`PermitSemaphore`](crate::PermitSemaphore): 16 bytes, written as 32 hexadecimal digits.
 ///
 /// Any process that has it can give the permit back or change its lease, also with Redisson.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PermitId {
     pub(crate) visitor: VisitorId,
 }
@@ -30,11 +30,5 @@ impl PermitId {
 impl fmt::Display for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for PermitId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PermitId({})", self.as_str())
     }
 }

@@ -62,23 +62,6 @@ pub(crate) fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Runs all `jobs` at the same time, each in a thread of its own. The result of a job is `None` if there was no room for
-/// its thread, or if it panicked.
-pub(crate) fn run_at_once<T: Send>(
-    name: &str,
-    jobs: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
-) -> Vec<Option<T>> {
-    thread::scope(|scope| {
-        let start = |job| {
-            let named = thread::Builder::new().name(name.to_owned());
-            named.spawn_scoped(scope, job).ok()
-        };
-        let started: Vec<_> = jobs.into_iter().map(start).collect();
-        let joined = started.into_iter().map(|thread| thread?.join().ok());
-        joined.collect()
-    })
-}
-
 pub(crate) fn sleep(span: Duration) {
     thread::sleep(span);
 }

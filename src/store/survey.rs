@@ -202,17 +202,6 @@ impl Holder {
             pid: None,
         }
     }
-
-    /// The holder of a token lock.
-    pub(crate) fn of_token(token: &str) -> Holder {
-        Holder {
-            client: None,
-            thread: None,
-            hold: None,
-            by: UNKNOWN,
-            ..Holder::of_field(token, 1)
-        }
-    }
 }
 
 /// The parts of the id of a hold: `uuid:thread`, with `:hold` behind it if it is ours, and with `:write` behind a writer.

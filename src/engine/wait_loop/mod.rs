@@ -20,7 +20,7 @@ pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_loop::waiting::{News, Next, Seen, Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
-use crate::ground::backoff::{Backoff, WaitScope};
+use crate::ground::backoff::Backoff;
 use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Wake;
@@ -82,7 +82,6 @@ pub(crate) fn wait<V: Visit>(
     limit: WaitLimit<'_>,
     visit: &mut V,
 ) -> Result<Option<V::Entry>> {
-    let _scope = WaitScope::begin(limit.interrupt);
     let mut wait = Wait {
         inner,
         lock,

@@ -32,7 +32,7 @@ use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle, Mutex};
 use crate::ground::time;
-use crate::store::{Announcement, InDoubt, Store};
+use crate::store::{InDoubt, Store};
 
 pub(crate) struct Watchdog {
     store: Arc<dyn Store>,
@@ -83,15 +83,13 @@ impl Watchdog {
         #[cfg(feature = "in-memory")]
         facts.timeline.attach(&watchdog);
         let weak = Arc::downgrade(&watchdog);
-        let announce = move |announcement| match (weak.upgrade(), announcement) {
-            // A new master may lack the locks of the old one. Their holders are notified now, not at the next renewal.
-            (Some(watchdog), Announcement::TakenOver) => {
+        // The new server may lack holds: their holders learn of it now, not at their next renewal.
+        let renew_all = move || {
+            if let Some(watchdog) = weak.upgrade() {
                 watchdog.timer.schedule(time::now(), Job::RenewAll);
             }
-            (Some(watchdog), Announcement::Leftover(in_doubt)) => watchdog.resolve_later(in_doubt),
-            (None, _) => {}
         };
-        facts.announcements.listen(announce);
+        facts.takeover_hook.get_or_init(|| Box::new(renew_all));
         watchdog
     }
 

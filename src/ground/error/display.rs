@@ -64,16 +64,6 @@ impl fmt::Display for Words<'_> {
     }
 }
 
-/// So many nodes.
-pub(crate) struct Nodes(pub(crate) usize);
-
-impl fmt::Display for Nodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Nodes(count) = self;
-        write!(f, "{count} node{}", if *count == 1 { "" } else { "s" })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;

@@ -11,7 +11,6 @@ mod table;
 
 use std::sync::Arc;
 
-pub(crate) use display::Nodes;
 pub use reason::IoSource;
 pub(crate) use reason::Reason;
 pub use run_error::RunError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "mysql")]
 use super::database::DatabaseError;
 use super::define::errors;
-use super::display::{Missing, Nodes, Words};
+use super::display::{Missing, Words};
 use super::{IoSource, NodeAnswer};
 use crate::ground::claim::{LARGEST_COUNT, VisitorId};
 use crate::ground::loss::LossCause;
@@ -152,7 +152,7 @@ errors! {
         needed: usize,
         /// The answer of each node.
         nodes: Vec<NodeAnswer>,
-    } "no_quorum" (Some(lock), None), "lock {lock:?}: {needed} of {} are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", Nodes(nodes.len()), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
+    } "no_quorum" (Some(lock), None), "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", nodes.len(), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
     /// The server does not let this user in, or refuses a command that the lock needs.
     Permission {
         /// The lock.

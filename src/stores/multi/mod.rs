@@ -87,7 +87,10 @@ impl MultiStore {
     ) -> Result<Outcome<Released>> {
         let (mut lost, mut trouble, mut late) = (None, None, None);
         for (member, by) in self.in_turn(deadline) {
-            match member.release_level(claim, keep, by) {
+            match member
+                .store
+                .release(&member.claim(claim), Left::Levels(keep), by)
+            {
                 Ok(Outcome::Done(Released { leftover, .. })) => late = late.or(leftover),
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => trouble = Some(error),
@@ -181,13 +184,18 @@ impl Store for MultiStore {
         {
             return Ok(Outcome::Refused(refusal));
         }
+        let cannot_re_enter = |member: &&Member| !member.lock.kind.rules().is_reentrant;
+        if !is_first && let Some(member) = self.members.iter().find(cannot_re_enter) {
+            let lock = Arc::clone(&member.lock.name);
+            return Err(Error::NotReentrant { lock });
+        }
         let mut late = None;
         for (index, member) in self.members.iter().enumerate() {
             let mut in_doubt = InDoubt::at_none(claim, self.members.len());
             let latest = |part: &InDoubt| part.not_after.iter().copied().max().unwrap_or(Some(0));
             // One share is kept for giving back what was taken.
             let by = share(deadline, self.members.len() - index + 1);
-            let outcome = match member.acquire(claim, by) {
+            let outcome = match member.store.acquire(&member.claim(claim), by) {
                 Ok(Outcome::Done(Granted { leftover, .. })) => {
                     late = late.or(leftover);
                     continue;
@@ -221,7 +229,7 @@ impl Store for MultiStore {
                 }
                 other => other,
             };
-            if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
+            if !is_first {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
                     // Some parts have the new lease or may get it, maybe late, behind the next request of the hold, which
@@ -230,9 +238,7 @@ impl Store for MultiStore {
                     outcome => outcome,
                 };
             }
-            // A first acquisition that is refused, or a hold that is lost: nothing of it is to stand.
-            let taken = if is_first { index } else { self.members.len() };
-            let leftover = self.undo(taken, in_doubt, deadline);
+            let leftover = self.undo(index, in_doubt, deadline);
             return match (outcome, leftover) {
                 (Ok(Outcome::Refused(refusal)), leftover) => Ok(Outcome::Refused(Refusal {
                     leftover,
@@ -342,10 +348,7 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             let holder = visitor.map(|visitor| member.visitor(visitor));
             let part = member.store.inspect(&member.lock, holder.as_ref(), by)?;
-            // A token is there or not, however often the whole was entered: where all are tokens, its client alone counts.
-            if member.lock.kind.rules().is_reentrant || part.count == 0 {
-                whole.count = whole.count.min(part.count);
-            }
+            whole.count = whole.count.min(part.count);
             if part.is_locked {
                 whole.is_locked = true;
                 has_end &= part.remaining.is_some();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::time;
-use crate::store::{Announcement, Granted, Outcome, Refusal};
+use crate::store::{Granted, Outcome, Refusal};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::Tally;
 use crate::stores::quorum::{Quorum, bit};
@@ -87,19 +87,19 @@ impl Quorum {
         let open = tally.open();
         if is_first {
             let leftover = self.undo(claim, &open, deadline);
-            return self.refuse(claim, &tally.said, leftover);
+            return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // The few that still have it are in the way of whoever comes next.
-            if let Some(leftover) = self.undo(claim, &open, deadline) {
-                self.note_open(&claim.visitor, &leftover);
+            // The engine resolves a lost hold at all nodes, after these requests can no longer arrive.
+            if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
+                placement.note_unknown(&open);
             }
             return Ok(Outcome::Gone(cause));
         }
         // Nodes that have raised the count keep it until the last release frees any count.
         Ok(Outcome::unknown(
             claim.in_doubt(0),
-            self.no_quorum(&claim.name, &tally.said),
+            self.no_quorum(&claim.name, &tally),
         ))
     }
 
@@ -134,10 +134,7 @@ impl Quorum {
             return;
         }
         drop(placements);
-        // It was released meanwhile, maybe before this came.
-        if let Some(leftover) = self.undo(claim, &open, deadline) {
-            let leftover = Announcement::Leftover(leftover);
-            self.facts.announcements.announce(leftover);
-        }
+        // The hold was released in the meantime. A node that does not answer keeps the key until its lease ends.
+        self.undo(claim, &open, deadline);
     }
 }

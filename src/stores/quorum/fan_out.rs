@@ -320,7 +320,7 @@ impl<'a, T> FanOut<'a, T> {
             let Connecting { index, tries, .. } = self.connecting.swap_remove(at);
             match end {
                 Linked::NoVote(reason) if self.purpose != Purpose::Request => {
-                    let error = self.quorum.unavailable(index, &reason);
+                    let error = self.quorum.unavailable(index, &reason.to_string());
                     self.ready.push((index, Err(error)));
                 }
                 Linked::Ready | Linked::NoVote(_) => {

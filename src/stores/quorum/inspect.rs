@@ -47,7 +47,7 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.said);
         if holdings.len() < self.needed {
-            return Err(self.no_quorum(&lock.name, &tally.said));
+            return Err(self.no_quorum(&lock.name, &tally));
         }
         // What a majority has at least.
         let last = self.needed - 1;

@@ -14,6 +14,7 @@ use crate::ground::time;
 
 use crate::stores::quorum::QuorumNode;
 use crate::stores::quorum::node::Purpose;
+use crate::stores::quorum::quarantine::Quarantined;
 
 /// The attempts to connect, of all nodes.
 pub(super) struct Links {
@@ -39,7 +40,7 @@ struct Link {
 pub(super) enum Linked {
     Ready,
     /// The connection is there, but the node has no vote, for this reason.
-    NoVote(String),
+    NoVote(Quarantined),
     Failed(Error),
 }
 
@@ -133,7 +134,7 @@ impl QuorumNode {
     fn connect(&self, purpose: Purpose, deadline: Instant) -> Linked {
         let end = match self.node.connect(&self.handle, purpose, deadline) {
             Ok(Ok(())) => Linked::Ready,
-            Ok(Err(abstention)) => Linked::NoVote(abstention.to_string()),
+            Ok(Err(abstention)) => Linked::NoVote(abstention),
             Err(error) => {
                 self.trip(&error);
                 return Linked::Failed(error);

@@ -30,13 +30,14 @@ use std::time::{Duration, Instant};
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
-use crate::ground::sync::{self, Mutex};
+use crate::ground::sync::Mutex;
 use crate::store::{
     ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo,
     Outcome, Position, Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf,
+    resolve_each,
 };
 use crate::stores::quorum::breaker::Breaker;
-use crate::stores::quorum::links::Links;
+use crate::stores::quorum::links::{Linked, Links};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
@@ -133,35 +134,28 @@ impl Quorum {
             round_trip: AtomicU64::new(0),
             got_ready: AtomicBool::new(false),
         };
-        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(deadline)) {
-            match enlisted {
-                Ok(Err(abstention @ (Quarantined::SameAs(_) | Quarantined::InCluster))) => {
-                    let (node, all) = (node.name(), quorum.node(None));
-                    let reason = format!("{node}: {abstention}; the nodes are {all}");
-                    return Err(Error::config("the nodes of a quorum", reason));
-                }
-                // What cannot be asked now is asked when it can.
-                Err(error) if error.may_pass() => node.trip(&error),
-                Err(error @ Error::InvalidConfig { .. }) => return Err(error),
-                _ => {}
-            }
-        }
+        quorum.connect_all(deadline)?;
         Ok(quorum)
     }
 
-    /// Connects to the nodes, all at the same time, and asks them who they are.
-    fn enlist(&self, deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
-        let enlist = |node: &QuorumNode| {
-            let purpose = Purpose::Request;
-            node.node.connect(&node.handle, purpose, deadline)
-        };
-        // Names are looked up and connections made by calls that block; a dead node must not take the others' time.
-        let jobs = self.nodes.iter().map(|node| move || enlist(node));
-        let enlisted = sync::run_at_once("redlatch-connect", jobs);
-        let each = self.nodes.iter().zip(enlisted);
-        // There is no room for a thread; it does not panic.
-        each.map(|(node, enlisted)| enlisted.unwrap_or_else(|| enlist(node)))
-            .collect()
+    /// Connects to all nodes at the same time, and identifies them. Nodes that cannot be identified now are identified
+    /// by later requests.
+    fn connect_all(&self, deadline: Instant) -> Result<()> {
+        let connect = |node| QuorumNode::connect_aside(node, Purpose::Request);
+        let attempts: Vec<_> = self.nodes.iter().map(connect).collect();
+        for attempt in &attempts {
+            self.links.wait([attempt].into_iter(), deadline);
+            match attempt.end() {
+                Some(Linked::NoVote(why @ (Quarantined::SameAs(_) | Quarantined::InCluster))) => {
+                    let (node, all) = (attempt.node.name(), self.node(None));
+                    let reason = format!("{node}: {why}; the nodes are {all}");
+                    return Err(Error::config("the nodes of a quorum", reason));
+                }
+                Some(Linked::Failed(error @ Error::InvalidConfig { .. })) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn round_trip(&self) -> Duration {
@@ -222,7 +216,10 @@ impl Store for Quorum {
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        self.resolve_everywhere(in_doubts, deadline)
+        resolve_each(in_doubts, deadline, |in_doubt| {
+            self.forget(in_doubt);
+            Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
+        })
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

@@ -46,15 +46,6 @@ impl Quorum {
             in_doubt.raise(open.node, open.not_after);
         }
     }
-
-    /// Keeps what may still arrive of a hold, for whoever frees it.
-    pub(super) fn note_open(&self, visitor: &VisitorId, in_doubt: &InDoubt) {
-        if let Some(placement) = self.placements.lock().get_mut(visitor) {
-            let open = in_doubt.not_after.iter().enumerate();
-            let open = open.filter_map(|(node, not_after)| Some((node, (*not_after)?)));
-            placement.note_unknown(&open.collect::<Vec<_>>());
-        }
-    }
 }
 
 impl Placement {

@@ -29,7 +29,7 @@ struct SeenRun {
 }
 
 /// Why a node has no vote.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Quarantined {
     /// It may have forgotten what it granted.
     For(Duration, QuarantineReason),

@@ -93,7 +93,7 @@ impl Quorum {
             Some(cause) if kept < self.needed => Ok(Outcome::Gone(cause)),
             _ => Ok(Outcome::unknown(
                 in_doubt,
-                self.no_quorum(&claim.name, &tally.said),
+                self.no_quorum(&claim.name, &tally),
             )),
         }
     }
@@ -130,7 +130,7 @@ impl Quorum {
             Some(cause) => Ok(Outcome::Gone(cause)),
             None => Ok(Outcome::unknown(
                 claim.in_doubt(0),
-                self.no_quorum(&claim.name, &tally.said),
+                self.no_quorum(&claim.name, &tally),
             )),
         }
     }
@@ -166,7 +166,7 @@ impl Quorum {
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {
-            Err(self.no_quorum(&lock.name, &tally.said))
+            Err(self.no_quorum(&lock.name, &tally))
         }
     }
 }

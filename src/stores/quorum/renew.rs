@@ -5,7 +5,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::{Error, Nodes};
+use crate::ground::error::Error;
 use crate::ground::loss::LossCause;
 use crate::store::Renewal;
 use crate::stores::quorum::Quorum;
@@ -109,7 +109,7 @@ impl Quorum {
         }
         let mut reason = format!(
             "{renewed} of {} nodes confirmed the renewal, {} are needed",
-            Nodes(self.nodes.len()),
+            self.nodes.len(),
             self.needed
         );
         for (index, renewal) in renewals {

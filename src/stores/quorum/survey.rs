@@ -31,7 +31,7 @@ impl Quorum {
             }
         }
         if told.len() < self.needed {
-            return Err(self.no_quorum(&lock.name, &tally.said));
+            return Err(self.no_quorum(&lock.name, &tally));
         }
         let of = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let free = || LockInfo {

@@ -39,20 +39,18 @@ impl Tally {
         }
     }
 
-    pub(super) fn granted(&self) -> usize {
-        let granted = |said: &&Option<Vote>| matches!(said, Some(Vote::Granted));
-        self.said.iter().filter(granted).count()
+    /// How many nodes have answered so.
+    pub(super) fn count(&self, is: impl Fn(&Vote) -> bool) -> usize {
+        self.said.iter().flatten().filter(|vote| is(vote)).count()
     }
 
-    /// How many have said something.
+    pub(super) fn granted(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Granted))
+    }
+
+    /// How many nodes have granted it, refused it, or lack the hold.
     pub(super) fn answered(&self) -> usize {
-        let answered = |said: &&Option<Vote>| {
-            matches!(
-                said,
-                Some(Vote::Granted | Vote::Refused(_) | Vote::Lacks(_))
-            )
-        };
-        self.said.iter().filter(answered).count()
+        self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
     /// Whether enough have granted it, or not enough can any more with `outstanding` answers to come.
@@ -63,8 +61,7 @@ impl Tally {
 
     /// Whether a node may have granted it, or may yet do so.
     pub(super) fn is_in_doubt(&self) -> bool {
-        let mut said = self.said.iter().flatten();
-        said.any(|said| matches!(said, Vote::Unknown(..)))
+        self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
     /// The nodes that have granted it or may have, with the expiry of their requests.
@@ -80,14 +77,11 @@ impl Tally {
 
     /// Why a hold is lost, if more than `spare` nodes lack it.
     pub(super) fn lacking(&self, spare: usize) -> Option<LossCause> {
-        let causes: Vec<&LossCause> = self
-            .said
-            .iter()
-            .filter_map(|said| match said {
-                Some(Vote::Lacks(cause)) => Some(cause),
-                _ => None,
-            })
-            .collect();
+        let lacks = |vote| match vote {
+            &Vote::Lacks(ref cause) => Some(cause),
+            _ => None,
+        };
+        let causes: Vec<&LossCause> = self.said.iter().flatten().filter_map(lacks).collect();
         let held = causes.iter().find(|cause| ***cause != LossCause::Gone);
         let cause = held.or(causes.first())?;
         (causes.len() > spare).then(|| (*cause).clone())
@@ -122,25 +116,20 @@ impl Quorum {
     pub(super) fn refuse(
         &self,
         claim: &Claim,
-        said: &[Option<Vote>],
+        tally: &Tally,
         leftover: Option<InDoubt>,
     ) -> Result<Outcome<Granted, Refusal>> {
-        let granted = said
-            .iter()
-            .filter(|said| matches!(said, Some(Vote::Granted)))
-            .count();
-        let refusals: Vec<&Refusal> = said
-            .iter()
-            .filter_map(|said| match said {
-                Some(Vote::Refused(refusal)) => Some(refusal),
-                _ => None,
-            })
-            .collect();
+        let granted = tally.granted();
+        let refusal = |vote| match vote {
+            &Vote::Refused(ref refusal) => Some(refusal),
+            _ => None,
+        };
+        let refusals: Vec<&Refusal> = tally.said.iter().flatten().filter_map(refusal).collect();
         if granted + refusals.len() < self.needed {
-            let error = self.no_quorum(&claim.name, said);
+            let error = self.no_quorum(&claim.name, tally);
             return match leftover {
                 Some(in_doubt) => Ok(Outcome::unknown(in_doubt, error)),
-                None => Err(self.exhausted(claim, said).unwrap_or(error)),
+                None => Err(self.exhausted(claim, tally).unwrap_or(error)),
             };
         }
         // When so many of the holds that are in the way have ended that the rest is no majority any more.
@@ -155,10 +144,7 @@ impl Quorum {
             .and_then(|last| ends.get(last))
             .filter(|end| **end != Duration::MAX)
             .copied();
-        let alike = |one: &&Refusal| {
-            let same = refusals.iter().filter(|other| other.holder == one.holder);
-            same.count()
-        };
+        let alike = |one: &&Refusal| refusals.iter().filter(|it| it.holder == one.holder).count();
         let most = refusals.iter().map(alike).max().unwrap_or_default();
         let silent = self.nodes.len() - granted - refusals.len();
         Ok(Outcome::Refused(Refusal {
@@ -170,52 +156,44 @@ impl Quorum {
         }))
     }
 
-    /// The error of a question that a majority would have answered, had this client not used all connections to some nodes.
-    fn exhausted(&self, claim: &Claim, said: &[Option<Vote>]) -> Option<Error> {
-        let mut answered = 0;
-        let mut exhausted = None;
-        for said in said.iter().flatten() {
-            match said {
-                Vote::Granted | Vote::Refused(_) => answered += 1,
-                Vote::Failed(Error::Exhausted {
-                    node, connections, ..
-                }) => {
-                    answered += 1;
-                    exhausted.get_or_insert_with(|| Error::Exhausted {
-                        lock: Arc::clone(&claim.name),
-                        node: Arc::clone(node),
-                        connections: *connections,
-                    });
-                }
-                _ => {}
-            }
-        }
-        exhausted.filter(|_| answered >= self.needed)
+    /// The error where a majority would have answered, had this client not used all connections to some nodes.
+    fn exhausted(&self, claim: &Claim, tally: &Tally) -> Option<Error> {
+        let exhausted = |vote: &Vote| match vote {
+            Vote::Failed(Error::Exhausted {
+                node, connections, ..
+            }) => Some(Error::Exhausted {
+                lock: Arc::clone(&claim.name),
+                node: Arc::clone(node),
+                connections: *connections,
+            }),
+            _ => None,
+        };
+        let busy = tally.count(|vote| exhausted(vote).is_some());
+        let first = tally.said.iter().flatten().find_map(exhausted);
+        first.filter(|_| tally.answered() + busy >= self.needed)
     }
 
-    /// Says why no majority did what it was asked.
-    pub(super) fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Vote>]) -> Error {
-        let hopeless = |said: &Vote| match said {
+    /// The error where no majority did what it was asked.
+    pub(super) fn no_quorum(&self, lock: &Arc<str>, tally: &Tally) -> Error {
+        let permanent = |vote: &Vote| match vote {
             Vote::Failed(error) if !error.may_pass() => Some(error.clone()),
             _ => None,
         };
-        let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
-        if self.nodes.len() - hopeless.len() < self.needed
-            && let Some(error) = hopeless.pop()
+        let votes = tally.said.iter().flatten();
+        let mut permanent: Vec<Error> = votes.filter_map(permanent).collect();
+        if self.nodes.len() - permanent.len() < self.needed
+            && let Some(error) = permanent.pop()
         {
-            // Asking again cannot mend it.
             return error;
         }
-        let is = |what: fn(&Vote) -> bool| said.iter().flatten().filter(|said| what(said)).count();
-        let granted = is(|said| matches!(said, Vote::Granted));
-        let refused = is(|said| matches!(said, Vote::Refused(_) | Vote::Lacks(_)));
+        let (granted, answered) = (tally.granted(), tally.answered());
         Error::NoQuorum {
             lock: Arc::clone(lock),
             granted,
-            refused,
-            unreachable: self.nodes.len() - granted - refused,
+            refused: answered - granted,
+            unreachable: self.nodes.len() - answered,
             needed: self.needed,
-            nodes: self.answers(said),
+            nodes: self.answers(&tally.said),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
 use crate::ground::numbers;
 use crate::ground::sync::Mutex;
-use crate::store::{Announcement, Facts, Traffic};
+use crate::store::{Facts, Traffic};
 use crate::stores::redis::Redis;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
@@ -176,10 +176,12 @@ impl Redis {
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };
-        let announcements = Arc::clone(&facts.announcements);
+        let takeover_hook = Arc::clone(&facts.takeover_hook);
         let announce = move || {
             numbers::master_changed();
-            announcements.announce(Announcement::TakenOver);
+            if let Some(hook) = takeover_hook.get() {
+                hook();
+            }
         };
         topology.on_takeover(Box::new(announce));
         Redis {

@@ -17,7 +17,6 @@ pub(super) struct Node {
     /// Whether the connection for renewals was requested before.
     has_renewals: AtomicBool,
     pub(super) subscriber: Subscriber,
-    notifier: Arc<Notifier>,
 }
 
 impl Node {
@@ -28,7 +27,6 @@ impl Node {
         notifier: &Arc<Notifier>,
         on_move: Option<Hook>,
     ) -> Node {
-        let notifier = Arc::clone(notifier);
         let pool = |size| {
             let idle = (&settings.pool_settings, settings.check_idle_after);
             Pool::new(Arc::clone(&connector), size, idle, on_move.is_some())
@@ -40,10 +38,9 @@ impl Node {
             subscriber: Subscriber::new(
                 Arc::clone(&connector),
                 settings.command_timeout,
-                Arc::clone(&notifier),
+                Arc::clone(notifier),
                 on_move,
             ),
-            notifier,
         }
     }
 
@@ -75,10 +72,9 @@ impl Node {
                 Err(fault)
                     if fault.is_passing()
                         && (self.pool.connector.can_fail_over() || fault.is_of_a_server())
-                        && backoff.get_or_insert_default().pause(
-                            *until.get_or_insert_with(|| last_try(deadline)),
-                            &self.notifier,
-                        ) => {}
+                        && backoff
+                            .get_or_insert_default()
+                            .pause(*until.get_or_insert_with(|| last_try(deadline))) => {}
                 outcome => return outcome,
             }
         }

@@ -61,7 +61,7 @@ const RULES: &[Rule] = &[
         why: "the tests run the library on a scheduler of their own, which has to know each thread and each sleep",
     },
     Rule {
-        words: &["sync::spawn", "run_at_once"],
+        words: &["sync::spawn"],
         only_in: &[
             "ground/sync.rs",
             "engine/watchdog/mod.rs",

@@ -7,8 +7,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "what was not undone is dropped",
         file: "stores/quorum/acquire.rs",
-        find: "return self.refuse(claim, &tally.said, leftover);",
-        replace: "return self.refuse(claim, &tally.said, leftover.filter(|_| !PLANTED));",
+        find: "return self.refuse(claim, &tally, leftover);",
+        replace: "return self.refuse(claim, &tally, leftover.filter(|_| !PLANTED));",
     },
     // It may lack what its master has acknowledged.
     Bug {

@@ -70,7 +70,7 @@ impl KeyQueries<'_> {
                 });
             } else if has_tokens && life != -2 {
                 looked.found.push(LockInfo {
-                    holders: vec![Holder::of_token(&text)],
+                    holders: vec![Holder::of_field(&text, 1)],
                     ..free
                 });
             }

@@ -130,7 +130,7 @@ impl Cluster {
                 }
                 Err(fault) => fault,
             };
-            if !fault.is_passing() || !backoff.pause(last_try, &self.notifier) {
+            if !fault.is_passing() || !backoff.pause(last_try) {
                 return Err(fault);
             }
         }
@@ -188,7 +188,7 @@ impl Cluster {
                 .pool
                 .with(deadline, |connection| talk(node, connection, name));
             let passes = matches!(&told, Err(fault) if fault.is_passing());
-            if !passes || !backoff.pause(deadline, &self.notifier) {
+            if !passes || !backoff.pause(deadline) {
                 return Some((Arc::clone(name), told));
             }
             shard.suspect();
