@@ -15,10 +15,7 @@ pub(crate) struct Backoff {
 impl Default for Backoff {
     /// After attempts that got no usable answer.
     fn default() -> Backoff {
-        Backoff {
-            next: Duration::from_millis(10),
-            longest: Duration::from_millis(500),
-        }
+        Backoff::between(Duration::from_millis(10), Duration::from_millis(500))
     }
 }
 
@@ -46,10 +43,7 @@ impl Backoff {
 
     /// Between attempts of several that ask at once.
     pub(crate) fn of_splits(round_trip: Duration) -> Backoff {
-        Backoff {
-            next: round_trip * 2,
-            longest: round_trip * 64,
-        }
+        Backoff::between(round_trip * 2, round_trip * 64)
     }
 
     /// Sleeps for the next pause within a request, unless it would last until `deadline`. Returns whether it slept.

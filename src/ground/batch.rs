@@ -1,7 +1,6 @@
 //! Commands that run together on the server of a lock.
 
 use std::fmt;
-use std::str;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,13 +31,9 @@ const MOST_WORDS: usize = 4_000;
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
-    bytes: Vec<u8>,
-    /// Where each word ends.
-    ends: Vec<usize>,
-    /// How many words stand before each command.
-    begins: Vec<usize>,
-    /// Which of the words are keys.
-    keys: Vec<usize>,
+    /// The words of each command.
+    commands: Vec<Vec<Vec<u8>>>,
+    keys: Vec<String>,
 }
 
 impl Batch {
@@ -46,23 +41,23 @@ impl Batch {
     ///
     /// A command that no script may run, such as `MULTI` or `BLPOP`, fails when its turn comes.
     pub fn command(&mut self, name: &str) -> &mut Batch {
-        self.begins.push(self.ends.len());
+        self.commands.push(Vec::new());
         self.arg(name)
     }
 
     /// Adds a key to the last command.
     pub fn key(&mut self, key: &str) -> &mut Batch {
-        self.keys.push(self.ends.len());
+        self.keys.push(key.to_owned());
         self.arg(key)
     }
 
     /// Adds an argument that is no key to the last command.
     pub fn arg(&mut self, argument: impl AsRef<[u8]>) -> &mut Batch {
-        if self.begins.is_empty() {
-            self.begins.push(0);
+        let word = argument.as_ref().to_vec();
+        match self.commands.last_mut() {
+            Some(words) => words.push(word),
+            None => self.commands.push(vec![word]),
         }
-        self.bytes.extend_from_slice(argument.as_ref());
-        self.ends.push(self.bytes.len());
         self
     }
 
@@ -107,29 +102,22 @@ impl Batch {
         self.command("PEXPIRE").key(key).arg(millis)
     }
 
-    fn word(&self, at: usize) -> &[u8] {
-        let begin = at.checked_sub(1).and_then(|before| self.ends.get(before));
-        let (begin, end) = (begin.copied().unwrap_or(0), self.ends.get(at).copied());
-        self.bytes
-            .get(begin..end.unwrap_or(begin))
-            .unwrap_or_default()
-    }
-
-    /// The words of each command.
-    fn commands(&self) -> impl Iterator<Item = impl ExactSizeIterator<Item = &[u8]>> {
-        let ends = self.begins.iter().skip(1).copied();
-        let ends = ends.chain([self.ends.len()]);
-        let commands = self.begins.iter().copied().zip(ends);
-        commands.map(|(begin, end)| (begin..end).map(|at| self.word(at)))
+    /// The number of words of all commands.
+    fn words(&self) -> usize {
+        self.commands.iter().map(Vec::len).sum()
     }
 }
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |word| String::from_utf8_lossy(word).into_owned();
-        let commands = self.commands();
+        let text = |words: &Vec<Vec<u8>>| -> Vec<_> {
+            words
+                .iter()
+                .map(|it| String::from_utf8_lossy(it).into_owned())
+                .collect()
+        };
         f.debug_list()
-            .entries(commands.map(|words| words.map(text).collect::<Vec<_>>()))
+            .entries(self.commands.iter().map(text))
             .finish()
     }
 }
@@ -150,7 +138,7 @@ impl<'a> Work<'a> {
     /// Refuses what is more than a script can be given. `lock` is what the error names.
     pub(crate) fn check(self, lock: &Arc<str>) -> Result<()> {
         let words = match self {
-            Work::Commands(batch) => batch.ends.len(),
+            Work::Commands(batch) => batch.words(),
             Work::Script { keys, args, .. } => keys.len() + args.len(),
         };
         if words <= MOST_WORDS {
@@ -164,22 +152,18 @@ impl<'a> Work<'a> {
 
     /// Its keys, in order.
     pub(crate) fn keys(self) -> impl Iterator<Item = &'a str> + Clone {
-        let (batch, keys) = match self {
-            Work::Commands(batch) => (Some(batch), &[][..]),
-            Work::Script { keys, .. } => (None, keys),
+        let (of_batch, of_script) = match self {
+            Work::Commands(batch) => (&batch.keys[..], &[][..]),
+            Work::Script { keys, .. } => (&[][..], keys),
         };
-        let of_batch = batch.into_iter().flat_map(|batch| {
-            let keys = batch.keys.iter();
-            // They came as text.
-            keys.map(|at| str::from_utf8(batch.word(*at)).unwrap_or_default())
-        });
-        of_batch.chain(keys.iter().copied())
+        let of_batch = of_batch.iter().map(String::as_str);
+        of_batch.chain(of_script.iter().copied())
     }
 
     /// How many arguments of a script it is.
     pub(crate) fn count(self) -> usize {
         match self {
-            Work::Commands(batch) => batch.begins.len() + batch.ends.len(),
+            Work::Commands(batch) => batch.commands.len() + batch.words(),
             Work::Script { args, .. } => args.len(),
         }
     }
@@ -188,9 +172,9 @@ impl<'a> Work<'a> {
     pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
         match self {
             Work::Commands(batch) => {
-                for words in batch.commands() {
-                    add(itoa::Buffer::new().format(words.len()).as_bytes());
-                    words.for_each(&mut add);
+                for words in &batch.commands {
+                    add(words.len().to_string().as_bytes());
+                    words.iter().for_each(|word| add(word));
                 }
             }
             Work::Script { args, .. } => args.iter().for_each(|arg| add(arg)),

@@ -1,11 +1,8 @@
 //! The kinds of locks and their rules, visitors and their claims. Plain data that stores, watchdog and log lines share.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-
-use smallvec::SmallVec;
 
 use crate::ground::random;
 
@@ -21,20 +18,10 @@ pub struct VisitorId {
 
 impl VisitorId {
     pub(crate) fn new(client: &str, thread: u64, hold: u64) -> VisitorId {
-        let (mut first, mut second) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (thread, hold) = (first.format(thread), second.format(hold));
-        let mut field: SmallVec<[u8; 96]> = SmallVec::new();
-        for part in [client, ":", thread, ":", hold] {
-            field.extend_from_slice(part.as_bytes());
-        }
-        VisitorId::of_field(String::from_utf8_lossy(&field))
+        VisitorId::of_field(format!("{client}:{thread}:{hold}"))
     }
 
-    /// The same for one that is to write, as Redisson marks it.
-    fn of_writer(client: &str, thread: u64, hold: u64) -> VisitorId {
-        VisitorId::new(client, thread, hold).writing()
-    }
-
+    /// The id of a writer, marked as Redisson marks it.
     fn writing(&self) -> VisitorId {
         VisitorId::of_field(format!("{}:write", self.field))
     }
@@ -168,7 +155,7 @@ impl Kind {
                 ..Rules::READ_WRITE
             },
             Kind::Write => &Rules {
-                visitor: VisitorId::of_writer,
+                visitor: |client, thread, hold| VisitorId::new(client, thread, hold).writing(),
                 places_in_store: true,
                 visitor_of_part: |visitor, _| visitor.writing(),
                 side: Some(Side {
@@ -316,18 +303,11 @@ pub(crate) const ID_LENGTH: usize = 32;
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
 /// One lock: two kinds of the same name are two.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LockId {
     pub(crate) kind: Kind,
     /// The name of the lock, prefix included.
     pub(crate) name: Arc<str>,
-}
-
-impl Hash for LockId {
-    /// By its name alone: few kinds share one, and each lock and unlock hashes some.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
 }
 
 /// The wish of one visitor, or what it has in the store.

@@ -3,8 +3,6 @@
 //! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), which would keep a lease alive that Redis
 //! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
 
-#[cfg(feature = "in-memory")]
-use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Add;
 use std::sync::Arc;
@@ -278,7 +276,7 @@ fn ahead_of_process() -> Duration {
 
 /// The clock of an in-memory server and its clients.
 #[cfg(feature = "in-memory")]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct World {
     ahead_ms: AtomicU64,
     listeners: Mutex<Vec<Weak<dyn Moved>>>,
@@ -296,13 +294,6 @@ impl World {
         for listener in listeners.iter().filter_map(Weak::upgrade) {
             listener.clock_moved();
         }
-    }
-}
-
-#[cfg(feature = "in-memory")]
-impl fmt::Debug for World {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "World({:?} ahead)", self.ahead())
     }
 }
 

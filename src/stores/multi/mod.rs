@@ -229,7 +229,7 @@ impl Store for MultiStore {
                 }
                 other => other,
             };
-            if !is_first {
+            if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
                     // Some parts have the new lease or may get it, maybe late, behind the next request of the hold, which
@@ -238,7 +238,9 @@ impl Store for MultiStore {
                     outcome => outcome,
                 };
             }
-            let leftover = self.undo(index, in_doubt, deadline);
+            // A refused first acquisition, or a lost hold: no part stays acquired.
+            let taken = if is_first { index } else { self.members.len() };
+            let leftover = self.undo(taken, in_doubt, deadline);
             return match (outcome, leftover) {
                 (Ok(Outcome::Refused(refusal)), leftover) => Ok(Outcome::Refused(Refusal {
                     leftover,

@@ -175,42 +175,6 @@ fn what_is_promised_of_times_has_room_for_the_way_back() {
     }
 }
 
-/// While no server calls itself master, a request is tried again within its time; what ends the wait ends that, too.
-#[test]
-fn a_pause_within_a_request_hears_an_interrupt_and_a_shutdown() {
-    let server = RedisServer::start();
-    server.cmd(&["REPLICAOF", "127.0.0.1", "1"]);
-    let ends: [fn(&Client, &Interrupt); 2] = [
-        |_, interrupt| interrupt.raise(),
-        |client, _| client.shutdown(),
-    ];
-    for end in ends {
-        let client = Client::builder()
-            .command_timeout(Duration::from_secs(8))
-            .master_replicas([server.url()])
-            .unwrap();
-        let interrupt = Interrupt::new();
-        thread::scope(|scope| {
-            let lock = client.lock("orders");
-            let waiter = scope.spawn({
-                let interrupt = interrupt.clone();
-                move || (lock.lock_interruptibly(&interrupt), Instant::now())
-            });
-            thread::sleep(ms(400));
-            let told = Instant::now();
-            end(&client, &interrupt);
-            let (outcome, at) = waiter.join().unwrap();
-            let error = outcome.unwrap_err();
-            assert!(
-                matches!(error, Error::Interrupted { .. } | Error::Closed { .. }),
-                "{error}"
-            );
-            let took = at.saturating_duration_since(told);
-            assert!(took < Duration::from_secs(3), "{took:?}");
-        });
-    }
-}
-
 #[test]
 fn an_interrupt_waits_for_the_request_that_is_under_way_and_no_longer() {
     const COMMAND: Duration = ms(1000);
