@@ -1,4 +1,4 @@
-//! The seam: where the truth about who holds what is kept.
+//! The trait that every store of locks implements, and the types of its requests and replies.
 
 mod condition;
 mod count;
@@ -34,16 +34,16 @@ pub(crate) use traffic::{Opened, Traffic};
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A place where locks are kept.
+/// A store of locks.
 ///
-/// Every operation ends by `deadline` and, on one server, is one atomic step. An error of one that changes a hold means
-/// that nothing was changed; what is not known is an [`Outcome::Unknown`].
+/// Every operation ends by `deadline`. On one server it is one atomic step. An `Err` of an operation that changes a hold
+/// means that nothing was changed; an unknown outcome is [`Outcome::Unknown`].
 pub(crate) trait Store: Send + Sync {
-    /// Takes the lock, or enters it once more if `claim.count` is above 0. If the hold `is_renewed`, what its renewals need
-    /// is made ready, so that it is not lost because that cannot be had later.
+    /// Acquires the lock, or re-enters it if `claim.count` is above 0. If the hold `is_renewed`, the store also prepares
+    /// the connection for its renewals.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
 
-    /// Gives back what `left` says, whatever the count of the hold is there.
+    /// Reduces the hold to `left`, whatever its count in the store is.
     fn release(
         &self,
         claim: &Claim,
@@ -51,18 +51,18 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Outcome<Released>>;
 
-    /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
+    /// Renews each hold with the lease of its claim. Returns one outcome per claim, in order.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Frees what requests without an answer may have left, all at the same [`Store::node`]. Returns for each in order
-    /// whether nothing is left of it for good; of the last ones nothing, if one before them had no answer or there was no
-    /// time left for them.
+    /// Resolves in-doubt requests, all at the same [`Store::node`]. The outcomes are in order; `true` means that nothing of
+    /// the request is left, and nothing can arrive later. The result may be shorter than `in_doubts`, if a request got no
+    /// reply or `deadline` passed.
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>>;
 
-    /// Frees the lock whoever holds it. Returns whether somebody did.
+    /// Frees the lock, whichever client holds it. Returns whether it was held.
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool>;
 
-    /// Tells who holds the lock, and how often `visitor` does.
+    /// Returns whether the lock is held, and the hold count of `visitor`.
     fn inspect(
         &self,
         lock: &LockId,
@@ -70,8 +70,8 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Holding>;
 
-    /// Looks at one lock, or at the next locks of a scope, from where `position` is. After an error it is over, unless `position` says
-    /// that others are left to be asked.
+    /// Describes one lock, or the next locks of a scope, from `position` on. After an error the survey is over, unless
+    /// `position` says that other servers are left.
     fn survey(
         &self,
         of: SurveyOf<'_>,
@@ -79,10 +79,11 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Vec<LockInfo>>;
 
-    /// Registers a refused visitor for the messages after which another try is worth it. `entry` is its entry in a queue of
-    /// the store, if it has one, whose messages go to no other visitor.
+    /// Subscribes a refused visitor to the messages after which it should attempt again. `entry` is its queue entry in the
+    /// store, if it has one; the messages for that entry reach no other visitor.
     ///
-    /// Its sources, from `source` on, tell it from other stores that wake the same visitor.
+    /// The parker counts `source` and the following numbers as the sources of this store, because several stores may wake
+    /// it.
     fn subscribe(
         &self,
         lock: &LockId,
@@ -91,10 +92,10 @@ pub(crate) trait Store: Send + Sync {
         parker: &Arc<Parker>,
     ) -> Subscription;
 
-    /// Looks at the settings and the state of the server, and returns what is found, also what is well.
+    /// Checks the settings and the state of the server. The findings include what is as it should be.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
-    /// The operations that only one Redis server has.
+    /// The operations that only a store on one Redis server has.
     fn redis(&self) -> Option<&dyn RedisOperations> {
         None
     }
@@ -102,32 +103,34 @@ pub(crate) trait Store: Send + Sync {
     /// The properties of the store.
     fn facts(&self) -> &Facts;
 
-    /// The name, without a secret, of what has this lock and can fail alone; without a lock that of the whole store.
+    /// The name, without a secret, of the part of the store that has this lock and can fail alone; without a lock, the name
+    /// of the whole store.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
-    /// Tells of the connections as they are now, and of what has come over them so far.
+    /// Returns the connection gauges.
     fn connections(&self) -> ConnectionStats {
         ConnectionStats::default()
     }
 
-    /// Ends the threads of the store, if they do not belong to other clients. Requests go on working.
+    /// Ends the threads of the store, unless other clients use them. Requests still work.
     fn close(&self) {}
 }
 
-/// The operations on what only one Redis server keeps: data, counts and conditions.
+/// The operations of a store on one Redis server: guarded writes, counts and conditions.
 pub(crate) trait RedisOperations {
-    /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing done, if it is to
-    /// be tried again after so long: a copy of the request that began the hold may come, or its validity is about to end.
+    /// Executes work if its hold is valid, both in one atomic step. `Refused` with a duration means that nothing was done
+    /// and that the caller may repeat the request after it: a request of the hold may still arrive, or the validity is
+    /// about to end.
     fn guarded(
         &self,
         work: &Guarded<'_>,
         deadline: Instant,
     ) -> Result<Outcome<Vec<Reply>, Duration>>;
 
-    /// Changes a counter, or asks for it, at most once whatever copies of the request are sent.
+    /// Changes or reads a counter. A request that arrives more than once is executed once.
     fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64>;
 
-    /// Carries out a step of a thread that waits on a condition, or of one that signals it.
+    /// Executes one step of a wait on a condition, or a signal.
     fn condition(
         &self,
         op: &ConditionOp<'_>,
@@ -136,31 +139,31 @@ pub(crate) trait RedisOperations {
 }
 
 impl dyn Store + '_ {
-    /// The operations that only one Redis server has, for this lock.
+    /// [`Store::redis`], or the error that says why this lock has none.
     pub(crate) fn redis_for(&self, lock: &LockId) -> Result<&dyn RedisOperations> {
         self.redis()
             .ok_or_else(|| Error::unsupported(&lock.name, self.facts().lacks))
     }
 }
 
-/// What a release leaves of a hold.
+/// The part of a hold that stays after a release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left<'a> {
-    /// So many levels, at least 1, with the lease of the claim.
+    /// This number of levels, at least 1, with the lease of the claim.
     Levels(u32),
     Nothing,
-    /// Nothing, and waiters need not be notified where a message would cost much.
+    /// Nothing. The store may omit the unlock message if it is expensive.
     NothingQuietly,
-    /// This hold instead, which begins with a count of 1: the waiter of the same process that it is handed to need not ask,
-    /// and nobody else is woken. Not asked of a store that does not [hand off](Facts::hands_off).
+    /// A new hold with a count of 1, for a waiter of the same client. No unlock message is sent. Only for a store that
+    /// [hands off](Facts::hands_off).
     Successor(&'a Claim),
 }
 
-/// The entry of a waiter in a queue of the store.
+/// The queue entry of a waiter in the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreEntry<'a> {
     OfLock(&'a VisitorId),
-    /// Among those who wait on this condition, by its ticket.
+    /// In the queue of a condition, under the ticket of one wait.
     OfCondition(&'a Arc<str>, &'a VisitorId),
 }
 
@@ -177,30 +180,31 @@ pub(crate) type TakeoverHook = OnceLock<Box<dyn Fn() + Send + Sync>>;
 
 /// The properties of a store that never change.
 pub(crate) struct Facts {
-    /// The part of its node that the locks are in: two locks of one name, one node and one area are one lock.
+    /// The part of the node that has the locks, such as a database number. Locks with equal name, node and area are one
+    /// lock.
     pub(crate) area: String,
-    /// The clock that holds are counted on.
+    /// The clock of the validity of holds.
     pub(crate) timeline: Timeline,
-    /// The place where everybody who waits for this client sleeps.
+    /// Wakes the waiters of this client.
     pub(crate) notifier: Arc<Notifier>,
-    /// The longest lease that may be asked for.
+    /// The longest lease allowed.
     pub(crate) longest_lease: Duration,
-    /// Says why no lock of this kind and name can be kept here, which is asked when it is made; `None` if one can.
+    /// The error if the store cannot keep a lock of this kind and name. Called when the lock is made.
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
-    /// Whether nobody is told of the unlock of a lock of this kind, so that waiters ask now and then.
+    /// Whether an unlock of this kind of lock sends no message, so that waiters poll.
     pub(crate) is_polled: fn(Kind) -> bool,
-    /// Whether it is made of other stores: a hold that is lost may stand on in some of them.
+    /// Whether the store consists of other stores: a part of them may keep a hold that is lost.
     pub(crate) is_composite: bool,
-    /// Whether a hold goes to a waiter of the same client in one request. If not, the waiter takes it when it is free.
+    /// Whether one request hands a hold to a waiter of the same client. If not, the waiter acquires the free lock.
     pub(crate) hands_off: bool,
-    /// Why it has no [`RedisOperations`], where that is so.
+    /// Why the store has no [`RedisOperations`]; empty if it has.
     pub(crate) lacks: &'static str,
     /// Called after another server has taken over, which may lack holds. It must not block.
     pub(crate) takeover_hook: Arc<TakeoverHook>,
 }
 
 impl Facts {
-    /// The properties of one server or another place that is not made of others.
+    /// The properties of a store that does not consist of others.
     pub(crate) fn of(area: String, notifier: &Arc<Notifier>) -> Facts {
         Facts {
             area,
@@ -216,7 +220,7 @@ impl Facts {
         }
     }
 
-    /// The properties of a store whose parts have clients of their own.
+    /// The properties of a store that consists of the stores of other clients.
     pub(crate) fn of_composite(area: String, longest_lease: Duration) -> Facts {
         Facts {
             longest_lease,
@@ -227,16 +231,16 @@ impl Facts {
     }
 }
 
-/// The outcome of a request that changes a hold: `D` if it was done, `R` if somebody else has the lock.
+/// The outcome of a request that changes a hold: `D` if it was done, `R` if it was refused.
 #[derive(Debug)]
 pub(crate) enum Outcome<D, R = Infallible> {
     Done(D),
     Refused(R),
-    /// The hold that it is about is gone.
+    /// The store does not have the hold of the request.
     Gone(LossCause),
-    /// The request was sent and not answered.
+    /// The request was sent, and no reply came.
     Unknown {
-        /// Of a hand-off the successor may stand instead, until the same server time.
+        /// After a hand-off the store may have the successor's hold instead, until the same server time.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -248,30 +252,30 @@ impl<D, R> Outcome<D, R> {
     }
 }
 
-/// Work that is done only where its hold stands.
+/// Work that is executed only while its hold is valid.
 #[derive(Debug)]
 pub(crate) struct Guarded<'a> {
     pub(crate) claim: &'a Claim,
     pub(crate) work: Work<'a>,
-    /// From here on nobody may count on the hold, as far as known now, and the server refuses the work.
+    /// The end of the hold's validity as known now, from which the server refuses the work.
     pub(crate) valid_until: BootInstant,
 }
 
-/// A hold that was begun, entered once more, or handed off.
+/// A hold that was acquired, re-entered or handed off.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    /// A moment before the request was sent, which the lease is counted from.
+    /// A moment before the request was sent, from which the lease counts.
     pub(crate) sent: BootInstant,
-    /// The fencing number of the hold, where the store draws one.
+    /// The fencing token, if the store draws one.
     pub(crate) fence: Option<u64>,
-    /// How long what it is taken from lasts, if that ends before the lease, which counts no longer then.
+    /// The remaining life of the key if that ends before the lease.
     pub(crate) life: Option<Duration>,
-    /// The effect that an earlier copy of the request may yet have, which got no answer.
+    /// The in-doubt request, if an earlier attempt of this call got no reply.
     pub(crate) leftover: Option<InDoubt>,
 }
 
 impl Granted {
-    /// A grant that left nothing, without a fencing number.
+    /// A grant without a fencing token and without an in-doubt request.
     pub(crate) fn at(sent: BootInstant) -> Granted {
         Granted {
             sent,
@@ -282,34 +286,34 @@ impl Granted {
     }
 }
 
-/// A hold, or levels of it, that were given back.
+/// A released hold, or released levels.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
-    /// How many in other processes have heard that the lock is free, or listen to a lock that was handed off.
+    /// The number of subscribers in other processes that received the unlock message, or listen to a lock that was handed
+    /// off.
     pub(crate) others: u32,
-    /// The hold that it was handed off to.
+    /// The hold of the waiter that got the lock.
     pub(crate) successor: Option<Granted>,
-    /// The part of the hold that may be left in some part of the store. Of levels: the effect that an earlier copy of
-    /// the request may yet have, which got no answer.
+    /// The in-doubt part: what a part of the store may still have of the hold, or, for levels, an earlier attempt of this
+    /// call that got no reply.
     pub(crate) leftover: Option<InDoubt>,
 }
 
-/// Somebody else holds the lock.
+/// The refusal of a request: the lock is held.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal {
-    /// For how long, as far as known now; `None` if for ever.
+    /// The remaining life of the present hold; `None` if it has no end.
     pub(crate) retry_after: Option<Duration>,
-    /// The holder, where the store names it.
+    /// The holder, if the store returns it.
     pub(crate) holder: Option<Box<str>>,
-    /// Nobody holds it, but several ask at once and none got enough of the nodes: how long a round trip takes.
+    /// Set if the votes of a quorum were split, so that no client got a majority: the time of a round trip.
     pub(crate) split: Option<Duration>,
-    /// The hold that this attempt may have left in some part of the store.
+    /// The in-doubt part of this attempt.
     pub(crate) leftover: Option<InDoubt>,
-    /// How long a lost message may cost this visitor, where that is more than it may cost others.
+    /// The time after which this visitor should check again, if that is longer than usual.
     pub(crate) recheck_after: Option<Duration>,
 }
 
-/// A request that cannot be refused is refused never.
 impl From<Infallible> for Refusal {
     fn from(never: Infallible) -> Refusal {
         match never {}
@@ -319,29 +323,28 @@ impl From<Infallible> for Refusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
-    /// It is renewed, but what it was taken from ends in so long, before the lease.
+    /// Renewed, but the key ends after this time, before the lease.
     RenewedFor(Duration),
     Lost(LossCause),
-    /// With the reason why nothing is known.
+    /// The outcome is unknown, for this reason.
     Unknown(String),
 }
 
-/// Until its deadline and this time after it, on our clock, a request may still run; after that every store refuses it. So
-/// long a hold reckons with what it has sent.
+/// A request may arrive until this time after its deadline, on this client's clock. After that every store refuses it.
 ///
-/// A store sees to it by the expiry that it sends along: `clock::Offset::expiry` keeps within a slack of its own, which
-/// has to be less than this by all that the request may take effect later than it arrives, and by [`EXPIRY_DRIFT`].
+/// The expiry that a store sends with the request ensures it: the slack that the store passes to `clock::Offset::expiry`
+/// must be shorter than this by [`EXPIRY_DRIFT`], and by any time between the arrival and the effect.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
-/// Clocks may part by this much from the expiry of a request to the end of its slack.
+/// The clocks may drift by this much between the expiry of a request and the end of its slack.
 pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
 
 /// The state of one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     pub(crate) is_locked: bool,
-    /// The hold count of the visitor asked for; 0 if it holds nothing.
+    /// The hold count of the requested visitor; 0 if it holds nothing.
     pub(crate) count: u32,
-    /// How long the present hold lasts if nobody renews it; `None` if nobody holds it or it has no end.
+    /// The remaining life of the present hold without a renewal; `None` if there is no hold, or it has no end.
     pub(crate) remaining: Option<Duration>,
 }

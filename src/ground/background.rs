@@ -1,4 +1,4 @@
-//! Calls that may block for any time, each on a thread of its own; at most one at a time for each key.
+//! Runs calls that may block for any time, each on a thread of its own, at most one at a time for each key.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
-/// How long a caller waits before it uses an older value; at most a quarter of its time.
+/// How long a caller waits for a new value before it uses an older one; at most a quarter of its remaining time.
 const PROMPT: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -22,13 +22,13 @@ pub(crate) struct Background<K, V> {
 /// The calls for one key.
 #[derive(Default)]
 struct Calls<V> {
-    /// When the running one began.
+    /// The start of the running call.
     began: Option<Instant>,
-    /// How many have returned.
+    /// The number of calls that have returned.
     count: u64,
-    /// The last value that one returned.
+    /// The value of the last successful call.
     value: Option<V>,
-    /// Why the last one failed, if it did.
+    /// The error of the last call, if it failed.
     failure: Option<(io::ErrorKind, String)>,
 }
 
@@ -37,8 +37,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number that its result will have, and until when to wait
-    /// for it where an older value is known.
+    /// Starts `call` unless a call for `key` is running. Returns the number of its result, and until when to wait for it if
+    /// an older value is known.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,
@@ -81,7 +81,7 @@ where
         self.returned.notify_all();
     }
 
-    /// Waits for result `number`, and returns the latest one; `None` at `deadline`.
+    /// Waits for result `number`, and returns the latest result; `None` at `deadline`.
     pub(crate) fn wait(&self, key: &K, number: u64, deadline: Instant) -> Option<io::Result<V>> {
         let mut all = self.calls.lock();
         loop {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::ground::sync;
 use crate::ground::time;
 
-/// Growing pauses between attempts, jittered so that clients do not come back in step.
+/// Growing pauses between attempts, with jitter so that clients do not attempt in step.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -13,22 +13,22 @@ pub(crate) struct Backoff {
 }
 
 impl Default for Backoff {
-    /// After attempts that got no usable answer.
+    /// The pauses after attempts without a usable reply.
     fn default() -> Backoff {
         Backoff::between(Duration::from_millis(10), Duration::from_millis(500))
     }
 }
 
 impl Backoff {
-    /// About the longest pause between questions to a store that sends no messages.
+    /// About the longest pause between two polls.
     pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(100);
 
-    /// Between questions to a store that sends no messages.
+    /// The pauses between polls of a store that sends no messages.
     pub(crate) fn of_polls() -> Backoff {
         Backoff::between(Duration::from_millis(5), Backoff::LONGEST_POLL)
     }
 
-    /// How long a pause of about this length may be.
+    /// The longest pause with a mean of `about`.
     pub(crate) fn longest_of(about: Duration) -> Duration {
         about + about / 2
     }
@@ -41,7 +41,7 @@ impl Backoff {
         }
     }
 
-    /// Between attempts of several that ask at once.
+    /// The pauses after votes that were split between several clients.
     pub(crate) fn of_splits(round_trip: Duration) -> Backoff {
         Backoff::between(round_trip * 2, round_trip * 64)
     }

@@ -1,4 +1,4 @@
-//! Commands that run together on the server of a lock.
+//! The work of guarded writes: batches of commands, and scripts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::ground::error::{Error, Result};
 
-/// More words than these would not fit on the stack of a script.
+/// The limit of arguments, because Lua's stack is limited.
 const MOST_WORDS: usize = 4_000;
 
-/// The commands of a guarded write, in the order in which they run.
+/// The commands of a guarded write, in order of execution.
 ///
-/// The common commands have a method each; [`Batch::command`] begins any other. Keys are said to be keys, because the
-/// server is told of them: [`Batch::key`], or the first argument of a method. They are taken as they are, without the
-/// [`key_prefix`](crate::Builder::key_prefix) of the client. Numbers are given as text.
+/// Common commands have methods; [`Batch::command`] begins any other. Keys must be marked, because the server needs to know
+/// them: use [`Batch::key`], or the first argument of a method. The client's [`key_prefix`](crate::Builder::key_prefix) is
+/// not added to them. Numbers are given as text.
 ///
 /// # Examples
 ///
@@ -37,9 +37,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Begins a command of this name; its words follow with [`Batch::key`] and [`Batch::arg`].
+    /// Begins a command; its keys and arguments follow with [`Batch::key`] and [`Batch::arg`].
     ///
-    /// A command that no script may run, such as `MULTI` or `BLPOP`, fails when its turn comes.
+    /// A command that scripts may not run, such as `MULTI` or `BLPOP`, fails when it is executed.
     pub fn command(&mut self, name: &str) -> &mut Batch {
         self.commands.push(Vec::new());
         self.arg(name)
@@ -51,7 +51,7 @@ impl Batch {
         self.arg(key)
     }
 
-    /// Adds an argument that is no key to the last command.
+    /// Adds an argument other than a key to the last command.
     pub fn arg(&mut self, argument: impl AsRef<[u8]>) -> &mut Batch {
         let word = argument.as_ref().to_vec();
         match self.commands.last_mut() {
@@ -61,32 +61,32 @@ impl Batch {
         self
     }
 
-    /// `GET`: tells the value of a key.
+    /// `GET`: returns the value of a key.
     pub fn get(&mut self, key: &str) -> &mut Batch {
         self.command("GET").key(key)
     }
 
-    /// `SET`: gives a key this value, and takes away when it would have ended.
+    /// `SET`: sets the value of a key, and removes its TTL.
     pub fn set(&mut self, key: &str, value: impl AsRef<[u8]>) -> &mut Batch {
         self.command("SET").key(key).arg(value)
     }
 
-    /// `DEL`: takes a key away. The reply is the number of keys that were there, 0 or 1.
+    /// `DEL`: deletes a key. The reply is the number of deleted keys, 0 or 1.
     pub fn del(&mut self, key: &str) -> &mut Batch {
         self.command("DEL").key(key)
     }
 
-    /// `INCRBY`: adds `by` to the number under a key, 0 if there is none. The reply is the sum.
+    /// `INCRBY`: adds `by` to the number of a key, or to 0 if the key does not exist. The reply is the sum.
     pub fn incr_by(&mut self, key: &str, by: i64) -> &mut Batch {
         self.command("INCRBY").key(key).arg(by.to_string())
     }
 
-    /// `HGET`: tells the value of a field of a hash.
+    /// `HGET`: returns the value of a field of a hash.
     pub fn hget(&mut self, key: &str, field: impl AsRef<[u8]>) -> &mut Batch {
         self.command("HGET").key(key).arg(field)
     }
 
-    /// `HSET`: gives a field of a hash this value. The reply is 1 if the field is new, else 0.
+    /// `HSET`: sets the value of a field of a hash. The reply is 1 if the field is new, else 0.
     pub fn hset(
         &mut self,
         key: &str,
@@ -96,7 +96,7 @@ impl Batch {
         self.command("HSET").key(key).arg(field).arg(value)
     }
 
-    /// `PEXPIRE`: has a key end after `life`, in whole milliseconds. The reply is 1, or 0 if the key is not there.
+    /// `PEXPIRE`: sets the TTL of a key, in whole milliseconds. The reply is 1, or 0 if the key does not exist.
     pub fn expire(&mut self, key: &str, life: Duration) -> &mut Batch {
         let millis = life.as_millis().to_string();
         self.command("PEXPIRE").key(key).arg(millis)
@@ -122,11 +122,11 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The work that is done on the server of a lock if its hold stands there.
+/// The work that the server executes if it has the hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work<'a> {
     Commands(&'a Batch),
-    /// A script in Lua, which sees these keys and arguments and no others.
+    /// A Lua script with its keys and arguments.
     Script {
         text: &'a str,
         keys: &'a [&'a str],
@@ -135,7 +135,7 @@ pub(crate) enum Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Refuses what is more than a script can be given. `lock` is what the error names.
+    /// Returns an error if there are too many arguments. The error names `lock`.
     pub(crate) fn check(self, lock: &Arc<str>) -> Result<()> {
         let words = match self {
             Work::Commands(batch) => batch.words(),
@@ -150,7 +150,7 @@ impl<'a> Work<'a> {
         Err(Error::unsupported(lock, reason))
     }
 
-    /// Its keys, in order.
+    /// The keys, in order.
     pub(crate) fn keys(self) -> impl Iterator<Item = &'a str> + Clone {
         let (of_batch, of_script) = match self {
             Work::Commands(batch) => (&batch.keys[..], &[][..]),
@@ -160,7 +160,7 @@ impl<'a> Work<'a> {
         of_batch.chain(of_script.iter().copied())
     }
 
-    /// How many arguments of a script it is.
+    /// The number of script arguments that [`Work::each`] passes on.
     pub(crate) fn count(self) -> usize {
         match self {
             Work::Commands(batch) => batch.commands.len() + batch.words(),
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Passes on each of these arguments: of a command the number of its words, and its words.
+    /// Calls `add` with each script argument. A command becomes its number of words and its words.
     pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
         match self {
             Work::Commands(batch) => {

@@ -1,4 +1,4 @@
-//! The kinds of locks and their rules, visitors and their claims. Plain data that stores, watchdog and log lines share.
+//! The kinds of locks and their rules, the ids of holds, and claims: plain data that all modules share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::ground::random;
 
-/// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token, for permits
-/// of a semaphore with their number before it, `permits*…`, or the ids of the permits, 32 hexadecimal digits each.
+/// The id of one hold in the store: `client uuid:thread number:hold number`. For a token lock it is a random token; for
+/// permits of a semaphore their number and an id, `permits*…`; for permits with ids 32 hexadecimal digits each.
 ///
-/// An id belongs to one hold and never to a second one, so that a request that arrives late can only touch the hold it
-/// was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
+/// An id belongs to one hold only, so a late request can only affect the hold it was sent for. Redisson uses the same field
+/// for `uuid:thread id`, and compares it as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,
@@ -26,13 +26,14 @@ impl VisitorId {
         VisitorId::of_field(format!("{}:write", self.field))
     }
 
-    /// A random token of 20 bytes, as the Redis documentation has it: letters and digits, 119 bits of chance.
+    /// A random token of 20 letters and digits, as in the Redis documentation: 119 random bits.
     fn token() -> VisitorId {
         const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut token = String::with_capacity(20);
         while token.len() < 20 {
             let random = random::uuid().into_bytes();
-            // Byte 6 has the version in it. What lies beyond the signs is left out, so that all are equally likely.
+            // Byte 6 contains the version. Bytes beyond the 62 characters are skipped, so that all characters are equally
+            // likely.
             let signs = random.iter().enumerate().filter(|(at, _)| *at != 6);
             let signs = signs.filter_map(|(_, byte)| SIGNS.get(usize::from(byte & 63)));
             token.extend(signs.take(20 - token.len()).map(|sign| char::from(*sign)));
@@ -40,24 +41,24 @@ impl VisitorId {
         VisitorId::of_field(token)
     }
 
-    /// The token of part `part` of a hold that is made of several, which no other part and no other hold has.
+    /// The token of part `part` of a multi-lock's hold, unique to the part and the hold.
     fn token_of_part(&self, part: usize) -> VisitorId {
         // A token has no colon.
         VisitorId::of_field(format!("{}-{part}", self.field.replace(':', "-")))
     }
 
-    /// The same for so many permits, which stand at its beginning: whatever frees them knows how many they are.
+    /// The id with a number of permits before it, so that a release of any process knows the number.
     pub(crate) fn of_permits(&self, permits: u32) -> VisitorId {
         VisitorId::of_field(format!("{permits}*{}", self.field))
     }
 
-    /// The ids of so many permits, 16 random bytes each.
+    /// The ids of this number of permits, 16 random bytes each.
     fn of_ids(permits: u32) -> VisitorId {
         let ids = (0..permits).map(|_| random::uuid().simple().to_string());
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// The owners that it is in the store: the ids of permits are one each.
+    /// The owners in the store: each permit id is one.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),
@@ -70,14 +71,14 @@ impl VisitorId {
         })
     }
 
-    /// The visitor that stands so in the store.
+    /// The id of a field in the store.
     pub(crate) fn of_field(field: impl Into<Arc<str>>) -> VisitorId {
         VisitorId {
             field: field.into(),
         }
     }
 
-    /// Returns the id in the form that it has in the store.
+    /// Returns the id as it is in the store.
     pub fn as_str(&self) -> &str {
         &self.field
     }
@@ -89,37 +90,37 @@ impl fmt::Display for VisitorId {
     }
 }
 
-/// The rules of a lock, and how it stands in the store.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Entered again by its holder; in Redis Redisson's hash.
+    /// Reentrant; in Redis the hash of Redisson.
     #[default]
     Reentrant,
-    /// Entered once; in Redis a string that holds the token of its holder.
+    /// Not reentrant; in Redis a string with the token of its holder.
     Token,
-    /// As `Reentrant`, and each hold has a number that is larger than that of every earlier one.
+    /// As `Reentrant`, with a fencing token for each hold.
     Fenced,
-    /// A count that opens at 0 for all who wait; nobody holds it.
+    /// A count that releases its waiters at 0; it has no holder.
     Latch,
-    /// Permits of a semaphore, owned by a handle that any thread may have.
+    /// Permits of a semaphore, owned by a handle, not by a thread.
     Permits,
-    /// The side of a read-write lock that several have at a time.
+    /// The shared side of a read-write lock.
     Read,
-    /// The other side, which one thread has alone; that thread may also read.
+    /// The exclusive side of a read-write lock, whose holder may also read.
     Write,
-    /// The same with an id for each permit, by which any process may give it back.
+    /// Permits of a semaphore with an id each, by which any process may release them.
     PermitIds,
-    /// As `Reentrant`, and whoever waits gets it in the order of arrival, over all processes.
+    /// As `Reentrant`, in order of arrival over all processes.
     Fair,
 }
 
 impl Kind {
-    /// The identity of a hold that is about to begin.
+    /// The id for a new hold.
     pub(crate) fn visitor(self, client: &str, thread: u64, hold: u64) -> VisitorId {
         (self.rules().visitor)(client, thread, hold)
     }
 
-    /// The rules of the engine for locks of this kind.
+    /// The rules of the engine for this kind.
     pub(crate) fn rules(self) -> &'static Rules {
         match self {
             Kind::Reentrant => &Rules::PLAIN,
@@ -181,60 +182,60 @@ impl Kind {
     }
 }
 
-/// The form in which a lock stands in a store. Locks of one form and name exclude each other, whatever their kinds.
+/// The form of a lock in a store. Locks with equal form and name exclude each other, whatever their kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A visitor and its count.
+    /// A hash: the holder and its count.
     Hash,
-    /// The text of a visitor.
+    /// The text of the holder's id.
     Text,
-    /// A number that several share, which [`Store::count`](crate::store::Store::count) changes.
+    /// A shared number, changed by `RedisOperations::count`.
     Number,
-    /// Readers, or a writer, and their counts.
+    /// A hash: readers or a writer, and their counts.
     ReadWrite,
 }
 
-/// The part that the other side of a read-write lock plays for one of them.
+/// What one side of a read-write lock must know of the other side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) other: Kind,
-    /// The thread that has the other side may have this one, too; else it would wait for itself.
+    /// The holder of the other side may acquire this one, too. If false, it would wait for itself.
     pub(crate) enters_inside: bool,
 }
 
-/// The row of one kind of lock: all that the engine has to know of it.
+/// What the engine must know of a kind of lock.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// Makes the identity of a hold from the client's uuid, the thread's number and the hold's number.
+    /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// The identity of such a member of a hold that is made of several. Members that stand as text have their own tokens,
-    /// for two with the same would pass for copies of one request where two names lead to one lock.
+    /// Makes the id of a multi-lock's part. Token parts get different tokens: with equal ones, two names of one lock would
+    /// look like one repeated request.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
-    /// Its holder may enter it again.
+    /// The holder may acquire it again.
     pub(crate) is_reentrant: bool,
-    /// A hold belongs to the thread that took it, and no other hold of that thread may stand beside it.
+    /// A hold belongs to the acquiring thread, which can have no second hold of the lock.
     pub(crate) has_thread_owner: bool,
-    /// Several may hold it at a time, so a holder in this client does not mean that asking is of no use.
+    /// Several clients may hold it at a time, so an attempt makes sense while a thread of this client holds it.
     pub(crate) is_shared: bool,
-    /// A refused visitor leaves something in the store, which counts for the same visitor when it asks again.
+    /// A refused visitor leaves a queue entry in the store, and uses it in its next attempt.
     pub(crate) places_in_store: bool,
-    /// The waiters of a client stand in its queue, and only the first of them asks.
+    /// The waiters of a client queue locally, and only the first one attempts.
     pub(crate) queues_locally: bool,
-    /// A hold can be handed off to a waiter of the same client.
+    /// A hold can be handed to a waiter of the same client.
     pub(crate) hands_off: bool,
-    /// Others may shorten what keeps the hold in the store, so one with a fixed lease is looked after, too.
+    /// Other clients may shorten the key's life, so a hold with a fixed lease is renewed, too.
     pub(crate) restores_lifetime: bool,
-    /// The identity of a hold of so many permits.
+    /// Makes the id of a hold of several permits.
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
-    /// So many permits are taken at once at most.
+    /// The largest number of permits in one acquisition.
     pub(crate) most_permits: u32,
-    /// Each permit has an id of its own, which outlives the handle, and may have no end.
+    /// Each permit has an id, outlives its handle, and may have no end.
     pub(crate) has_ids: bool,
-    /// A fencing token is drawn for each hold.
+    /// Each hold gets a fencing token.
     pub(crate) is_fenced: bool,
-    /// Why nobody can wait on a condition of it, where that is so.
+    /// Why the kind has no conditions, if it has none.
     pub(crate) no_conditions: Option<&'static str>,
-    /// Why nobody knows how many wait for it, where that is so.
+    /// Why its waiters cannot be counted, if they cannot.
     pub(crate) no_waiters: Option<&'static str>,
     /// Set for the sides of a read-write lock.
     pub(crate) side: Option<Side>,
@@ -242,7 +243,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of an exclusive lock of one thread without an order among clients.
+    /// An exclusive, reentrant lock of one thread, without an order among clients.
     pub(crate) const PLAIN: Rules = Rules {
         visitor: VisitorId::new,
         visitor_of_part: |visitor, _| visitor.clone(),
@@ -263,7 +264,7 @@ impl Rules {
         form: Form::Hash,
     };
 
-    /// The rules that both sides of a read-write lock have in common.
+    /// The common rules of both sides of a read-write lock.
     const READ_WRITE: Rules = Rules {
         hands_off: false,
         no_waiters: Some(
@@ -273,12 +274,12 @@ impl Rules {
         ..Rules::PLAIN
     };
 
-    /// Whether those who wait stand in a queue of the store, each with a place and messages of its own.
+    /// Whether all waiters have entries, and messages of their own, in a queue of the store.
     pub(crate) fn waits_in_store(&self) -> bool {
         self.places_in_store && !self.queues_locally
     }
 
-    /// The rules of a count that several share.
+    /// A shared count.
     const COUNTER: Rules = Rules {
         is_reentrant: false,
         has_thread_owner: false,
@@ -290,19 +291,19 @@ impl Rules {
     };
 }
 
-/// The largest number that a counter may have: that of Redisson, which reads it as an `int`.
+/// The largest number of a counter, because Redisson reads it as an `int`.
 pub(crate) const LARGEST_COUNT: u32 = i32::MAX.unsigned_abs();
 
-/// So many permits with ids are taken at once at most: as many as a script can name in one command.
+/// The largest number of permits with ids in one acquisition, because a script names all of them in one command.
 const MOST_IDS: u32 = 1_000;
 
 /// The length of the id of a permit, in hexadecimal digits.
 pub(crate) const ID_LENGTH: usize = 32;
 
-/// The lease of a permit that has no end: its end is then the largest that Redisson knows, from whenever it counts.
+/// The lease of a permit without an end, which makes the largest end that Redisson supports.
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
-/// One lock: two kinds of the same name are two.
+/// The identity of a lock: its kind and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LockId {
     pub(crate) kind: Kind,
@@ -310,37 +311,37 @@ pub(crate) struct LockId {
     pub(crate) name: Arc<str>,
 }
 
-/// The wish of one visitor, or what it has in the store.
+/// The hold that a visitor requests or has.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) kind: Kind,
     /// The name of the lock, prefix included.
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// The hold count as this process knows it; 0 before a hold begins.
+    /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// How long the hold is to last, counted from the send: the latest end that any live lease of it counts on. Where the
-    /// hold is given back, how long it may last in the store if that does not get there.
+    /// The lease, counted from the send: the latest end of all levels. In a release, how long the hold may stay in the
+    /// store if the request does not arrive.
     pub(crate) lease: Duration,
-    /// Whether the hold is renewed from when this is granted.
+    /// Whether the watchdog will renew the hold.
     pub(crate) is_renewed: bool,
-    /// The hold of the other side of a read-write lock that its thread has while it asks for this one.
+    /// The thread's hold of the other side of the read-write lock.
     pub(crate) inside: Option<VisitorId>,
     pub(crate) queueing: Queueing,
 }
 
-/// A visitor that waits in the store looks again before this time is over, or is taken for dead.
+/// A waiter with a queue entry in the store must attempt again within this time, or the store treats it as dead.
 pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 
-/// How a visitor stands among others that wait, where the store keeps turns.
+/// How an attempt relates to the queue in the store, if the kind has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Queueing {
-    /// It asks once, or leaves no note, and others who wait do not matter to it.
+    /// It leaves no queue entry, and ignores waiters.
     #[default]
     Barges,
-    /// It asks once, and leaves the lock to those who wait.
+    /// It leaves no queue entry, and is refused if there are waiters.
     Tries,
-    /// It waits: whether it takes a place among those who wait, and whether it was told that it has one. Of a client that
-    /// has a queue of its own the first in line alone takes a place, for the others do not ask again before they are that.
+    /// It waits: whether it joins the queue, and whether the store has confirmed its entry. In a client with a local queue
+    /// only the head joins the store's queue.
     Waits { takes_place: bool, had_place: bool },
 }

@@ -1,7 +1,7 @@
-//! The clock that validity is counted on: it goes on while the machine is suspended.
+//! The clock of validity, which continues while the machine is suspended.
 //!
-//! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), which would keep a lease alive that Redis
-//! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
+//! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), so a hold would stay valid although its key
+//! expired an hour ago. Deadlines of calls use `Instant`.
 
 use std::num::NonZeroU64;
 use std::ops::Add;
@@ -18,18 +18,17 @@ use crate::ground::time;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
-/// The share of a lease that is not counted on, for clocks that differ in rate (1 %) and in resolution (2 ms).
+/// The part of a lease that validity excludes: 1 % for different clock rates, and 2 ms for resolution.
 pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// A point in time on the suspend-counting clock, in ns since boot. It is not zero, so that an option of one takes no more
-/// room: a hold has many.
+/// A moment in ns since boot, suspended time included. `NonZeroU64` keeps an `Option` of it small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BootInstant(NonZeroU64);
 
 impl BootInstant {
-    /// The moment on the clock of the process, which every client uses that has no in-memory server.
+    /// The moment on the clock of the process, which all clients without an in-memory server use.
     pub(crate) fn now() -> BootInstant {
         BootInstant::of_system() + ahead_of_process()
     }
@@ -38,22 +37,22 @@ impl BootInstant {
         BootInstant::of(time::since_boot())
     }
 
-    /// So long after boot.
+    /// The moment `span` after boot.
     fn of(span: Duration) -> BootInstant {
         BootInstant(NonZeroU64::new(nanos(span)).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// How long before `later` this moment lies; zero if it does not.
+    /// The time from this moment to `later`; zero if `later` is not later.
     pub(crate) fn until(self, later: BootInstant) -> Duration {
         Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))
     }
 
-    /// This long before this moment.
+    /// The moment `span` before this one.
     pub(crate) fn earlier(self, span: Duration) -> BootInstant {
         BootInstant::of(Duration::from_nanos(self.0.get()).saturating_sub(span))
     }
 
-    /// The last moment before this one, or this one, that is a multiple of `grid` since boot, of 1 ms at least.
+    /// Rounds down to a multiple of `grid` since boot, of 1 ms at least.
     pub(crate) fn floor(self, grid: Duration) -> BootInstant {
         let grid = nanos(Duration::from_millis(1).max(grid));
         BootInstant::of(Duration::from_nanos(self.0.get() / grid * grid))
@@ -72,18 +71,19 @@ pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The knowledge of a server's clock: how far it is ahead of ours, between two bounds that part as time goes by.
+/// Bounds for how far a server's clock is ahead of this client's. They widen over time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offset {
     /// In microseconds.
     least: i64,
     most: i64,
-    /// When they were right, or before.
+    /// A moment at which the bounds were right.
     noted: BootInstant,
 }
 
 impl Offset {
-    /// By an answer that told `now`, in microseconds, to a request sent at `sent` and answered by `received`.
+    /// The bounds from a reply with the server's time `now`, in microseconds, to a request sent at `sent` and answered by
+    /// `received`.
     pub(crate) fn told(now: i64, sent: BootInstant, received: BootInstant) -> Offset {
         Offset {
             least: now.saturating_sub(received.as_micros()),
@@ -92,23 +92,23 @@ impl Offset {
         }
     }
 
-    /// The time of that clock, in microseconds, after which it is to refuse a request that has to arrive by `at`.
+    /// The time of the server's clock, in microseconds, after which it must refuse a request that has to arrive by `at`.
     ///
-    /// In any case it is refused from `slack` behind `at` on by our clock. Before `at` it is refused only if the offset
-    /// is uncertain by more than `slack`.
+    /// The server refuses it from `at + slack` on this client's clock. It refuses it before `at` only if the offset is
+    /// uncertain by more than `slack`.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let most = self.most.saturating_add(self.aged(at));
         let most = at.as_micros().saturating_add(most);
         most.min(self.least_at(at).saturating_add(micros(slack)))
     }
 
-    /// The time that clock shows at least at the moment `at`, in microseconds.
+    /// The earliest time that the server's clock may show at `at`, in microseconds.
     pub(crate) fn least_at(self, at: BootInstant) -> i64 {
         at.as_micros()
             .saturating_add(self.least.saturating_sub(self.aged(at)))
     }
 
-    /// By how much the bounds may have parted until `at`, in microseconds.
+    /// By how much each bound has widened until `at`, in microseconds.
     fn aged(self, at: BootInstant) -> i64 {
         micros(drift(self.noted.until(at)))
     }
@@ -122,30 +122,30 @@ impl Add<Duration> for BootInstant {
     }
 }
 
-/// One reading of both clocks, to tell a moment on the one from an instant on the other.
+/// One reading of both clocks, to convert between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockPair {
     pub(crate) moment: BootInstant,
     pub(crate) instant: Instant,
-    /// How far the clock was set ahead.
+    /// By how much a test has set the clock ahead.
     pub(crate) ahead: Duration,
 }
 
 impl ClockPair {
-    /// When the clock that threads sleep on will show `moment`; now if that has passed.
+    /// The `Instant` of `moment`; now if it has passed.
     pub(crate) fn instant_of(self, moment: BootInstant) -> Instant {
         let left = self.moment.until(moment);
         self.instant.checked_add(left).unwrap_or(self.instant)
     }
 
-    /// When the clock of validity will show `instant`; now if that has passed.
+    /// The moment of `instant`; now if it has passed.
     pub(crate) fn moment_of(self, instant: Instant) -> BootInstant {
         self.moment + instant.saturating_duration_since(self.instant)
     }
 }
 
-/// The clock by which a client ends its holds: the clock of the process, or that of an in-memory server and its clients, which
-/// a test can set ahead.
+/// The clock of a client's holds: the clock of the process, or of an in-memory server and its clients, which a test can set
+/// ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     world: Option<Arc<World>>,
@@ -162,12 +162,12 @@ impl Timeline {
         }
     }
 
-    /// How far it was set ahead until now.
+    /// By how much it was set ahead.
     pub(crate) fn ahead(&self) -> Duration {
         self.world.as_ref().map_or(Duration::ZERO, |it| it.ahead())
     }
 
-    /// Whether two count on the same clock.
+    /// Whether both are the same clock.
     pub(crate) fn is(&self, other: &Timeline) -> bool {
         match (&self.world, &other.world) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -175,12 +175,12 @@ impl Timeline {
         }
     }
 
-    /// Whether the clock was set ahead since it was looked at.
+    /// Whether the clock was set ahead since this reading.
     pub(crate) fn was_moved_since(&self, now: ClockPair) -> bool {
         self.ahead() != now.ahead
     }
 
-    /// When the instant comes that was fixed when the clock had been set ahead by `ahead`.
+    /// Adjusts an instant that was calculated when the clock had been set ahead by `ahead`.
     pub(crate) fn instant_of(&self, fixed: Instant, ahead: Duration) -> Instant {
         let moved = self.ahead().saturating_sub(ahead);
         if moved.is_zero() {
@@ -191,7 +191,7 @@ impl Timeline {
 
     pub(crate) fn read(&self) -> ClockPair {
         ClockPair {
-            // First, so that it is out of date rather than too new.
+            // Read first, so that it is too old rather than too new.
             ahead: self.ahead(),
             moment: self.now(),
             instant: time::now(),
@@ -207,7 +207,7 @@ impl Timeline {
         }
     }
 
-    /// Registers a listener that is notified when the clock is set ahead.
+    /// Registers a listener for advances of the clock.
     pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
         if let Some(world) = &self.world {
             let mut listeners = world.listeners.lock();
@@ -216,7 +216,7 @@ impl Timeline {
         }
     }
 
-    /// Sets the clock of an in-memory server and its clients ahead, and waits for what falls due by it.
+    /// Sets the clock of an in-memory server and its clients ahead, and wakes their sleepers.
     pub(crate) fn advance(&self, by: Duration) {
         if let Some(world) = &self.world {
             world.advance(by);
@@ -235,7 +235,7 @@ impl World {
     }
 }
 
-/// A sleeper until a moment on the clock of an in-memory server.
+/// Sleeps until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
 pub(crate) trait Moved: Send + Sync {
     /// Reads the clock again.
@@ -249,7 +249,7 @@ impl Moved for crate::ground::notify::Notifier {
     }
 }
 
-/// How far a test has set the clock of the process ahead, in ms.
+/// By how much a test has set the clock of the process ahead, in ms.
 #[cfg(feature = "test-util")]
 static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -263,7 +263,7 @@ pub(crate) fn advance_process(by: Duration) {
 fn add(ahead: &AtomicU64, by: Duration) {
     let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
     let add = |ahead: u64| Some(ahead.saturating_add(by));
-    // It always adds.
+    // Never fails, because `add` always returns `Some`.
     let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
 }
 

@@ -1,14 +1,14 @@
-//! All that this library tells `tracing`: one span for a wait, one for a hold, and these events; nothing without the
-//! feature. The target is `redlatch`.
+//! The events and spans of the feature `tracing`: a span for a wait, a span for a hold, and these events. Without the
+//! feature they do nothing. The target is `redlatch`.
 //!
-//! A subscriber is code of the user. Its faults stay its own affair: no panic of it gets out of here.
+//! A subscriber is user code, so its panics are contained.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::ground::error::Error;
 
-/// Makes a function of each event, which does nothing without the feature. An error comes with those behind it.
+/// Defines a function for each event. An error is shown with its sources.
 macro_rules! events {
     ($($(#[$attribute:meta])* $level:ident $name:ident($($field:ident),* $(; $error:ident)?) $text:literal;)*) => {$(
         $(#[$attribute])*
@@ -49,20 +49,20 @@ events! {
     warn long_hold(lock, thread, seconds) "a lock has been held for a long time";
 }
 
-/// Runs what calls a subscriber; `None` if that panics.
+/// Calls a subscriber; `None` if it panics.
 #[cfg(feature = "tracing")]
 fn contain<T>(tell: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)).ok()
 }
 
-/// The span of a wait, entered until it is dropped.
+/// The span of a wait, entered until dropped.
 #[derive(Debug)]
 pub(crate) struct WaitSpan {
     #[cfg(feature = "tracing")]
     span: Option<tracing::span::EnteredSpan>,
 }
 
-/// The end of a wait, as its span tells it.
+/// The outcome of a wait, for its span.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "tracing"),
@@ -72,9 +72,9 @@ pub(crate) struct WaitTold<'a> {
     pub(crate) outcome: &'static str,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
-    /// The hold that refused it first, where the store names it.
+    /// The hold that refused it first, if the store returns it.
     pub(crate) holder: Option<&'a str>,
-    /// The hold that it got.
+    /// The hold that it acquired.
     pub(crate) visitor: Option<&'a str>,
 }
 
@@ -105,7 +105,7 @@ impl WaitSpan {
         WaitSpan {}
     }
 
-    /// Notes how it ended.
+    /// Records the outcome.
     #[cfg(feature = "tracing")]
     pub(crate) fn tell(&self, told: &WaitTold<'_>) {
         let Some(span) = &self.span else { return };
@@ -122,7 +122,7 @@ impl WaitSpan {
     pub(crate) fn tell(&self, _: &WaitTold<'_>) {}
 }
 
-/// The span of a hold, open until it is dropped.
+/// The span of a hold, open until dropped.
 #[derive(Debug)]
 pub(crate) struct HoldSpan {
     #[cfg(feature = "tracing")]
@@ -137,8 +137,7 @@ impl Drop for HoldSpan {
 }
 
 impl HoldSpan {
-    /// Leaves the span of a wait, and opens that of the hold that it has led to, which is a part of the same span as the wait
-    /// was.
+    /// Exits the span of a wait, and opens the span of its hold with the same parent.
     #[cfg(feature = "tracing")]
     pub(crate) fn behind(
         mut wait: WaitSpan,
@@ -148,8 +147,7 @@ impl HoldSpan {
         waited: Duration,
     ) -> HoldSpan {
         let waited_ms = millis(waited);
-        // Each call by itself: the end of one span may panic, and another one's in the cleaning up for that would end the
-        // process.
+        // Each call is contained on its own: a second panic, during the unwinding of the first, would abort the process.
         let left = contain(|| wait.span.take().map(tracing::span::EnteredSpan::exit)).flatten();
         let span = contain(|| {
             tracing::debug_span!(
@@ -177,7 +175,7 @@ impl HoldSpan {
         HoldSpan {}
     }
 
-    /// Notes how it ended.
+    /// Records the outcome.
     #[cfg(feature = "tracing")]
     pub(crate) fn tell(&self, end: &'static str) {
         if let Some(span) = &self.span {

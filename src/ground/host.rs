@@ -1,6 +1,6 @@
 //! This process and its host, as a part of the names of connections.
 
-/// A longer host name is cut off.
+/// The longest host name shown.
 const LONGEST_HOST: usize = 64;
 
 /// Returns `PID@HOST`, without characters that a server refuses in a name.

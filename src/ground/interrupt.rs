@@ -1,4 +1,4 @@
-//! The signal that ends waits from outside.
+//! Interrupts of waits.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::{Clock, Condvar, Mutex};
 use crate::ground::time;
 
-/// A one-shot signal that ends the waits it was given to, from any thread.
+/// A one-shot signal that ends waits from any thread.
 ///
-/// It replaces the thread interruption of Java, which Rust does not have. Clones share the signal. Once raised it stays
-/// raised, and every later wait with it ends at once. A thread that sleeps is woken. One whose request is under way ends with
-/// that request, [`command_timeout`](crate::Builder::command_timeout) after it was sent at the latest, and succeeds if it got
-/// the lock by then. The wait for a row of a database ends within about a second.
+/// It replaces the thread interruption of Java. Clones share the signal. Once raised, it stays raised, and every later wait
+/// with it ends at once. A sleeping thread wakes. A thread with a request under way ends with that request, at most one
+/// [`command_timeout`](crate::Builder::command_timeout) after its send, and succeeds if the request acquired the lock. A
+/// wait for a row of a database ends within about a second.
 ///
 /// # Examples
 ///
@@ -102,9 +102,8 @@ impl Interrupt {
 
     /// Waits until the interrupt is raised, at most for `timeout`, and returns whether it was raised.
     ///
-    /// A `timeout` without an end that can be expressed is for ever.
+    /// A `timeout` too long to be represented means forever.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        // What cannot be expressed is for ever.
         self.wait_until(time::now().checked_add(timeout))
     }
 

@@ -1,18 +1,17 @@
-//! A lost hold: which one, and why.
+//! Lost holds and the causes.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::ground::claim::VisitorId;
 
-/// The reason for which a hold was lost.
+/// The cause of a lost hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The store has no hold under this name: it expired there, or was flushed, evicted, deleted or force-unlocked.
+    /// The store does not have the hold: it expired, or was flushed, evicted, deleted or force-unlocked.
     Gone,
-    /// The store has another hold under this name, with this id; a long one is shortened, and control characters are
-    /// spelled out.
+    /// The store has another hold of the lock, with this id. A long id is shortened, and control characters are escaped.
     HeldBy(String),
     /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
     #[non_exhaustive]
@@ -20,22 +19,22 @@ pub enum LossCause {
         /// The outcome of the last renewal.
         reason: String,
     },
-    /// The fixed lease time is over.
+    /// The fixed lease has ended.
     LeaseEnded,
-    /// The thread that held the lock ended without unlocking it, so the hold was no longer renewed.
+    /// The holding thread ended without unlocking, so the hold was no longer renewed.
     ThreadEnded,
-    /// The renewal thread died, so nothing keeps the hold alive any more.
+    /// The renewal thread died, so the hold is no longer renewed.
     WatchdogDied,
-    /// This process was forked from the one that holds the lock.
+    /// This process is a fork of the holding process.
     Forked,
-    /// The client was shut down: the hold is no longer renewed, and lasts until its lease ends or it is unlocked.
+    /// The client was shut down: the hold is no longer renewed, and ends with its lease or an unlock.
     Closed,
-    /// The [`Losses`](crate::Losses) of a channel was dropped: the channel does not report what becomes of the hold.
+    /// The [`Losses`](crate::Losses) of the hold was dropped, so a loss could not be reported.
     Unheard,
 }
 
 impl LossCause {
-    /// Returns a word for the cause that stays the same in later versions, such as `held_by`: the label of metrics.
+    /// Returns the cause in snake case, stable over versions, such as `held_by`: the label of metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             LossCause::Gone => "gone",
@@ -50,18 +49,18 @@ impl LossCause {
         }
     }
 
-    /// The hold of `holder`, a text that anybody may have written.
+    /// The loss to `holder`, a text of any client.
     pub(crate) fn held_by(holder: &str) -> LossCause {
         LossCause::HeldBy(printable(holder))
     }
 }
 
-/// A text of somebody else with its control characters spelled out, so that it forges no line of a log.
+/// Escapes the control characters of a foreign text, so that it cannot forge log lines.
 pub(crate) fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for sign in text.chars() {
         match sign {
-            // Separators of lines and paragraphs, and what turns the direction of a line.
+            // Line and paragraph separators, and marks of text direction.
             '\u{61c}'
             | '\u{200e}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
@@ -100,15 +99,15 @@ impl fmt::Display for LossCause {
     }
 }
 
-/// The event that a hold was lost.
+/// The report of a lost hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
     /// The name of the lock, prefix included.
     pub lock: Arc<str>,
-    /// The visitor that held it.
+    /// The id of the hold.
     pub visitor: VisitorId,
-    /// The number of the thread that held it, see [`current_thread_id`](crate::current_thread_id), or of the
+    /// The number of the holding thread, see [`current_thread_id`](crate::current_thread_id), or of the
     /// [`OwnedGuard`](crate::OwnedGuard).
     pub thread: u64,
     /// The reason.
@@ -125,13 +124,13 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The reason for which there is no loss.
+/// Why there is no [`Loss`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoLoss {
-    /// The hold was not lost until now.
+    /// The hold has not been lost so far.
     NotYet,
-    /// The hold has ended well: it was unlocked before it could be lost.
+    /// The hold was unlocked, and was not lost before.
     Ended,
 }
 

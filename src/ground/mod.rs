@@ -1,4 +1,4 @@
-//! The ground that every floor stands on: claims, clocks, errors, and how threads sleep and are woken.
+//! What every other module uses: claims, clocks, errors, and how threads sleep and wake.
 
 pub(crate) mod background;
 pub(crate) mod backoff;

@@ -1,7 +1,7 @@
-//! How a sleeping visitor hears that another try is worth it: a zero-permit semaphore per channel.
+//! How a message wakes a waiter for its next attempt: a semaphore of wake-ups per channel.
 //!
-//! Permits go to the waiters of a channel in the order in which they came, one permit per waiter at most. A waiter
-//! that leaves without having used its permit passes it on to the next, so no wake-up is lost with it.
+//! Wake-ups (permits) go to the waiters of a channel in order of arrival, at most one per waiter. A waiter that leaves with
+//! an unused permit passes it to the next one, so no wake-up is lost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -11,21 +11,21 @@ use smallvec::SmallVec;
 
 use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard};
 
-/// Why a parked thread goes on.
+/// Why a parked thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// It was handed a permit by a message.
+    /// It got a permit by a message.
     Permit,
-    /// It was handed a permit without a message: a thread of its client left, or messages may have been lost.
+    /// It got a permit without a message: another thread of its client left, or messages may be lost.
     Look,
-    /// Its time is over.
+    /// The deadline has passed.
     TimedOut,
     Interrupted,
     /// The client was shut down.
     Closed,
 }
 
-/// All sources from this one on count as one.
+/// Sources from this number on are treated as one.
 const LAST_SOURCE: u32 = 63;
 
 /// The place where one waiting thread sleeps.
@@ -39,15 +39,15 @@ pub(crate) struct Parker {
 struct Parked {
     /// The permit: [`Wake::Permit`] or [`Wake::Look`].
     permit: Option<Wake>,
-    /// From which sources there was word since the last permit, a bit each.
+    /// The sources that sent a message since the last permit, a bit each.
     heard: u64,
-    /// The sources of which several make a permit. Word from any other one does.
+    /// Groups of sources that make a permit together. A message of any other source makes one at once.
     quorums: SmallVec<[Quorum; 1]>,
     interrupted: bool,
     closed: bool,
 }
 
-/// Sources of which so many make a permit together.
+/// Sources, a bit each, of which `needed` must send a message for a permit.
 #[derive(Debug)]
 struct Quorum {
     sources: u64,
@@ -55,7 +55,7 @@ struct Quorum {
 }
 
 impl Parker {
-    /// Sleeps until there is a permit, an interrupt or the end, at most until `deadline`. Takes the permit.
+    /// Sleeps until a permit, an interrupt, the client's end or `deadline`. Consumes the permit.
     pub(crate) fn park(&self, deadline: Option<Instant>) -> Wake {
         let mut state = self.state.lock();
         loop {
@@ -75,8 +75,8 @@ impl Parker {
         }
     }
 
-    /// From now on word from `needed` of the `count` sources from `first` on makes a permit. Where there are more sources
-    /// than can be told apart, word from any of them does.
+    /// From now on a permit needs messages of `needed` of the `count` sources from `first` on. If there are too many
+    /// sources to distinguish, any message is enough.
     pub(crate) fn need(&self, first: u32, count: u32, needed: u32) {
         if first + count > LAST_SOURCE {
             return;
@@ -87,7 +87,7 @@ impl Parker {
         state.quorums.push(Quorum { sources, needed });
     }
 
-    /// Notes word from a source, which makes this permit. Returns whether it was news.
+    /// Notes a message of a source, which may make this permit. Returns whether it changed anything.
     fn hear(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
@@ -107,12 +107,12 @@ impl Parker {
         true
     }
 
-    /// Has the waiter look without a message.
+    /// Makes the waiter attempt without a message.
     pub(crate) fn give_permit(&self) {
         self.pass(Wake::Look);
     }
 
-    /// Returns whether this waiter had none yet.
+    /// Gives a permit. Returns whether the waiter had none.
     fn pass(&self, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let given = state.permit.is_none();
@@ -121,7 +121,7 @@ impl Parker {
         given
     }
 
-    /// Wakes the sleeper when the mutex is free: it would wait for that, and have to be woken once more.
+    /// Wakes the sleeper after the mutex is free: otherwise it would wake, and block on the mutex.
     fn wake(&self, state: MutexGuard<'_, Parked>) {
         drop(state);
         self.changed.notify_one();
@@ -144,7 +144,7 @@ impl Parker {
     }
 }
 
-/// All channels of one store that somebody in this process waits on.
+/// The waiters of one client, by channel.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     inner: Mutex<Inner>,
@@ -153,7 +153,7 @@ pub(crate) struct Notifier {
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<Arc<str>, VecDeque<Listener>>,
-    /// Everybody who may be asleep, to be told of the end.
+    /// All parkers that may sleep, for [`Notifier::close`].
     parked: Vec<Weak<Parker>>,
     closed: bool,
 }
@@ -161,17 +161,17 @@ struct Inner {
 #[derive(Debug)]
 struct Listener {
     parker: Arc<Parker>,
-    /// Which of the sources that the parker listens to this queue is.
+    /// The number of this queue among the parker's sources.
     source: u32,
 }
 
 impl Inner {
-    /// Has a parker be closed with the client.
+    /// Registers a parker for [`Notifier::close`].
     fn note_parker(&mut self, parker: &Arc<Parker>) {
         if self.closed {
             return parker.close();
         }
-        // Amortised: the list is swept when it has doubled, so it stays within twice the living.
+        // Dead entries are removed when the list is full, so it is at most twice as long as needed.
         if self.parked.len() == self.parked.capacity() {
             self.parked.retain(|parked| parked.strong_count() > 0);
         }
@@ -180,7 +180,7 @@ impl Inner {
 }
 
 impl Notifier {
-    /// Makes a place to sleep that ends with the client.
+    /// Makes a parker that wakes when the client is closed.
     pub(crate) fn parker(&self) -> Arc<Parker> {
         let parker = Arc::new(Parker::default());
         let mut inner = self.inner.lock();
@@ -188,8 +188,7 @@ impl Notifier {
         parker
     }
 
-    /// Puts `parker` at the end of the queue of `channel` until the ticket is dropped, as one of the sources that the parker
-    /// listens to.
+    /// Puts `parker` at the end of the queue of `channel`, as its source `source`, until the registration is dropped.
     pub(crate) fn join(
         self: &Arc<Self>,
         source: u32,
@@ -197,7 +196,7 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
-        // One that listens to several sources is the parker of another client, and sleeps no longer than this one lives.
+        // A parker with several sources belongs to another client, and must also wake when this client is closed.
         let is_known = |parked: &Weak<Parker>| parked.as_ptr() == Arc::as_ptr(parker);
         if source > 0 && !inner.parked.iter().any(is_known) {
             inner.note_parker(parker);
@@ -216,13 +215,13 @@ impl Notifier {
         }
     }
 
-    /// Hands a permit each to the first `most` waiters of `channel` that have none: word, if they listen to several
-    /// sources. Word for all of them nobody lets by. Returns for how many it was news.
+    /// Gives a permit each to the first `most` waiters of `channel` without one. For a waiter with several sources it is
+    /// one message, and does not count against `most`. Returns the number of waiters for which it changed anything.
     pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
         self.hand_out(channel, most, Wake::Permit)
     }
 
-    /// Has all waiters of `channel` look, as messages may have been lost.
+    /// Makes all waiters of `channel` attempt, because messages may be lost.
     pub(crate) fn have_look(&self, channel: &str) {
         self.hand_out(channel, usize::MAX, Wake::Look);
     }
@@ -234,14 +233,14 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// How many wait on `channel` for it and for others at once: they stand in no queue for it.
+    /// The number of waiters of `channel` that also wait for other channels, and so are in no queue of the lock.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
         waiters.filter(|waiter| waiter.source > 0).count()
     }
 
-    /// Wakes everybody who sleeps.
+    /// Wakes all waiters.
     #[cfg(feature = "in-memory")]
     pub(crate) fn wake_all(&self) {
         let parked = &self.inner.lock().parked;
@@ -250,7 +249,7 @@ impl Notifier {
         }
     }
 
-    /// Ends every wait, now and later.
+    /// Ends every wait, present and future.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -260,13 +259,13 @@ impl Notifier {
     }
 }
 
-/// A place in the queue of a channel.
+/// An entry in the queue of a channel.
 #[derive(Debug)]
 pub(crate) struct Registration {
     notifier: Arc<Notifier>,
     channel: Arc<str>,
     parker: Arc<Parker>,
-    /// A permit was taken and no attempt was answered since: it must not be lost if this waiter leaves.
+    /// A consumed permit whose attempt has no reply yet. It is passed on if this waiter leaves.
     owes: Option<Wake>,
 }
 
@@ -280,7 +279,7 @@ impl Registration {
         wake
     }
 
-    /// Notes that the store has answered an attempt, so the permit that led to it is spent.
+    /// Notes that the store has answered the attempt, so the permit is used.
     pub(crate) fn spend(&mut self) {
         self.owes = None;
     }
@@ -291,7 +290,7 @@ impl Drop for Registration {
         let mut inner = self.notifier.inner.lock();
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
-            // Taken under the same lock that givers hold: nobody can hand us another one behind this line.
+            // Under the lock that `hand_out` holds, so that no permit can arrive after this line.
             let unspent = self.parker.take_permit().or(self.owes);
             if let Some(permit) = unspent {
                 queue.iter().any(|waiter| waiter.parker.pass(permit));
@@ -303,7 +302,7 @@ impl Drop for Registration {
     }
 }
 
-// Its threads are not those of shuttle.
+// The tests use threads of `std`.
 #[cfg(all(test, not(redlatch_shuttle)))]
 #[path = "notify/tests.rs"]
 mod tests;

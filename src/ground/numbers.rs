@@ -1,6 +1,6 @@
-//! What the feature `metrics` records, through the crate of that name; nothing without it.
+//! The metrics of the feature `metrics`. Without the feature, these functions do nothing.
 //!
-//! `docs/observability.md` has the names and labels. A recorder is code of the user: its faults stay its own affair.
+//! `docs/observability.md` has the names and labels. A recorder is user code, so its panics are contained.
 
 use crate::ground::observer::Event;
 
@@ -12,7 +12,7 @@ fn contain(record: impl FnOnce()) {
     )));
 }
 
-/// Makes a function of each number that no event tells, which does nothing without the feature.
+/// Defines a function for each metric without an event.
 macro_rules! numbers {
     ($($(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*) $record:expr;)*) => {$(
         $(#[$meta])*
@@ -26,30 +26,30 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// So many holds of a class more.
+    /// Adds to the number of holds of a class.
     holds(class: &str, more: f64)
         metrics::gauge!("redlatch_holds", "class" => class.to_owned()).increment(more);
-    /// So many threads more wait for locks of a class.
+    /// Adds to the number of threads that wait for locks of a class.
     waiters(class: &str, more: f64)
         metrics::gauge!("redlatch_waiters", "class" => class.to_owned()).increment(more);
-    /// So many connections more are open.
+    /// Adds to the number of open connections.
     connections(more: f64)
         metrics::gauge!("redlatch_connections").increment(more);
-    /// A request has ended, for one of the holds that it concerns.
+    /// Counts the result of a request for one hold.
     request(operation: &'static str, result: &'static str)
         metrics::counter!("redlatch_requests_total", "operation" => operation, "result" => result).increment(1);
-    /// An unlock message has arrived, for somebody or for nobody.
+    /// Counts an unlock message, by whether it woke a waiter.
     message(used: &'static str)
         metrics::counter!("redlatch_messages_total", "use" => used).increment(1);
-    /// A connection that listens has ended, or cannot be made.
+    /// Counts a failed subscriber connection.
     subscriber_failed()
         metrics::counter!("redlatch_subscriber_failures_total").increment(1);
-    /// Another server was found in the place of a master.
+    /// Counts a change of the master.
     master_changed()
         metrics::counter!("redlatch_master_changes_total").increment(1);
 }
 
-/// Records an event. It is called where the observer is, whose panics are contained.
+/// Records an event. The caller contains panics.
 #[cfg(feature = "metrics")]
 pub(crate) fn record(event: &Event<'_>) {
     use metrics::{counter, histogram};

@@ -1,4 +1,4 @@
-//! The way from this library to the program that observes it.
+//! Events for the user's observer.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::ground::loss::Loss;
 use crate::ground::numbers;
 
-/// Hears what happens to the locks of a client, as it happens.
+/// Receives the events of a client's locks.
 ///
-/// [`Builder::observer`](crate::Builder::observer) sets one. It is called on the thread that an event is about, with no mutex
-/// of this library locked, and delays that thread: it is to be quick, and not to lock or unlock. A panic in it is contained.
-/// With the feature `metrics` numbers need no observer.
+/// Set by [`Builder::observer`](crate::Builder::observer). It is called on the thread of the event, without a mutex of this
+/// library held. It delays that thread, so it should be quick, and must not lock or unlock. Its panics are contained. The
+/// feature `metrics` needs no observer.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ use crate::ground::numbers;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Hears of one event.
+    /// Receives one event.
     fn event(&self, event: &Event<'_>);
 }
 
@@ -51,20 +51,20 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 
 /// Something that happened to the locks of a client.
 ///
-/// The words of `via`, `outcome`, `end`, `operation` and `result` are those of the labels in `docs/observability.md`.
+/// The values of `via`, `outcome`, `end`, `operation` and `result` are the labels in `docs/observability.md`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A thread got a lock.
+    /// A thread acquired a lock.
     #[non_exhaustive]
     Acquired {
         /// The [class](crate::Builder::lock_class) of the lock.
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// How long the call took.
+        /// The duration of the call.
         waited: Duration,
-        /// The way it came to it: `free`, `woken`, `polled`, `handed` or `reentered`.
+        /// How it was acquired: `free`, `woken`, `polled`, `handed` or `reentered`.
         via: &'static str,
     },
     /// A call ended without the lock.
@@ -74,12 +74,12 @@ pub enum Event<'a> {
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// How long the call took.
+        /// The duration of the call.
         waited: Duration,
         /// `refused`, `interrupted` or `failed`.
         outcome: &'static str,
     },
-    /// A call found somebody else there first; once for each call.
+    /// The lock was held when a call first attempted it; once for each call.
     #[non_exhaustive]
     Contended {
         /// The class of the lock.
@@ -87,19 +87,19 @@ pub enum Event<'a> {
         /// The name of the lock, prefix included.
         lock: &'a str,
     },
-    /// A hold has ended here; what becomes of the request that gives it back is told by the unlock.
+    /// A hold has ended in this client. The unlock returns the outcome of the release.
     #[non_exhaustive]
     Ended {
         /// The class of the lock.
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// How long the hold lasted.
+        /// The duration of the hold.
         held: Duration,
         /// `unlocked` or `lost`.
         end: &'static str,
     },
-    /// A hold was lost; told once for each, and at the same time as to [`Builder::on_lost`](crate::Builder::on_lost).
+    /// A hold was lost; once for each hold, at the same time as [`Builder::on_lost`](crate::Builder::on_lost).
     #[non_exhaustive]
     Lost {
         /// The class of the lock.
@@ -112,9 +112,9 @@ pub enum Event<'a> {
     Request {
         /// The operation.
         operation: &'static str,
-        /// Its result; of one that concerns several holds, that of the first.
+        /// Its result; for several holds, the result of the first.
         result: &'static str,
-        /// How long it took, connecting and repetitions included.
+        /// The duration, with connecting and repetitions.
         took: Duration,
     },
     /// An attempt to connect to a server has ended.
@@ -124,35 +124,35 @@ pub enum Event<'a> {
         node: &'a str,
         /// `ok`, `unreachable`, `refused` or `untrusted`.
         result: &'static str,
-        /// How long it took.
+        /// The duration.
         took: Duration,
     },
-    /// A call has waited for long; told again each time that the time has doubled.
+    /// A call has waited for a long time; repeated whenever the time has doubled.
     #[non_exhaustive]
     LongWait {
         /// The class of the lock.
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// The number of the thread that waits.
+        /// The number of the waiting thread.
         thread: u64,
-        /// How long it has waited.
+        /// The time waited so far.
         waited: Duration,
-        /// The hold that refused it last, where the store names it.
+        /// The hold that refused it last, if the store returns it.
         holder: Option<&'a str>,
-        /// How many other threads of this client wait for the same lock.
+        /// The number of other threads of this client that wait for the lock.
         others: usize,
     },
-    /// A hold that the watchdog renews has lasted for long; told again each time that the time has doubled.
+    /// A renewed hold has lasted for a long time; repeated whenever the time has doubled.
     #[non_exhaustive]
     LongHold {
         /// The class of the lock.
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// The number of the thread that holds it.
+        /// The number of the holding thread.
         thread: u64,
-        /// How long it has lasted.
+        /// The time held so far.
         held: Duration,
     },
 }
@@ -166,17 +166,17 @@ impl Observed {
         Observed(Some(observer))
     }
 
-    /// Whether anybody hears of events.
+    /// Whether events have a receiver.
     pub(crate) fn is_heard(&self) -> bool {
         self.0.is_some() || cfg!(feature = "metrics")
     }
 
-    /// Tells of an event, with no mutex of this library locked.
+    /// Sends an event. Call it without a mutex of this library held.
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if !self.is_heard() {
             return;
         }
-        // What the observer or a recorder does wrong stays its own affair.
+        // The observer and the recorder are user code, so their panics are contained.
         drop(catch_unwind(AssertUnwindSafe(|| {
             let event = event();
             if let Some(observer) = &self.0 {

@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::ground::claim::{ID_LENGTH, VisitorId};
 
-/// The id of a permit of a [`PermitSemaphore`](crate::PermitSemaphore): 16 bytes, written as 32 hexadecimal digits.
+/// The id of a permit of a [`PermitSemaphore`](crate::PermitSemaphore): 16 bytes, as 32 hexadecimal digits.
 ///
-/// Any process that has it can give the permit back or change its lease, also with Redisson.
+/// Any process that knows it, also with Redisson, can release the permit or change its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PermitId {
     pub(crate) visitor: VisitorId,

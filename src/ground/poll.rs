@@ -1,4 +1,4 @@
-//! The only way to wait at several connections at once.
+//! Waits for several connections at once.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,14 +9,13 @@ use smallvec::SmallVec;
 
 use crate::ground::time;
 
-/// A connection to wait at.
+/// A connection to wait for.
 pub(crate) type Source<'a> = BorrowedFd<'a>;
 
-/// Of each source, in order, whether there is something to read.
+/// For each source, in order, whether it is readable.
 pub(crate) type Readable = SmallVec<[bool; 8]>;
 
-/// Waits until there is something to read at some of `sources`, their ends included. `None` if there is nothing by
-/// `deadline`.
+/// Waits until some of `sources` are readable or closed. Returns `None` at `deadline`.
 pub(crate) fn wait<'a>(
     sources: impl Iterator<Item = Source<'a>>,
     deadline: Instant,

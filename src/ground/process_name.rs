@@ -1,4 +1,4 @@
-//! The name of this process at a server, by which an operator finds it.
+//! The connection name of this process, by which an operator finds it.
 
 use crate::ground::host::pid_at_host;
 

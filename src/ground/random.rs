@@ -1,4 +1,4 @@
-//! The chance that names are made of. All other chance is that of `fastrand`, which a test can seed.
+//! Random ids. All other random numbers come from `fastrand`, which a test can seed.
 
 /// A random uuid of version 4.
 pub(crate) fn uuid() -> uuid::Uuid {

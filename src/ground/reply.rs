@@ -5,18 +5,18 @@ use std::str;
 /// The reply to one command of a guarded write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing, such as the value of a key that is not there.
+    /// No value, such as the value of a missing key.
     Nil,
     /// An integer. Replies pass through Lua, which is exact up to 2^53.
     Int(i64),
-    /// A text of any bytes, or a word such as `OK`.
+    /// A string of bytes, or a status such as `OK`.
     Bytes(Vec<u8>),
     /// Several replies.
     List(Vec<Reply>),
 }
 
 impl Reply {
-    /// Returns the integer, or the one that a text is in decimal digits, as `GET` tells it.
+    /// Returns the integer, also of a string of decimal digits as `GET` returns it.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Reply::Int(number) => Some(*number),
@@ -24,7 +24,7 @@ impl Reply {
         }
     }
 
-    /// Returns the text if it is UTF-8.
+    /// Returns the string if it is UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Reply::Bytes(bytes) => str::from_utf8(bytes).ok(),

@@ -1,7 +1,7 @@
-//! The only way to sleep and to start a thread: mutexes, condition variables, pauses, threads.
+//! Mutexes, condition variables, sleeps and threads.
 //!
-//! Engine and stores use nothing else, so that the test suite can compile their files against a scheduler of its own, which
-//! tries many interleavings (`tests/shuttle`).
+//! The engine and the stores use only these, so that `tests/shuttle` can replace them with a scheduler that tries many
+//! interleavings.
 
 use std::io;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::ground::time;
 pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::thread::JoinHandle;
 
-/// The one mutex of the library. It knows no poison: no code of a caller runs under it.
+/// The mutex of the library. It has no poisoning, because no user code runs under it.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
@@ -38,7 +38,7 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification, at most until `deadline`, `None` meaning for ever. Wakes may be spurious.
+    /// Waits for a notification until `deadline`, or forever if it is `None`. Wakes may be spurious.
     pub(crate) fn wait<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -54,7 +54,7 @@ impl Condvar {
     }
 }
 
-/// Starts a thread with a name that a list of threads shows.
+/// Starts a named thread.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
@@ -66,7 +66,7 @@ pub(crate) fn sleep(span: Duration) {
     thread::sleep(span);
 }
 
-/// One look at the clock.
+/// One reading of the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

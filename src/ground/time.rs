@@ -1,18 +1,18 @@
-//! The readings of the clocks: nothing else reads one, so that a test can run the library in a time of its own.
+//! Readings of the clocks. No other module reads a clock, so that the simulation can replace them.
 
 use std::time::{Duration, Instant};
 
-/// The moment on the clock that deadlines are counted on, and threads sleep on.
+/// The present time of the clock of deadlines and sleeps.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// How long ago `moment` was.
+/// The time since `moment`.
 pub(crate) fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
 
-/// The time since the machine was started, which goes on while it is suspended.
+/// The time since boot, suspended time included.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -22,7 +22,7 @@ pub(crate) fn since_boot() -> Duration {
     )
 }
 
-/// Elsewhere `Instant` has to do; on macOS it stops in suspend, which docs/failures.md says.
+/// Other systems use `Instant`, which stops in suspend on macOS.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn since_boot() -> Duration {
     use std::sync::OnceLock;

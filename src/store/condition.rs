@@ -1,32 +1,32 @@
-//! Operations on the places of those who wait on a condition.
+//! Operations on the queue of a condition.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::claim::{LockId, VisitorId};
 
-/// A thread that waits on a condition looks within this time, or is taken for dead.
+/// A waiter on a condition must query its queue entry within this time, or the store treats the waiter as dead.
 pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(10);
 
-/// One step of a thread that waits on a condition, or of one that signals it.
+/// One step of a wait on a condition, or a signal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConditionOp<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) condition: &'a Arc<str>,
-    /// The ticket of the place, which is that of one wait; of a signal the hold under which it is given.
+    /// The ticket of one wait; for a signal the hold under which it is given.
     pub(crate) visitor: &'a VisitorId,
     pub(crate) step: ConditionStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConditionStep<'a> {
-    /// Takes a place behind the others, if this hold stands.
+    /// Joins the end of the queue, if the store has this hold.
     Enlist(&'a VisitorId),
-    /// Asks whether the place was signalled, and keeps it alive if not.
+    /// Queries whether the entry was signalled, and keeps it alive if not.
     Look,
-    /// Gives the place up, unless it was signalled.
+    /// Leaves the queue, unless the entry was signalled.
     Leave,
-    /// Signals so many of those who wait, the longest waiting first, if the hold stands.
+    /// Signals this number of waiters, the longest waiting first, if the store has the hold.
     Signal(u32),
 }
 
@@ -42,24 +42,24 @@ impl ConditionStep<'_> {
     }
 }
 
-/// The answer to a step.
+/// The reply to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionAnswer {
-    /// The place is there, and was not signalled.
+    /// The entry is in the queue, and was not signalled.
     Waits,
-    /// The place is gone: it was signalled, or the store has forgotten it.
+    /// The entry is gone: it was signalled, or the store removed it.
     Woken,
-    /// The place was there, and is given up.
+    /// The entry was in the queue, and was removed.
     Left,
-    /// So many were signalled.
+    /// The number of signalled waiters.
     Signalled(u32),
 }
 
-/// A place that a request without an answer, or a wait that failed, may have left.
+/// A queue entry that an in-doubt request or a failed wait may have left.
 #[derive(Clone, Debug)]
 pub(crate) struct PlaceInDoubt {
     pub(crate) condition: Arc<str>,
-    /// Its thread may have been told of a signal, which nobody else knows of: unless the place is still there, another one
-    /// gets it.
+    /// The waiter may have received a signal that it did not use: unless the entry is still in the queue, another waiter
+    /// gets the signal.
     pub(crate) was_told: bool,
 }

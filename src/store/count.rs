@@ -1,4 +1,4 @@
-//! Operations on a number that several share: the count of a latch, the free permits of a semaphore.
+//! Operations on a shared number: the count of a latch, the free permits of a semaphore.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::ground::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct CountOp<'a> {
     pub(crate) counter: &'a LockId,
-    /// The name of the request, which no other one has: copies of it change nothing.
+    /// The unique id of the request: the store executes it once.
     pub(crate) request: VisitorId,
-    /// The permit that it is about, where it is about one.
+    /// The permit that the operation concerns, if it concerns one.
     pub(crate) permit: Option<&'a VisitorId>,
     pub(crate) step: CountStep,
 }
 
 impl CountOp<'_> {
-    /// The error of a count that would be too large, or too far below 0.
+    /// The error of a count out of range.
     pub(crate) fn out_of_range(&self) -> Error {
         Error::InvalidPermits {
             name: Arc::clone(&self.counter.name),
@@ -27,36 +27,36 @@ impl CountOp<'_> {
     }
 }
 
-/// The change that an operation makes, and how its answer reads.
+/// The step of an operation, and the number that the store returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountStep {
-    /// Tells the count; 0 if there is none.
+    /// Returns the count; 0 if there is none.
     Get,
-    /// Sets the count if there is none, to end after so long if it ever does: 1, or 0 if there is one.
+    /// Sets the count if there is none, with this TTL if one is given. Returns 1, or 0 if there is a count.
     SetIfMissing(u32, Option<Duration>),
-    /// Takes 1 from the count, which goes when none is left: the count that is left.
+    /// Subtracts 1, and deletes the count at 0. Returns the rest.
     CountDown,
-    /// Adds a number, which makes a count if there is none: the count then.
+    /// Adds a number to the count, or to 0 if there is none. Returns the sum.
     Add(i64),
-    /// The same if there is a count: 1, or 0 if there is none.
+    /// Adds a number if there is a count. Returns 1, or 0 if there is none.
     AddIfThere(i64),
-    /// Takes all that the count has: how much that was.
+    /// Sets the count to 0. Returns the former count.
     Drain,
-    /// Forgets that the visitor, which is the request, owns what it took: 1, or 0 if it owned nothing.
+    /// Removes the owner record of the visitor whose id is the request. Returns 1, or 0 if it owned nothing.
     Forget,
-    /// Takes the count away: 1, or 0 if there is none.
+    /// Deletes the count. Returns 1, or 0 if there is none.
     Delete,
-    /// Makes so many permits of those that are free and those that were taken: 1.
+    /// Sets the sum of free and acquired permits. Returns 1.
     Replace(u32),
-    /// Tells how many permits with ids were taken.
+    /// Returns the number of acquired permits with ids.
     Taken,
-    /// Tells how many wait for a lock in its queue on the server.
+    /// Returns the number of waiters in the lock's queue on the server.
     Waiters,
-    /// Gives a permit back: 1, or 0 if it is not taken.
+    /// Releases a permit. Returns 1, or 0 if it is not acquired.
     GiveBack,
-    /// Tells how long a permit lasts, in ms; 0 if it is not taken.
+    /// Returns the remaining life of a permit in ms; 0 if it is not acquired.
     Lease,
-    /// Has a permit last for so long: 1, or 0 if it is not taken.
+    /// Sets the lease of a permit. Returns 1, or 0 if it is not acquired.
     SetLease(Duration),
 }
 
@@ -78,12 +78,12 @@ impl CountStep {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the operation only reads.
     pub(crate) fn is_question(self) -> bool {
         self.name() == "question"
     }
 
-    /// The number that it is about; 0 if there is none.
+    /// The number of the step; 0 if it has none.
     pub(crate) fn amount(self) -> i64 {
         match self {
             CountStep::SetIfMissing(count, _) | CountStep::Replace(count) => count.into(),
@@ -93,7 +93,7 @@ impl CountStep {
         }
     }
 
-    /// How long the count is to last; zero for ever.
+    /// The TTL of the count; zero for none.
     pub(crate) fn life(self) -> Duration {
         match self {
             CountStep::SetIfMissing(_, Some(life)) => life,

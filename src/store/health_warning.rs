@@ -3,22 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A finding about a server: [`Client::check`](crate::Client::check) returns those that endanger locks,
-/// [`Client::examine`](crate::Client::examine) also those that are well.
+/// A finding about a server: [`Client::check`](crate::Client::check) returns findings that endanger locks,
+/// [`Client::examine`](crate::Client::examine) all findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthWarning {
     /// The server.
     pub node: Arc<str>,
-    /// The subject, which stays the same in later versions: `reachable`, `connection`, `version`, `role`, `rights`,
-    /// `eviction`, `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or in a
-    /// database `lock-table`.
+    /// The subject, stable over versions: `reachable`, `connection`, `version`, `role`, `rights`, `eviction`,
+    /// `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database
+    /// `lock-table`.
     pub code: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The finding.
     pub message: String,
-    /// The thing to do about it; empty if there is nothing to do.
+    /// What to do; empty if nothing.
     pub advice: String,
 }
 
@@ -28,9 +28,9 @@ pub struct HealthWarning {
 pub enum Severity {
     /// As it should be. [`Client::check`](crate::Client::check) leaves these out.
     Ok,
-    /// A promise that ends earlier than it could, or something that could not be looked at.
+    /// A promise has a narrower limit than necessary, or the check was not possible.
     Note,
-    /// A promise that is broken in ordinary operation, or locks that cannot be had.
+    /// A promise is broken in ordinary operation, or locks cannot be acquired.
     Danger,
 }
 
@@ -76,7 +76,7 @@ impl HealthWarning {
 }
 
 impl Severity {
-    /// Returns the severity as a word that stays the same in later versions: `ok`, `note` or `danger`.
+    /// Returns `ok`, `note` or `danger`, stable over versions.
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Ok => "ok",

@@ -1,4 +1,4 @@
-//! The doubt about what a request without an answer has done.
+//! Requests whose outcome is unknown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,26 +11,26 @@ use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::condition::{PLACE_LIFE, PlaceInDoubt};
 
-/// A request without an answer may take this long to arrive, and its lease counts from then.
+/// A request without a reply may arrive up to this long after it was sent; its lease counts from then.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
 
-/// A field that a request without an answer may have left in the store, or may yet put there.
+/// An in-doubt request: a field that it may have left in the store, or may still write there.
 #[derive(Debug, Clone)]
 pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// Set if it is no hold but a place among those who wait on a condition, whose ticket the visitor is.
+    /// Set for an entry in the queue of a condition instead of a hold; then the visitor is its ticket.
     pub(crate) place: Option<PlaceInDoubt>,
-    /// For each node: the request is refused there after this time of the node's own clock, in ms, so that a release
-    /// answered later settles it. `None` where nothing is left; a node that is not listed is as the last one.
+    /// For each node, the time of the node's clock in ms after which the node refuses the request, so that a later release
+    /// resolves it. `None` for a node that is resolved. A node beyond the list is like the last one.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
-    /// When the lease that the request may have set has run out in any case.
+    /// The end of any lease that the request may set.
     pub(crate) ends: BootInstant,
 }
 
 impl Claim {
-    /// The doubt whether a hold of this claim stands, or comes to stand until the server's time `not_after`.
+    /// A request for this claim that may arrive until the server's time `not_after`.
     pub(crate) fn in_doubt(&self, not_after: i64) -> InDoubt {
         InDoubt {
             not_after: smallvec![Some(not_after)],
@@ -40,7 +40,7 @@ impl Claim {
 }
 
 impl InDoubt {
-    /// The doubt whether the visitor still has a hold, with this lease at most.
+    /// A hold of this visitor that the store may have, with at most this lease.
     pub(crate) fn of(kind: Kind, name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> InDoubt {
         InDoubt {
             kind,
@@ -52,7 +52,7 @@ impl InDoubt {
         }
     }
 
-    /// The doubt whether this ticket still has a place, or comes to have one until the server's time `not_after`.
+    /// An entry in the queue of a condition that may exist, or may be written until the server's time `not_after`.
     pub(crate) fn of_place(
         lock: &LockId,
         ticket: &VisitorId,
@@ -66,7 +66,7 @@ impl InDoubt {
         }
     }
 
-    /// The doubt whether a hold of this claim stands at some of `nodes` nodes, at none as yet.
+    /// A request for this claim at `nodes` nodes, none of them in doubt yet.
     pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![None; nodes],
@@ -74,12 +74,12 @@ impl InDoubt {
         }
     }
 
-    /// Lists each of `nodes` nodes.
+    /// Extends the list to `nodes` nodes.
     pub(crate) fn list(&mut self, nodes: usize) {
         self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
     }
 
-    /// The part that concerns a listed node.
+    /// The part of one node.
     pub(crate) fn part(&self, node: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![self.not_after(node)],
@@ -87,32 +87,32 @@ impl InDoubt {
         }
     }
 
-    /// Notes what is left at a listed node.
+    /// Sets the state of a listed node.
     pub(crate) fn set(&mut self, node: usize, not_after: Option<i64>) {
         if let Some(place) = self.not_after.get_mut(node) {
             *place = not_after;
         }
     }
 
-    /// Notes that something may come to a listed node until its time `not_after`.
+    /// Notes that the request may arrive at a listed node until its time `not_after`.
     pub(crate) fn raise(&mut self, node: usize, not_after: i64) {
         let latest = self.not_after.get(node).copied().flatten();
         self.set(node, latest.max(Some(not_after)));
     }
 
-    /// Whether nothing is left at any listed node.
+    /// Whether all listed nodes are resolved.
     pub(crate) fn is_resolved(&self) -> bool {
         self.not_after.iter().all(Option::is_none)
     }
 
-    /// The server time after which nothing comes any more at node `node`; `None` if nothing is left there.
+    /// The time of node `node` after which it refuses the request; `None` if the node is resolved.
     pub(crate) fn not_after(&self, node: usize) -> Option<i64> {
         let listed = self.not_after.get(node).or(self.not_after.last());
         listed.copied().unwrap_or(Some(0))
     }
 }
 
-/// Resolves one by one, until one has no answer or the time is over.
+/// Resolves one by one, until a request gets no reply or `deadline` passes.
 pub(crate) fn resolve_each(
     in_doubts: &mut [&mut InDoubt],
     deadline: Instant,

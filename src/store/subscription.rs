@@ -1,22 +1,22 @@
-//! A place in a queue of waiters.
+//! The subscription of a waiter to unlock messages.
 
 use std::time::Duration;
 
 use crate::ground::notify::Registration;
 
-/// Whether a visitor in a queue of waiters is told when another try is worth it.
+/// Whether unlock messages reach a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// From now on.
+    /// Messages arrive.
     Live,
-    /// Soon, and it is woken when that begins.
+    /// The subscription is not confirmed yet; the waiter is woken when it is.
     Pending,
-    /// Never; it has to ask now and then.
+    /// No messages arrive; the waiter polls.
     Polling,
 }
 
 impl Delivery {
-    /// How messages come of which `needed` parts have to send theirs.
+    /// The delivery of messages that `needed` of the parts must send.
     pub(crate) fn joint(parts: &[Subscription], needed: usize) -> Delivery {
         let count = |what| parts.iter().filter(|part| part.delivery == what).count();
         if count(Delivery::Live) >= needed {
@@ -29,20 +29,20 @@ impl Delivery {
     }
 }
 
-/// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
+/// The entry of a waiter in the client's queue, and the parts that deliver messages to it.
 pub(crate) struct Subscription {
-    /// Stands before `keep`, as the place in the queue has to go before what feeds it.
+    /// Declared, and so dropped, before `keep`: the entry must leave its queue before its sources end.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
-    /// How many sources of the sleeper's it takes.
+    /// The number of the parker's sources that it uses.
     pub(crate) sources: u32,
-    /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
+    /// The longest random pause between a message and the next attempt, so that waiters do not attempt all at once.
     pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,
 }
 
 impl Subscription {
-    /// A place that takes one source, and is told at once.
+    /// An entry with one source and no jitter.
     pub(crate) fn of(registration: Registration, delivery: Delivery) -> Subscription {
         Subscription {
             registration,

@@ -1,4 +1,4 @@
-//! The state of locks as an operator sees it: who holds them, and for how long. And how far a look at all of them has come.
+//! The state of locks as an operator sees it, and the position of a survey of all locks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::ground::claim::{Kind, LockId};
 
-/// The kind of a lock, as far as its store tells.
+/// The kind of a lock, as far as its store shows.
 ///
 /// In Redis a [`lock`](crate::Client::lock) and a [`spin_lock`](crate::Client::spin_lock) are the same lock. A
-/// [`fair_lock`](crate::Client::fair_lock) looks like one as long as nobody waits for it, and so does a lock for which no
-/// fencing token was ever drawn.
+/// [`fair_lock`](crate::Client::fair_lock) without waiters looks like a lock, and so does a fenced lock for which no token
+/// was ever drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -19,11 +19,11 @@ pub enum LockKind {
     Reentrant,
     /// A [`Client::fenced_lock`](crate::Client::fenced_lock), or any lock in a database.
     Fenced,
-    /// A [`Client::fair_lock`](crate::Client::fair_lock) that somebody waits for.
+    /// A [`Client::fair_lock`](crate::Client::fair_lock) with waiters.
     Fair,
-    /// A [`Client::read_write_lock`](crate::Client::read_write_lock) in the hands of readers.
+    /// A [`Client::read_write_lock`](crate::Client::read_write_lock) held by readers.
     Read,
-    /// The same in the hands of a writer, who may also read.
+    /// A [`Client::read_write_lock`](crate::Client::read_write_lock) held by a writer, who may also read.
     Write,
     /// A [`Client::token_lock`](crate::Client::token_lock), or a string that looks like one.
     Token,
@@ -31,7 +31,7 @@ pub enum LockKind {
     Semaphore,
     /// A [`Client::permit_semaphore`](crate::Client::permit_semaphore).
     PermitSemaphore,
-    /// A [`Client::latch`](crate::Client::latch), or a semaphore without owners: a number alone does not tell.
+    /// A [`Client::latch`](crate::Client::latch), or a semaphore without owners: both are a plain number.
     Counter,
 }
 
@@ -51,7 +51,7 @@ impl LockKind {
         }
     }
 
-    /// The kind of a lock of which nothing stands in the store.
+    /// The kind to show for a lock without a key.
     pub(crate) fn of(kind: Kind) -> LockKind {
         match kind {
             Kind::Reentrant => LockKind::Reentrant,
@@ -73,20 +73,20 @@ impl fmt::Display for LockKind {
     }
 }
 
-/// One hold of a lock, and the process behind it as far as it is known.
+/// One hold of a lock, and its process if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The id of the hold, which [`Lock::force_unlock_of`](crate::Lock::force_unlock_of) takes. That of a token lock is shown
-    /// as four signs, `…` and a short hash of the whole token, as the token itself frees it.
+    /// The id of the hold, for [`Lock::force_unlock_of`](crate::Lock::force_unlock_of). A token is shown as four
+    /// characters, `…` and a short hash of the whole token, because the token itself frees the lock.
     pub visitor: String,
     /// The uuid of the client; `None` for a token lock.
     pub client: Option<String>,
-    /// The number of the thread, or of the owner that is no thread.
+    /// The number of the thread or of the [`OwnedGuard`](crate::OwnedGuard).
     pub thread: Option<u64>,
-    /// The number of the hold; only holds of this library have one.
+    /// The number of the hold; only for holds of this library.
     pub hold: Option<u64>,
-    /// How many times it was entered.
+    /// The hold count.
     pub count: u32,
     /// The library that holds it: `redlatch`, `Redisson`, or `unknown` for a token.
     pub by: &'static str,
@@ -99,10 +99,10 @@ pub struct Holder {
     pub pid: Option<u32>,
 }
 
-/// The state of one lock at the moment when its store was asked.
+/// The state of one lock at the moment of the query.
 ///
-/// [`Lock::describe`](crate::Lock::describe) and [`Client::locks`](crate::Client::locks) make it. It is a look from outside: a
-/// moment later it may be wrong.
+/// Returned by [`Lock::describe`](crate::Lock::describe) and [`Client::locks`](crate::Client::locks). It may be outdated a
+/// moment later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
@@ -112,33 +112,32 @@ pub struct LockInfo {
     pub kind: LockKind,
     /// The server.
     pub node: Arc<str>,
-    /// The holds, at most 64 of them; empty if nobody holds the lock.
+    /// The holds, at most 64; empty if the lock is free.
     pub holders: Vec<Holder>,
-    /// How long the lock lasts if nobody renews it; `None` if nobody holds it or it has no end.
+    /// The remaining life of the lock without a renewal; `None` if the lock is free or has no end.
     pub expires: Option<Duration>,
-    /// How many processes listen to its unlock messages, up to 2 s longer than they wait; `None` if that is not known.
+    /// The number of processes that subscribe to its unlock messages, up to 2 s longer than they wait; `None` if unknown.
     pub listening: Option<u32>,
-    /// The last fencing token, where the lock has some.
+    /// The last fencing token, if the lock has tokens.
     pub fence: Option<u64>,
-    /// How many nodes of a quorum have the hold, and how many nodes there are.
+    /// For a quorum: the number of nodes that have the hold, and the number of nodes.
     pub nodes: Option<(u32, u32)>,
-    /// The number that a semaphore or a latch has: free permits, or the count.
+    /// The free permits of a semaphore, or the count of a latch.
     pub available: Option<i64>,
 }
 
-/// The beginning of a token that may be shown.
+/// The number of characters of a token that may be shown.
 const SHOWN: usize = 4;
 
-/// The mark behind the signs of a token that are shown.
+/// The mark behind the shown characters of a token.
 pub(crate) const CUT: char = '…';
 
-/// The library of a hold.
 const OURS: &str = "redlatch";
 const REDISSONS: &str = "Redisson";
 const UNKNOWN: &str = "unknown";
 
 impl LockInfo {
-    /// A lock that nobody holds.
+    /// A free lock.
     pub(crate) fn free(name: &Arc<str>, kind: LockKind, node: Arc<str>) -> LockInfo {
         LockInfo {
             name: Arc::clone(name),
@@ -153,7 +152,7 @@ impl LockInfo {
         }
     }
 
-    /// The same without what would let a reader of it free the lock.
+    /// Replaces the ids that would let a reader free the lock.
     pub(crate) fn discreet(mut self) -> LockInfo {
         if self.kind == LockKind::Token {
             for holder in &mut self.holders {
@@ -164,10 +163,11 @@ impl LockInfo {
     }
 }
 
-/// A token as it is shown: its first signs, and a hash that tells it from others that begin alike.
+/// A token as it is shown: its first characters, and a hash to distinguish it from tokens with the same beginning.
 ///
-/// The hash is 32-bit FNV-1a, the same in every version and process. It guards against accident alone: more bits would let a
-/// reader find a short token out, and somebody who makes a token to collide could take the lock as well.
+/// The hash is 32-bit FNV-1a, the same in every version and process. It has few bits, so that a short token cannot be
+/// guessed from it. It does not resist a deliberate collision, but a client that could cause one could acquire the lock as
+/// well.
 pub(crate) fn shown(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -177,12 +177,12 @@ pub(crate) fn shown(token: &str) -> String {
 }
 
 impl Holder {
-    /// Returns whether this is the hold of a visitor whose whole id is this, also where the id is shown in part.
+    /// Returns whether `id`, in full, is the id of this hold, even if this shows a token in part.
     pub fn is_visitor(&self, id: &str) -> bool {
         self.visitor == id || self.visitor == shown(id)
     }
 
-    /// The holder whose field this is, with its count.
+    /// The holder of a field in the store, with its count.
     pub(crate) fn of_field(field: &str, count: u32) -> Holder {
         let parts = Parts::of(field);
         let by = match &parts {
@@ -204,7 +204,8 @@ impl Holder {
     }
 }
 
-/// The parts of the id of a hold: `uuid:thread`, with `:hold` behind it if it is ours, and with `:write` behind a writer.
+/// The parts of the id of a hold: `uuid:thread`, with `:hold` in holds of this library, and with `:write` at the end for a
+/// writer.
 pub(crate) struct Parts<'a> {
     client: &'a str,
     thread: u64,
@@ -212,7 +213,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the field of a hash; `None` if it is of no lock.
+    /// Reads the field of a hash; `None` if it is not the id of a hold.
     pub(crate) fn of(field: &'a str) -> Option<Parts<'a>> {
         let field = field.strip_suffix(":write").unwrap_or(field);
         let mut parts = field.split(':');
@@ -230,7 +231,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A number as both libraries write it.
+/// A number as this library and Redisson write it.
 fn number(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|digit| digit.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)
@@ -244,40 +245,40 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// The subject of a look.
+/// The locks to describe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SurveyOf<'a> {
-    /// One lock, which is told of also if nobody holds it.
+    /// One lock, described even if it is free.
     One(&'a LockId),
     All(&'a Scope),
 }
 
-/// The locks that are looked for.
+/// The locks that a survey includes.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// The beginning of their names, key prefix included.
+    /// The prefix of their names, key prefix included.
     pub(crate) prefix: Arc<str>,
-    /// Strings that may be the tokens of locks, too.
+    /// Whether to include strings, which may be token locks.
     pub(crate) has_tokens: bool,
-    /// Semaphores and latches, too.
+    /// Whether to include semaphores and latches.
     pub(crate) has_counters: bool,
 }
 
-/// How far a look at all locks has come.
+/// The position of a survey of all locks.
 #[derive(Debug, Default)]
 pub(crate) struct Position {
     pub(crate) is_over: bool,
-    /// The servers that are done.
+    /// The servers whose survey is complete.
     pub(crate) done: Vec<Arc<str>>,
-    /// The server that is being looked at, and its generation.
+    /// The server of the present cursor, and its generation.
     pub(crate) at: Option<(Arc<str>, u64)>,
     pub(crate) cursor: u64,
-    /// The processes that are connected to it.
+    /// The processes connected to that server.
     pub(crate) connected: Vec<Connected>,
-    /// The name to go on behind.
+    /// The last name returned.
     #[cfg(feature = "mysql")]
     pub(crate) after: Option<Arc<str>>,
-    /// The node of a quorum, how far it has come, and what the nodes have told.
+    /// In a quorum: the index of the node, the position at that node, and the locks of all nodes so far.
     pub(crate) node: usize,
     pub(crate) within: Option<Box<Position>>,
     pub(crate) told: BTreeMap<Arc<str>, BTreeMap<usize, LockInfo>>,
@@ -292,7 +293,7 @@ pub(crate) struct Connected {
     pub(crate) pid: u32,
 }
 
-/// Says of each holder which process it is, where that is known.
+/// Fills in the process of each holder, if it is connected.
 pub(crate) fn introduce(locks: &mut [LockInfo], connected: &[Connected]) {
     for holder in locks.iter_mut().flat_map(|lock| &mut lock.holders) {
         let is_it = |it: &&Connected| holder.client.as_deref() == Some(&*it.client);
@@ -304,7 +305,7 @@ pub(crate) fn introduce(locks: &mut [LockInfo], connected: &[Connected]) {
     }
 }
 
-/// The one lock that several nodes of a quorum have told of, of `of` nodes.
+/// One lock as several of the `of` nodes of a quorum have described it.
 pub(crate) fn merged(told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();
@@ -315,13 +316,13 @@ pub(crate) fn merged(told: Vec<LockInfo>, needed: usize, of: usize) -> Option<Lo
             .filter(|info| held_by(info, &it.visitor))
             .count()
     };
-    // The one that most nodes name; others are what attempts have left that did not get enough.
+    // The holder at most nodes. Other holders are remains of attempts that did not get a majority.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
     let mut told: Vec<LockInfo> = told;
     told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
-    // The longest first, and without an end before all.
+    // The longest first; no end is longest.
     expires.sort_unstable_by_key(|it| std::cmp::Reverse(it.unwrap_or(Duration::MAX)));
     let last = needed.min(expires.len()).saturating_sub(1);
     let held = told.len();

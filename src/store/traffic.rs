@@ -1,4 +1,4 @@
-//! The connections of a store, and how connecting ended.
+//! The number of connections of a store, and the events of connecting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +9,19 @@ use crate::ground::{numbers, time};
 
 /// The connections of a client.
 ///
-/// Those of a [`Redlock`](crate::Redlock) are those of its nodes together.
+/// For a [`Redlock`](crate::Redlock), the sum of the connections of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
-    /// How many are ready for the next request.
+    /// The number of idle connections.
     pub idle: u64,
-    /// How many are in use: by a request or a transaction, to listen, or to ask a sentinel.
+    /// The number of connections in use: by a request or a transaction, by a subscriber, or to a sentinel.
     pub busy: u64,
-    /// Whether somebody waits for messages and there is no connection that they come over.
+    /// Whether there are subscriptions but no connection for their messages.
     pub is_subscriber_down: bool,
 }
 
 impl ConnectionStats {
-    /// Adds those of another store.
     pub(crate) fn add(&mut self, other: ConnectionStats) {
         self.idle += other.idle;
         self.busy += other.busy;
@@ -30,7 +29,7 @@ impl ConnectionStats {
     }
 }
 
-/// The connections of one client, and whom it tells of them.
+/// The open connections of one client, and the observer of connection events.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     observer: Observed,
@@ -49,7 +48,6 @@ impl Drop for Opened {
 }
 
 impl Traffic {
-    /// Connections that this observer hears of.
     pub(crate) fn told_to(observer: Observed) -> Traffic {
         Traffic {
             observer,
@@ -63,7 +61,7 @@ impl Traffic {
         Opened(Arc::clone(self))
     }
 
-    /// Tells of an attempt to connect that was begun then and has ended now.
+    /// Reports an attempt to connect that has ended now.
     pub(crate) fn connected(&self, node: &str, began: Instant, result: &'static str) {
         self.observer.tell(|| Event::Connected {
             node,
@@ -72,7 +70,7 @@ impl Traffic {
         });
     }
 
-    /// The connections that there are; those that are not idle are busy.
+    /// Returns the gauges. Connections that are not idle are busy.
     pub(crate) fn read(&self, idle: u32, is_subscriber_down: bool) -> ConnectionStats {
         let open = self.open.load(Ordering::Relaxed);
         // A slot may be empty.

@@ -1,4 +1,4 @@
-//! Where locks can be kept. Stores know nothing of waiting.
+//! The stores of locks. A store does not depend on how threads wait.
 
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-/// A wait for a connection leaves at least this much time for the reply, or half of the time left if that is less.
+/// A wait for a connection leaves at least this time for the reply, or half of the remaining time if that is less.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
-/// Returns how long a request with this deadline waits for a connection. A request that is sent at the last moment is only
-/// in doubt.
+/// How long a request with this deadline waits for a connection. It stops early, because a request that is sent at the last
+/// moment gets no reply in time and ends in doubt.
 fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))
 }
 
-/// The end of the time for one of `rest` things that are still to be tried by `deadline`.
+/// The deadline of the next of `rest` steps that share the time until `deadline`.
 pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
     let now = time::now();
     let left = deadline.saturating_duration_since(now);

@@ -13,13 +13,13 @@ use crate::ground::background::Background;
 use crate::ground::process;
 use crate::ground::time;
 
-/// A process id and a name: a forked child does not have the threads of its parent.
+/// A process id and a host name. A forked child does not have the threads of its parent.
 type Name = (u32, String);
 type Addresses = Vec<SocketAddr>;
 
 static LOOKUPS: LazyLock<Arc<Background<Name, Addresses>>> = LazyLock::new(Arc::default);
 
-/// Has `connect` connect to one of the addresses of a host name or IP address, by the time that it gets.
+/// Resolves `host`, and calls `connect` with its addresses and the deadline.
 pub(crate) fn connect<T>(
     host: &str,
     port: u16,

@@ -1,7 +1,7 @@
-//! The connections of one client to one server: the slots of an `r2d2` pool.
+//! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A slot is empty at first. Its borrower connects, within its own deadline and with its own typed error, and leaves the
-//! connection there for the next one. So the pool does no I/O; it counts, waits, and closes what is idle for long.
+//! A slot is empty at first. Its borrower connects, with its own deadline and errors, and leaves the connection in the
+//! slot. So the pool does no I/O; it limits the number, queues borrowers, and closes idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,7 +16,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::ground::process;
 use crate::ground::sync::{self, Mutex};
 
-/// The settings that the pools of one client share, and their thread, which lives as long as there is a pool.
+/// The settings that the pools of one client share, and their thread, which lives while there is a pool.
 #[derive(Clone)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
@@ -40,7 +40,7 @@ impl PoolSettings {
         if let Some(thread) = thread.upgrade() {
             return Ok(thread);
         }
-        // The pool of threads panics where there is no room for one.
+        // `ScheduledThreadPool` panics if no thread can be started, so try one first.
         let _ = sync::spawn("redlatch-pool", || {})?.join();
         let one = ScheduledThreadPool::builder().num_threads(1);
         let named = one.thread_name_pattern("redlatch-pool");
@@ -51,14 +51,14 @@ impl PoolSettings {
     }
 }
 
-/// The right to a connection of a server, and that connection once it was made. It goes back when it is dropped.
+/// A borrowed slot, with a connection if one was made. Dropping it returns it.
 pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 
-/// At most so many slots.
+/// A limited number of slots.
 pub(crate) struct Slots<C: Send + 'static> {
     size: u32,
     settings: PoolSettings,
-    /// It is made when the first slot is borrowed.
+    /// Created when the first slot is borrowed.
     pool: Mutex<Option<r2d2::Pool<Empty<C>>>>,
     is_closed: AtomicBool,
     pid: u32,
@@ -67,9 +67,9 @@ pub(crate) struct Slots<C: Send + 'static> {
 /// Why there is no slot.
 #[derive(Debug)]
 pub(crate) enum NoSlot {
-    /// Others have all of them, this many.
+    /// All slots are in use; this is their number.
     Busy(u32),
-    /// The thread of the pool cannot be started.
+    /// The pool's thread cannot be started.
     NoThread(io::Error),
 }
 
@@ -105,7 +105,7 @@ impl<C: Send + 'static> Slots<C> {
         Ok(made)
     }
 
-    /// Borrows a slot, the one used last rather than another, waiting for it as long as `patience` says, if it has to.
+    /// Borrows a slot, preferably the one used last. Waits up to `patience` for one.
     pub(crate) fn get(&self, patience: impl FnOnce() -> Duration) -> Result<Slot<C>, NoSlot> {
         let pool = self.pool()?;
         if let Some(slot) = pool.try_get() {
@@ -114,7 +114,8 @@ impl<C: Send + 'static> Slots<C> {
         if let Ok(slot) = pool.get_timeout(patience()) {
             return Ok(slot);
         }
-        // One that is being made is there in no time, unless the machine is busy. Those that others have are not waited for.
+        // The pool's thread may still be creating a slot, which takes long only on a busy machine. Slots in use are not
+        // waited for.
         for _ in 0..LOOKS {
             if pool.state().connections >= self.size {
                 break;
@@ -131,10 +132,10 @@ impl<C: Send + 'static> Slots<C> {
         self.get(|| Duration::ZERO)
     }
 
-    /// Borrows a slot that nobody has and that is such.
+    /// Borrows a free slot for which `is_such` is true.
     pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
         let pool = self.pool().ok()?;
-        // Those that are not go back when one was found, or all were looked at.
+        // The other slots return after the search.
         let mut others = Vec::new();
         while let Some(slot) = pool.try_get() {
             if is_such(&slot) {
@@ -145,41 +146,41 @@ impl<C: Send + 'static> Slots<C> {
         None
     }
 
-    /// How many slots nobody has.
+    /// The number of free slots.
     pub(crate) fn idle(&self) -> u32 {
         let pool = self.pool.lock();
         pool.as_ref()
             .map_or(0, |pool| pool.state().idle_connections)
     }
 
-    /// Whether all slots are gone that there were, because they were idle for long.
+    /// Whether all slots were closed after being idle.
     pub(crate) fn are_gone(&self) -> bool {
         let pool = self.pool.lock();
         pool.as_ref()
             .is_some_and(|pool| pool.state().connections == 0)
     }
 
-    /// Closes the connections that nobody has, and the others when they come back. A slot that is borrowed from now on is
-    /// one of a pool of its own.
+    /// Closes the free connections, and the others when they return. A slot that is borrowed later belongs to a pool of its
+    /// own.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let closed = self.pool.lock().take();
         drop(closed);
     }
 
-    /// Keeps connections again: a quorum goes on with the servers of clients that were shut down.
+    /// Keeps connections again: a quorum uses the servers of clients that were shut down.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::Relaxed);
     }
 }
 
-/// How often it is looked for a new slot that the thread of a pool makes, and for how long at a time.
+/// How often, and for how long each time, `get` waits for a slot that the pool's thread is creating.
 const LOOKS: u32 = 1000;
 const LOOK: Duration = Duration::from_millis(1);
 
 impl<C: Send + 'static> Drop for Slots<C> {
     fn drop(&mut self) {
-        // To end the thread takes a mutex, which in a forked child nobody may ever unlock.
+        // In a forked child the mutex of the thread pool may be locked forever.
         if self.pid != process::id() {
             std::mem::forget(std::mem::take(&mut self.pool));
         }

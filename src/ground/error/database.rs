@@ -7,30 +7,30 @@ use super::display::Words;
 use super::{Error, IoSource};
 
 errors! {
-    /// The error of a row, a table or a transaction of a database, as [`Error::Database`] has it.
+    /// The error of a row, a table or a transaction of a database, in [`Error::Database`].
     #[derive(Debug, Clone)]
     DatabaseError {
-    /// Somebody else had the row locked until the wait was over.
+    /// Another transaction had the row locked until the wait ended.
     WaitTimeout {
         /// The table and the key.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The server's words.
+        /// The server's message.
         reason: String,
     } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: another transaction on {node} has locked it \
         ({reason}); wait longer, or find a transaction that was left open";
-    /// Two transactions waited for each other, and the server has rolled this one back; it may be run again from its start.
+    /// Two transactions waited for each other, and the server rolled this one back. It may be run again from its start.
     Deadlock {
         /// The table and the key.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The server's words.
+        /// The server's message.
         reason: String,
     } "deadlock" (Some(lock), Some(node)), "row {lock:?}: {node} rolled the transaction back because of a deadlock \
         ({reason}); run it again, and lock rows in one order or with lock_many()";
-    /// There is no row with this key.
+    /// No row has this key.
     RowNotFound {
         /// The table.
         lock: Arc<str>,
@@ -40,7 +40,7 @@ errors! {
         key: String,
     } "row_not_found" (Some(lock), Some(node)), "row {lock:?}: {node} has no row with the key {key}; insert it \
         before you lock or update it";
-    /// Others changed the row again and again between reading and writing; nothing was changed.
+    /// Other clients changed the row between each read and write of this call, which changed nothing.
     Conflict {
         /// The table and the key.
         lock: Arc<str>,
@@ -50,19 +50,19 @@ errors! {
         attempts: u32,
     } "conflict" (Some(lock), Some(node)), "row {lock:?} on {node}: other clients changed it during each of \
         {attempts} attempts; retry later, allow more attempts, or use a relative UPDATE or a row lock";
-    /// A table is missing, or lacks what a lock relies on.
+    /// A table is missing, or lacks what a lock needs.
     Schema {
         /// The lock or the table.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The part that is missing, and how to get it.
+        /// What is missing, and how to create it.
         reason: String,
     } "schema" (Some(lock), Some(node)), "lock {lock:?}: the schema on {node} does not fit: {reason}";
-    /// The transaction is over; nothing of it was written.
+    /// The transaction has ended without writing anything.
     ///
-    /// The lock on its rows is gone with it once the server has rolled it back: at once if the server has ended it, else
-    /// when the server notices that the connection is gone. Until then the rows stay locked.
+    /// Its row locks end when the server rolls it back: at once if the server ended it, else when the server notices that
+    /// the connection is closed.
     TransactionLost {
         /// The lock, or the table and the key.
         lock: Arc<str>,
@@ -70,19 +70,19 @@ errors! {
         node: Arc<str>,
         /// The reason.
         reason: String,
-        /// The error of the operating system behind it, which `source()` returns.
+        /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "transaction_lost" (Some(lock), Some(node)), "lock {lock:?}: {node} has rolled the transaction back or will \
         do so, and nothing of it is written{}", Words(reason, source);
-    /// The server answered a statement with an error that this library has no name for.
+    /// The server replied to a statement with an error without a variant of its own.
     Sql {
         /// The lock, or the table and the key.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The server's number of the error.
+        /// The server's error number.
         code: u16,
-        /// The server's words.
+        /// The server's message.
         reason: String,
     } "sql" (Some(lock), Some(node)), "lock {lock:?}: {node} answered with error {code}: {reason}";
     }

@@ -1,4 +1,4 @@
-//! How errors are defined: each once, with all that is said of it.
+//! The macro that defines each error with its fields, name, subject and text.
 
 macro_rules! errors {
     (
@@ -20,7 +20,7 @@ macro_rules! errors {
 
         #[allow(unused_variables, reason = "of the fields each arm uses those that it needs")]
         impl $enum {
-            /// Its name in logs.
+            /// The name in logs.
             pub(super) fn name(&self) -> &'static str {
                 match self {
                     $($enum::$name { .. } => $kind,)*

@@ -10,7 +10,7 @@ impl std::error::Error for Error {
             Error::Unreachable { source, .. }
             | Error::Unknown { source, .. }
             | Error::Untrusted { source, .. } => Some(&**source.as_ref()?),
-            // The source of the error whose text this one contains.
+            // The text contains the inner error's, so the source is the inner error's too.
             Error::Ran { error } => error.source(),
             #[cfg(feature = "mysql")]
             Error::Database(error) => error.source(),
@@ -19,7 +19,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The text of the error and of those behind it, in one line, as `main` prints what it returns.
+/// Prints the error and its sources in one line, because `main` prints a returned error by `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
@@ -32,7 +32,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What a user was found to lack.
+/// The missing rights of a user.
 pub(super) struct Missing<'a>(pub(super) &'a [String]);
 
 impl fmt::Display for Missing<'_> {
@@ -44,7 +44,7 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
-/// A reason behind a colon, without the text of the error behind it, which `source()` returns.
+/// A reason after a colon, without the text of the source, which `source()` returns.
 pub(super) struct Words<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
 
 impl fmt::Display for Words<'_> {

@@ -1,4 +1,4 @@
-//! The questions that a caller asks an error.
+//! The methods of errors.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// Makes the error of a call on a lock in its own transaction.
+    /// The error of a lock call inside the lock's own transaction.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";
         Error::unsupported(lock, reason)
     }
 
-    /// Makes the error of what the server or the place of the call does not allow.
+    /// The error of an operation that is not possible here.
     pub(crate) fn unsupported(lock: &Arc<str>, reason: impl Into<String>) -> Error {
         Error::Unsupported {
             lock: Arc::clone(lock),
@@ -23,7 +23,7 @@ impl Error {
         }
     }
 
-    /// Makes the error of a setting that cannot be used; the reason must have no secret in it.
+    /// The error of a setting; the reason must not contain a secret.
     pub(crate) fn config(setting: &'static str, reason: impl Into<String>) -> Error {
         Error::InvalidConfig {
             setting,
@@ -31,7 +31,7 @@ impl Error {
         }
     }
 
-    /// Makes the error of a request whose outcome is not known.
+    /// The error of an in-doubt request.
     pub(crate) fn unknown(
         lock: &Arc<str>,
         node: impl Into<Arc<str>>,
@@ -50,8 +50,7 @@ impl Error {
         }
     }
 
-    /// Returns the name of the error in snake case, such as `unreachable` or `not_held`, which stays the same in later
-    /// versions.
+    /// Returns the name of the error in snake case, stable over versions, such as `unreachable` or `not_held`.
     ///
     /// # Examples
     ///
@@ -69,25 +68,25 @@ impl Error {
         self.place().0
     }
 
-    /// Returns the name of the server concerned, without a password; `None` if it is none or not a single one.
+    /// Returns the name of the server concerned, without a password; `None` if there is not exactly one.
     ///
-    /// [`Error::NoQuorum`] names several: see its `nodes`.
+    /// [`Error::NoQuorum`] has several in `nodes`.
     pub fn node(&self) -> Option<&str> {
         self.place().1
     }
 
-    /// Returns whether the same call may succeed later, once the server is well again.
+    /// Returns whether the same call may succeed later, when the server has recovered.
     ///
-    /// True only if nothing was done, so that a retry does nothing twice: an unknown outcome ([`Error::is_ambiguous`]) is
-    /// not retryable, and neither is an error after the work under the lock was done ([`Error::Ran`]). The result is meant
-    /// for calls that take a lock. An `unlock` is not to be repeated after any error: the level is given back.
+    /// True only if nothing was done: an unknown outcome ([`Error::is_ambiguous`]) and an error after the work under the
+    /// lock ([`Error::Ran`]) are not retryable. It is meant for calls that acquire a lock. Do not repeat an `unlock` after
+    /// an error: the level is already released.
     ///
     /// Waiting calls retry by themselves until their deadline.
     pub fn is_retryable(&self) -> bool {
         self.may_pass() && !self.is_ambiguous()
     }
 
-    /// Returns whether it is unknown if the request was executed.
+    /// Returns whether the outcome of the request is unknown.
     pub fn is_ambiguous(&self) -> bool {
         match self {
             Error::Unknown { .. } => true,
@@ -107,9 +106,9 @@ impl Error {
         }
     }
 
-    /// Whether a wait goes on in spite of it: the server may be well in a moment. Unlike `is_retryable`, which tells users
-    /// that nothing was done, and `CallError::is_passing`, which tells a topology to try another server. A waiter may ask again even if the
-    /// outcome of its last attempt is unknown, because what that may have left is settled in the background.
+    /// Whether a wait continues after this error, because the server may recover. Includes unknown outcomes: what such an
+    /// attempt left is resolved in the background. `CallError::is_passing` in contrast tells a topology to try another
+    /// server.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! The errors, worded for the person who reads the log at night: the lock, the node, what to do.
+//! The errors. Each text names the lock, the node, the cause and what to do.
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
@@ -19,12 +19,12 @@ pub use table::Error;
 /// The result of a lock operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The answer of one node of a quorum.
+/// The reply of one node of a quorum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeAnswer {
     /// The server.
     pub node: Arc<str>,
-    /// `granted`, `refused`, or why it gave no usable answer.
+    /// `granted`, `refused`, or why there was no usable reply.
     pub answer: String,
 }

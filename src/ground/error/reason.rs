@@ -1,13 +1,14 @@
-//! The reason of an error: words, and the error of the operating system behind them.
+//! The reason of an error: a text, and the error of the operating system that caused it.
 
 use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The error of the operating system behind an [`Error`](super::Error), shared by the clones of that error.
+/// The error of the operating system that caused an [`Error`](super::Error), shared by its clones.
 ///
-/// [`std::error::Error::source`] returns the [`io::Error`] itself. The text of that error does not contain its text.
+/// [`std::error::Error::source`] returns the [`io::Error`] itself, whose text is not part of the [`Error`](super::Error)'s
+/// text.
 ///
 /// # Examples
 ///
@@ -34,7 +35,7 @@ impl Deref for IoSource {
     }
 }
 
-/// Why there is no answer: in words, with the error of the operating system behind it if there is one.
+/// Why there is no reply: a text, and the error of the operating system if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Reason {
     words: Box<str>,
@@ -49,17 +50,17 @@ impl Reason {
         }
     }
 
-    /// The number of the error of the operating system behind it.
+    /// The error number of the operating system.
     pub(crate) fn os_error(&self) -> Option<i32> {
         self.source.as_ref()?.raw_os_error()
     }
 
-    /// The kind of the error of the operating system behind it, or of one of its like.
+    /// The kind of the I/O error.
     pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         Some(self.source.as_ref()?.kind())
     }
 
-    /// Says the same in other words.
+    /// Replaces the text.
     pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
         Reason {
             words: reword(&self.words).into(),
@@ -71,7 +72,7 @@ impl Reason {
         self.words.into()
     }
 
-    /// The words, and what is behind them, as they stand in an [`Error`].
+    /// The text and the source, as fields of an [`Error`].
     pub(crate) fn into_parts(self) -> (String, Option<IoSource>) {
         (self.words.into(), self.source)
     }
@@ -106,7 +107,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Two reasons are the same if they are in the same words.
+/// Compares the texts.
 impl PartialEq for Reason {
     fn eq(&self, other: &Reason) -> bool {
         self.words == other.words

@@ -1,15 +1,16 @@
-//! The error of a closure that ran, or did not run, under a lock.
+//! The error of `Lock::run`.
 
 use std::fmt;
 
 use super::Error;
 
-/// The error of [`Lock::run`](crate::Lock::run), which keeps the value of the closure if the closure ran.
+/// The error of [`Lock::run`](crate::Lock::run), with the value of the closure if the closure ran.
 ///
-/// Its text contains that of its [`Error`], and its `source()` is that of this error, so that a printed chain says each once.
+/// Its text contains the text of its [`Error`], and its `source()` is the source of that error, so a printed chain repeats
+/// nothing.
 ///
 /// In a function that returns [`Error`], `?` works for a closure that returns nothing: [`RunError::Ran`] becomes
-/// [`Error::Ran`]. No conversion drops the value of a closure that returns one.
+/// [`Error::Ran`]. There is no conversion for a closure with a value, because it would drop the value.
 ///
 /// # Examples
 ///
@@ -34,12 +35,13 @@ use super::Error;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RunError<T> {
-    /// The lock was not obtained and the closure did not run.
+    /// The lock was not acquired, and the closure did not run.
     NotRun(Error),
-    /// The closure ran, but the hold was lost meanwhile or its release is in doubt: others may have run beside it.
+    /// The closure ran, but the hold was lost before its end, or the release is in doubt: another holder may have worked at
+    /// the same time.
     #[non_exhaustive]
     Ran {
-        /// The value that the closure returned.
+        /// The value of the closure.
         value: T,
         /// The error of the unlock.
         error: Error,
@@ -67,7 +69,7 @@ impl<T> RunError<T> {
         }
     }
 
-    /// Returns whether the same call may succeed later, as [`Error::is_retryable`]; never if the closure ran.
+    /// Returns whether the same call may succeed later, like [`Error::is_retryable`]; false if the closure ran.
     pub fn is_retryable(&self) -> bool {
         match self {
             RunError::NotRun(error) => error.is_retryable(),
@@ -99,7 +101,7 @@ impl<T> fmt::Display for RunError<T> {
 
 impl<T> std::error::Error for RunError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The source of the error whose words these are.
+        // The text contains the inner error's, so the source is the inner error's too.
         self.error().source()
     }
 }

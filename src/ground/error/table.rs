@@ -1,4 +1,4 @@
-//! The errors of a lock, each with its fields, its name in logs, the lock and the server concerned, and its text.
+//! The errors of locks, each with its fields, its name in logs, its lock and server, and its text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,13 @@ use crate::ground::reply::Reply;
 errors! {
     /// The error of a lock operation, with the lock and the server concerned.
     ///
-    /// *Refused* (somebody else holds the lock) is no error but `Ok(false)` or `Ok(None)`. *Lost*, *unknown* and
+    /// *Refused* (another holder has the lock) is `Ok(false)` or `Ok(None)`, not an error. *Lost*, *unknown* and
     /// *unreachable* are different errors, and none is ever turned into another.
     ///
-    /// Its text does not contain that of its `source()`; `Debug` prints both in one line, as does `{:#}` of crates that print chains.
+    /// Its text does not contain the text of its `source()`. `Debug` prints both in one line, like `{:#}` of crates that
+    /// print chains.
     ///
-    /// A later version may have more variants and more fields, so a pattern has to leave room for them:
+    /// A later version may have more variants and fields, so patterns must not be exhaustive:
     ///
     /// ```
     /// # use redlatch::Error;
@@ -39,43 +40,43 @@ errors! {
     Error also #[cfg(feature = "mysql")] Database(DatabaseError): " A request about a row, a table or a transaction failed." {
     /// The name cannot be a lock name.
     InvalidName {
-        /// The name as it was given, shortened if it is very long.
+        /// The name, shortened if it is very long.
         name: String,
         /// The rule that it breaks.
         reason: &'static str,
     } "invalid_name" (Some(name), None), "lock name {name:?} cannot be used: {reason}";
-    /// The number of permits, or the count of a latch, cannot be used: it has to be 1 ..= 2147483647, and so has the sum of
-    /// all permits; with ids at most 1000 are taken at once. Nothing was changed.
+    /// The number of permits or the count of a latch is out of range: it and the sum of all permits must be 1 ..=
+    /// 2147483647, and at most 1000 permits with ids are acquired at once. Nothing was changed.
     InvalidPermits {
         /// The semaphore or the latch.
         name: Arc<str>,
-        /// The number asked for.
+        /// The requested number.
         permits: i64,
     } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not a valid number of permits or count: it and the sum have to be 1 ..= {LARGEST_COUNT}; at most 1000 permits with ids are acquired at once";
-    /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
+    /// The lease time is shorter than 10 ms, or longer than 365 days, or in a quorum than its `max_lease`.
     InvalidLease {
         /// The lock.
         lock: Arc<str>,
-        /// The lease time asked for.
+        /// The requested lease time.
         lease: Duration,
-        /// The longest one allowed.
+        /// The longest lease time allowed.
         longest: Duration,
     } "invalid_lease" (Some(lock), None), "lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= {longest:?}";
-    /// The wait time is so long that its end cannot be expressed; `lock()` waits for ever.
+    /// The wait time is too long to be represented; `lock()` waits forever.
     InvalidWait {
         /// The lock.
         lock: Arc<str>,
-        /// The wait time asked for.
+        /// The requested wait time.
         wait: Duration,
     } "invalid_wait" (Some(lock), None), "lock {lock:?}: a wait of {wait:?} is too long to be represented; use lock() to wait forever";
-    /// A setting or a URL cannot be used; or the server behind a URL turned out to be a node of a cluster, and nothing was taken.
+    /// A setting or a URL cannot be used, or the server of a URL is a cluster node. Nothing was acquired.
     InvalidConfig {
         /// The name of the setting.
         setting: &'static str,
         /// The reason; never a secret.
         reason: String,
     } "invalid_config" (None, None), "{setting} cannot be used: {reason}";
-    /// The server could not be reached, or gave no answer before the request was sent. Nothing was changed.
+    /// The server could not be reached, or did not reply before the request was sent. Nothing was changed.
     Unreachable {
         /// The lock.
         lock: Arc<str>,
@@ -83,23 +84,23 @@ errors! {
         node: Arc<str>,
         /// The reason.
         reason: String,
-        /// The error of the operating system behind it, which `source()` returns.
+        /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "unreachable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot be reached{}", Words(reason, source);
-    /// All connections that the client may make to the server were in use for the whole time. Nothing was sent.
+    /// All connections that the client may make to the server were in use until the deadline. Nothing was sent.
     Exhausted {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// How many there may be.
+        /// The limit of connections.
         connections: u32,
     } "exhausted" (Some(lock), Some(node)), "lock {lock:?}: all {connections} connections to {node} were in use until the deadline; raise pool_size() (a waiter needs no connection, but each row lock and each open transaction does)";
-    /// A request was sent and no answer came: whether it took effect is not known. Or the master has carried out an
-    /// `unlock` that too few replicas acknowledged: whether it outlasts a failover is not known.
+    /// A request was sent and no reply came, so its outcome is unknown. Or the master executed an `unlock` that too few
+    /// replicas acknowledged, so it may be lost in a failover.
     ///
-    /// The documentation of each operation says what this means for the hold. A hold that the request may have left
-    /// behind is released in the background, and ends with its lease at the latest.
+    /// The documentation of each operation says what this means for the hold. A hold that the request may have acquired is
+    /// released in the background, and ends with its lease at the latest.
     Unknown {
         /// The lock.
         lock: Arc<str>,
@@ -107,65 +108,65 @@ errors! {
         node: Arc<str>,
         /// `acquire`, `release`, …
         operation: &'static str,
-        /// The visitor the request was for; `None` for a forced release.
+        /// The id of the hold; `None` for a forced release.
         visitor: Option<VisitorId>,
         /// The reason.
         reason: String,
-        /// The error of the operating system behind it, which `source()` returns.
+        /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "unknown" (Some(lock), Some(node)), "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}", visitor .as_ref() .map_or(String::new(), |it| format!(" of {it}")), Words(reason, source);
-    /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …; or it refused
-    /// what [`Builder::credentials_with`](crate::Builder::credentials_with) gave.
+    /// The server cannot serve the request now: it is loading, busy, read-only, out of memory, has too many clients, …; or
+    /// it refused what [`Builder::credentials_with`](crate::Builder::credentials_with) returned.
     Unavailable {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The server's words.
+        /// The server's message.
         reason: String,
     } "unavailable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot serve the request now: {reason}";
     /// Too few replicas acknowledged in time. The request was undone.
     ///
-    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the undoing got no answer, the hold is
+    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If undoing it got no reply, the hold is
     /// released in the background, and ends with its lease at the latest.
     NotReplicated {
         /// The lock.
         lock: Arc<str>,
         /// The master.
         node: Arc<str>,
-        /// How many replicas acknowledged it in time.
+        /// The number of replicas that acknowledged in time.
         acknowledged: u32,
-        /// How many were asked for.
+        /// The required number of replicas.
         wanted: u32,
     } "not_replicated" (Some(lock), Some(node)), "lock {lock:?}: {acknowledged} of {wanted} replicas acknowledged it to {node}; check its replicas, or lower wait_replicas";
-    /// Fewer nodes of a quorum than needed could be asked, so the lock was neither granted nor refused. Nothing is held.
+    /// Too few nodes of a quorum gave a usable reply, so the lock was neither granted nor refused. Nothing is held.
     NoQuorum {
         /// The lock.
         lock: Arc<str>,
-        /// How many nodes granted it, or did what they were asked.
+        /// The number of nodes that granted the request.
         granted: usize,
-        /// How many nodes refused it, or had no such hold.
+        /// The number of nodes that refused it, or lacked the hold.
         refused: usize,
-        /// How many nodes gave no usable answer.
+        /// The number of nodes without a usable reply.
         unreachable: usize,
-        /// How many nodes have to grant it.
+        /// The required number of nodes.
         needed: usize,
-        /// The answer of each node.
+        /// The reply of each node.
         nodes: Vec<NodeAnswer>,
     } "no_quorum" (Some(lock), None), "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", nodes.len(), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
-    /// The server does not let this user in, or refuses a command that the lock needs.
+    /// The server refuses this user, or a command that the lock needs.
     Permission {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The server's words.
+        /// The server's message.
         reason: String,
-        /// The commands and channels that the user was found to lack, in the form of ACL rules.
+        /// The missing commands and channels, as ACL rules.
         missing: Vec<String>,
     } "permission" (Some(lock), Some(node)), "lock {lock:?}: {node} denied permission: {reason}{}", Missing(missing);
-    /// TLS refuses the connection: a certificate is missing or not trusted, on either side, or the server speaks no TLS.
-    /// Nothing was sent.
+    /// TLS failed: a certificate of either side is missing or not trusted, or the server does not use TLS. Nothing was
+    /// sent.
     Untrusted {
         /// The lock.
         lock: Arc<str>,
@@ -173,30 +174,31 @@ errors! {
         node: Arc<str>,
         /// The reason, and what to do; never a secret.
         reason: String,
-        /// The error of the operating system behind it, which `source()` returns.
+        /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "untrusted" (Some(lock), Some(node)), "lock {lock:?}: no trusted connection to {node}{}", Words(reason, source);
-    /// The name is used by something that is not a lock of this kind; it was left as it is.
+    /// The name belongs to a value that is not a lock of this kind. It was not changed.
     WrongType {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// A description of what is there.
+        /// A description of the value.
         reason: String,
     } "wrong_type" (Some(lock), Some(node)), "lock {lock:?}: {node} has another value under this name, which was not changed: {reason}";
-    /// The hold in the store has a count that this library did not write.
+    /// The hold in the store has a count that is not a number.
     CorruptCount {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The visitor whose count it is.
+        /// The id of the hold.
         visitor: VisitorId,
     } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
-    /// The server drew a fencing token that is not above those that this client has seen of the lock, so nothing was taken.
+    /// The server drew a fencing token that is not larger than all tokens of the lock that this client has seen, so nothing
+    /// was acquired.
     ///
-    /// Each request names the token above which it wants one, so this server does not do what it is told.
+    /// Each request sends the largest known token, so this server does not execute the script as written.
     FenceRegressed {
         /// The lock.
         lock: Arc<str>,
@@ -204,7 +206,7 @@ errors! {
         node: Arc<str>,
         /// The largest fencing token that this client has seen.
         seen: u64,
-        /// The one that was drawn.
+        /// The token that the server drew.
         drawn: u64,
     } "fence_regressed" (Some(lock), Some(node)), "lock {lock:?}: {node} returned the fencing token {drawn} after {seen}, so the lock was not acquired; check for a proxy or a script engine that changes replies";
     /// The lock is held by a key that never expires, so waiting for it may never end.
@@ -212,13 +214,13 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "no_ttl" (Some(lock), None), "lock {lock:?} is held by a key without a TTL. redlatch never creates one; find out which program wrote it, and delete it if its holder is gone";
-    /// The server answered something that this library does not expect.
+    /// The server sent an unexpected reply.
     Unexpected {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The answer, shortened.
+        /// The reply, shortened.
         reason: String,
     } "unexpected" (Some(lock), Some(node)), "lock {lock:?}: unexpected reply from {node}: {reason}";
     /// The calling thread does not hold the lock; the `IllegalMonitorStateException` of Java.
@@ -230,28 +232,29 @@ errors! {
         /// The number of the calling thread.
         thread: u64,
     } "not_held" (Some(lock), None), "lock {lock:?} is not held by the current thread ({client}:{thread}): it was never acquired, belongs to another thread, or was already released";
-    /// The calling thread holds the lock already, and the lock is not reentrant.
+    /// The calling thread already holds the lock, which is not reentrant.
     NotReentrant {
         /// The lock.
         lock: Arc<str>,
     } "not_reentrant" (Some(lock), None), "lock {lock:?} is already held by the current thread, and a token lock is not reentrant: the thread would wait forever";
-    /// The calling thread reads, and wants to write: it would wait for itself. Nothing was changed.
+    /// The calling thread holds the read side and requests the write side, so it would wait for itself. Nothing was
+    /// changed.
     ///
-    /// Unlock the read side first, or take the write side first and read inside it; see
+    /// Unlock the read side first, or acquire the write side first and read inside it; see
     /// [`ReadWriteLock`](crate::ReadWriteLock).
     Upgrade {
         /// The lock.
         lock: Arc<str>,
     } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds the read side, so it would wait forever for the write side; unlock the read side first, or acquire the write side before it";
-    /// The calling thread holds the lock as the call cannot give it back: [`Condition::wait`](crate::Condition::wait) gives back
-    /// no level of a guard, and [`Condition::wait_with`](crate::Condition::wait_with) none beside that of its guard. Nothing was
-    /// changed, but that `wait_with` has unlocked its guard.
+    /// A wait on a condition must release all levels of the hold, but a guard keeps one:
+    /// [`Condition::wait`](crate::Condition::wait) cannot release the level of a guard, and
+    /// [`Condition::wait_with`](crate::Condition::wait_with) only the level of its own guard. Nothing was changed, except
+    /// that `wait_with` has unlocked its guard.
     Nested {
         /// The lock.
         lock: Arc<str>,
     } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition releases all levels of the hold, but another guard still relies on one; wait with the only guard, or with levels acquired by lock()";
-    /// The calling thread holds another lock that has a part in common with this one; see
-    /// [`MultiLock`](crate::MultiLock).
+    /// The calling thread holds another lock with a common part; see [`MultiLock`](crate::MultiLock).
     Overlap {
         /// The lock.
         lock: Arc<str>,
@@ -262,12 +265,12 @@ errors! {
     Lost {
         /// The lock.
         lock: Arc<str>,
-        /// The visitor that held it.
+        /// The id of the hold.
         visitor: VisitorId,
         /// The reason.
         cause: LossCause,
     } "lost" (Some(lock), None), "lock {lock:?}: the hold of {visitor} was lost: {cause}";
-    /// The wait was ended by its [`Interrupt`](crate::Interrupt); nothing is held.
+    /// An [`Interrupt`](crate::Interrupt) ended the wait. Nothing is held.
     Interrupted {
         /// The lock.
         lock: Arc<str>,
@@ -277,16 +280,16 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "closed" (Some(lock), None), "lock {lock:?}: the client was shut down";
-    /// This process was forked from the one that made the client. Make a new client in the child.
+    /// This process is a fork of the process that created the client. Create a client in the child.
     Forked {
         /// The lock.
         lock: Arc<str>,
     } "forked" (Some(lock), None), "lock {lock:?}: the client was created before fork(); create a new client in the child process";
-    /// The operation cannot be done here.
+    /// The operation is not possible here.
     Unsupported {
         /// The lock, or the table and the key.
         lock: Arc<str>,
-        /// The operation, and what can be done instead.
+        /// The operation, and the alternative.
         reason: String,
     } "unsupported" (Some(lock), None), "lock {lock:?}: {reason}";
     /// A key of a guarded write is in another slot of the cluster than its lock. Nothing was sent.
@@ -296,41 +299,42 @@ errors! {
         /// The key.
         key: String,
     } "cross_slot" (Some(lock), None), "lock {lock:?}: the key {key:?} is in another slot of the cluster; give both the same hash tag, such as {{orders}}:lock and {{orders}}:stock";
-    /// The server refused a command of a guarded write. Those before it were carried out, and nothing undoes them.
+    /// The server refused a command of a guarded write. The commands before it were executed, and are not undone.
     CommandFailed {
         /// The lock, or the resource of a fenced write.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The index of the command, from 0 on; of a script 0.
+        /// The index of the command, from 0 on; 0 for a script.
         index: usize,
-        /// The server's words, or that the command was carried out and its reply does not fit.
+        /// The server's message, or that the command was executed but its reply is too large.
         reason: String,
         /// The replies to the commands before it.
         done: Vec<Reply>,
     } "command_failed" (Some(lock), Some(node)), "lock {lock:?}: command {index} of the guarded write failed on {node}; the commands before it took effect: {reason}";
-    /// A write came with an older fence than one before it. Nothing was written.
+    /// A write had a smaller fencing token than an earlier write. Nothing was written.
     Stale {
         /// The resource.
         resource: Arc<str>,
-        /// The fence of the write.
+        /// The fencing token of the write.
         fence: u64,
-        /// The largest fence seen.
+        /// The largest fencing token seen.
         newer: u64,
     } "stale" (Some(resource), None), "resource {resource:?}: the write with fencing token {fence} is stale: a write with token {newer} came first, so another holder has acquired the lock since";
-    /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
-    /// worked beside it.
+    /// The work under the lock was done, but the hold was lost before its end, or the release is in doubt: another holder
+    /// may have worked at the same time.
     ///
-    /// `?` turns a [`RunError::Ran`](crate::RunError::Ran) of [`Lock::run`](crate::Lock::run) into this error if the closure returns nothing.
+    /// `?` turns a [`RunError::Ran`](crate::RunError::Ran) of [`Lock::run`](crate::Lock::run) into this error if the
+    /// closure returns nothing.
     Ran {
         /// The error of the unlock.
         error: Box<Error>,
     } "ran" error.place(), "the closure under the lock ran to its end, but {error}";
-    /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
+    /// The renewal thread could not be started or has died. Holds could not be renewed, so nothing was acquired.
     WatchdogDied {
         /// The lock.
         lock: Arc<str>,
-        /// The reason, as far as known.
+        /// The reason, if known.
         reason: String,
     } "watchdog_died" (Some(lock), None), "lock {lock:?}: the renewal thread is not running: {reason}";
     }

@@ -1,4 +1,4 @@
-//! A member of a lock that is made of others.
+//! A member of a multi-lock.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::store::Store;
 
-/// One of the locks.
+/// A part of a multi-lock.
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
-    /// Its place among the members, which the whole gives it.
+    /// Its index among the members, set by the multi-lock.
     pub(crate) place: usize,
     /// Keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
 
 impl Member {
-    /// As whom it is held.
+    /// The id of this part's hold.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
         (self.lock.kind.rules().visitor_of_part)(visitor, self.place)
     }
@@ -33,7 +33,7 @@ impl Member {
         }
     }
 
-    /// Returns the place and the name: two members with the same are one lock.
+    /// The server and the name: two members with equal identity are one lock.
     pub(crate) fn identity(&self) -> (String, Arc<str>) {
         let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
         (place, Arc::clone(&self.lock.name))

@@ -1,6 +1,6 @@
-//! A lock that is made of others: held when all of them are.
+//! A lock that consists of other locks, and is held while all of them are held.
 //!
-//! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
+//! It never waits while it holds a part: a refused attempt releases its parts before it returns.
 
 mod member;
 #[cfg(test)]
@@ -22,14 +22,14 @@ use crate::stores::share;
 
 pub(crate) use member::Member;
 
-/// Several that take the same locks in another order should not meet again and again.
+/// Random, so that multi-locks with common parts do not collide repeatedly.
 const JITTER: Duration = Duration::from_millis(2);
 
-/// The store of one lock that is made of others.
+/// The store of one multi-lock.
 pub(crate) struct MultiStore {
-    /// In the order in which they are taken, which is the same for all that name them the same.
+    /// In the order of acquisition, which is the same for every multi-lock with these parts.
     members: Vec<Member>,
-    /// The place of the member that refused the last attempt; 0 also if none did.
+    /// The index of the member that refused the last attempt; 0 if none did.
     obstacle: AtomicUsize,
     facts: Facts,
 }
@@ -59,14 +59,14 @@ impl MultiStore {
         }
     }
 
-    /// The members in their order, each with the end of its share of the time, by the clock when its turn comes.
+    /// The members in order, each with the deadline of its share of the remaining time.
     fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
         members.map(move |(left, member)| (member, share(deadline, left)))
     }
 
-    /// The member before `refused` that turns out to be the same lock, reached by another name.
+    /// An earlier member that is the same lock as `refused`, reached by another name.
     fn twin_of(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
         let taken = self.members.iter().take(refused.place);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
@@ -78,7 +78,7 @@ impl MultiStore {
         })
     }
 
-    /// Gives levels back at each member, so that `keep` stay.
+    /// Releases levels at each member, so that `keep` stay.
     fn release_level(
         &self,
         claim: &Claim,
@@ -106,11 +106,11 @@ impl MultiStore {
         }
     }
 
-    /// Returns the refusal of the part that refused the last attempt, if others would be taken before it and it is still
-    /// held. To take those and to give them back would wake everybody else who waits, each of whom would do the same.
+    /// Returns the refusal of the part that refused the last attempt, if it is not the first part and is still held. To
+    /// acquire and release the parts before it would wake their other waiters, each of which would do the same.
     fn still_in_the_way(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.obstacle.load(Ordering::Relaxed);
-        // A quorum that cannot answer says that it may be held, which is an outage, and no refusal.
+        // `inspect` of a quorum without a majority returns "held", but that is an outage, not a refusal.
         let is_simple = |member: &&Member| !member.store.facts().is_composite;
         let member = self.members.get(place).filter(is_simple)?;
         if place == 0 {
@@ -121,7 +121,7 @@ impl MultiStore {
             .into_iter()
             .flatten()
             .find_map(|lock| {
-                // Where the answer is an error, the attempt itself says why.
+                // After an error the attempt follows, and returns its own error.
                 let holding = member.store.inspect(&lock, None, by).ok()?;
                 holding.is_locked.then(|| Refusal {
                     retry_after: holding.remaining,
@@ -130,7 +130,7 @@ impl MultiStore {
             })
     }
 
-    /// Frees the first `taken` members again, and what is in `in_doubt`. Returns what is left of that.
+    /// Releases the first `taken` members, and resolves `in_doubt`. Returns the in-doubt rest.
     fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
         for index in 0..taken {
             in_doubt.set(index, Some(0));
@@ -138,7 +138,7 @@ impl MultiStore {
         (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
     }
 
-    /// Withdraws at all members that are in doubt. Returns whether none is any more.
+    /// Resolves the request at all members that are in doubt. Returns whether none is left.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {
@@ -152,7 +152,7 @@ impl MultiStore {
                 visitor: member.visitor(&in_doubt.visitor),
                 ..part
             };
-            // An error is tried again in the background.
+            // The engine repeats it after an error.
             let by = share(deadline, index + 1);
             let resolved = member.store.resolve(&mut [&mut part], by).pop();
             if matches!(resolved, Some(Ok(true))) {
@@ -163,7 +163,7 @@ impl MultiStore {
     }
 }
 
-/// The locks of which each is in the way of `lock` when somebody has it: other readers are in no reader's way.
+/// The locks that refuse `lock` while they are held: readers do not refuse other readers.
 fn obstacles(lock: &LockId) -> [Option<LockId>; 2] {
     let rules = lock.kind.rules();
     let other = rules.side.map(|side| LockId {
@@ -193,7 +193,7 @@ impl Store for MultiStore {
         for (index, member) in self.members.iter().enumerate() {
             let mut in_doubt = InDoubt::at_none(claim, self.members.len());
             let latest = |part: &InDoubt| part.not_after.iter().copied().max().unwrap_or(Some(0));
-            // One share is kept for giving back what was taken.
+            // One share of the time is reserved for releases.
             let by = share(deadline, self.members.len() - index + 1);
             let outcome = match member.store.acquire(&member.claim(claim), by) {
                 Ok(Outcome::Done(Granted { leftover, .. })) => {
@@ -214,7 +214,7 @@ impl Store for MultiStore {
                         in_doubt.set(index, latest(&part));
                     }
                     match self.twin_of(member, claim, by) {
-                        // It would be refused for ever, by itself.
+                        // The multi-lock would refuse itself forever.
                         Some(twin) if is_first => Err(Error::config(
                             "the locks of a MultiLock",
                             format!(
@@ -232,8 +232,8 @@ impl Store for MultiStore {
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some parts have the new lease or may get it, maybe late, behind the next request of the hold, which
-                    // has to reckon with it. The count that they have raised stays until the last release frees any count.
+                    // Some parts have or may get the new lease and count, possibly after the next request of the hold. They
+                    // keep the count until the last release frees any count.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };
@@ -264,7 +264,7 @@ impl Store for MultiStore {
             let answers = member.store.renew(&parts, by);
             for (outcome, answer) in outcomes.iter_mut().zip(answers) {
                 match (&*outcome, answer) {
-                    // What is lost is lost, whatever is said of the others.
+                    // One lost part is a lost hold.
                     (Renewal::Lost(_), _) | (_, Renewal::Renewed | Renewal::RenewedFor(_)) => {}
                     (_, answer) => *outcome = answer,
                 }
@@ -318,12 +318,12 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
-                // Of several errors the one stands that says that a part may be free.
+                // An ambiguous error takes precedence: a part may be free.
                 Err(error) => trouble = trouble.filter(Error::is_ambiguous).or(Some(error)),
             }
         }
         match trouble {
-            // A part is free: no error that says that nothing was done.
+            // A part was freed, so the error must not mean that nothing was done.
             Some(error) if was_held && error.is_retryable() => {
                 let node = error.node().map_or_else(|| self.node(None), Arc::from);
                 let reason =
@@ -354,7 +354,7 @@ impl Store for MultiStore {
             if part.is_locked {
                 whole.is_locked = true;
                 has_end &= part.remaining.is_some();
-                // It is free when the last of them is.
+                // The multi-lock is free when its last part is.
                 whole.remaining = whole.remaining.max(part.remaining);
             }
         }
@@ -364,7 +364,7 @@ impl Store for MultiStore {
         Ok(whole)
     }
 
-    /// Each of its members is described by itself.
+    /// Returns nothing, because each member is described by its own client.
     fn survey(
         &self,
         _: SurveyOf<'_>,
@@ -383,12 +383,12 @@ impl Store for MultiStore {
         parker: &Arc<Parker>,
     ) -> Subscription {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
-        // Whichever is freed: it may have been the last one that was in the way. A quorum among them needs word from several
-        // nodes, for an attempt that is undone at one of them would wake all who wait.
+        // Any part may be the last one that was held. A quorum needs messages of several nodes, because an undone attempt
+        // at one node would wake all waiters.
         let mut sources = 1;
         let subscribe = |member: &Member| {
             let source = source + sources;
-            // Its members have no places, for it waits for none of them while it has another.
+            // The members have no queue entries: a multi-lock waits for no part while it holds another.
             let part = member.store.subscribe(&member.lock, None, source, parker);
             sources += part.sources;
             part

@@ -1,4 +1,4 @@
-//! The acquisition at a majority of the nodes, and the way back from one that failed.
+//! Acquisition at a majority of the nodes, and the release of a minority.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ impl Quorum {
         };
         let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
-        // What too few nodes have granted is taken back within the deadline.
+        // Reserves time to release a minority within the deadline.
         let left = deadline.saturating_duration_since(begun);
         let reserve = self.node_timeout(claim.lease).min(left / 8);
         let mut fan_out = self.send(
@@ -46,10 +46,10 @@ impl Quorum {
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
             self.note_round_trip(fan_out.age());
-            // The others get it too, so that the hold survives the end of one of those that have it.
+            // The other nodes get the hold too, so that it survives the failure of a node.
             fan_out.send_rest();
-            // What is there need not be read by whoever uses the connection next. And a re-entry that a node has not
-            // answered may run there behind later requests of the hold.
+            // Reading replies now spares the next user of the connection. A re-entry waits for all of them, because a late
+            // one could run after the next request of the hold.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -75,7 +75,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // Whoever has not answered yet may say who is in the way.
+        // Pending replies may name the holder.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {
@@ -90,23 +90,23 @@ impl Quorum {
             return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // The engine resolves a lost hold at all nodes, after these requests can no longer arrive.
+            // The engine resolves a lost hold at all nodes, and so needs the expiry of these requests.
             if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
                 placement.note_unknown(&open);
             }
             return Ok(Outcome::Gone(cause));
         }
-        // Nodes that have raised the count keep it until the last release frees any count.
+        // Some nodes may keep a higher count, until the last release frees any count.
         Ok(Outcome::unknown(
             claim.in_doubt(0),
             self.no_quorum(&claim.name, &tally),
         ))
     }
 
-    /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
+    /// Restores a hold, which a majority has just renewed, at nodes that lost it.
     pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
         let may_have = nodes.iter().fold(0, |bits, index| bits | bit(*index));
-        // Before it is sent, so that a release from now on goes there, too.
+        // Noted before the send, so that a concurrent release includes these nodes.
         match self.placements.lock().get_mut(&claim.visitor) {
             Some(placement) => placement.nodes |= may_have,
             None => return,

@@ -1,4 +1,4 @@
-//! A circuit breaker for each node: one that does not answer is left alone for a while.
+//! A circuit breaker for each node: a node without a reply is skipped for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
 use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
 
-/// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
+/// The first time for which a node is skipped; each further one is twice as long, up to the second value.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether a node is left alone because it did not answer.
+/// The open circuit of a node, if there is a deadline.
 #[derive(Default)]
 pub(super) struct Breaker {
     pub(super) deadline: Option<Instant>,
@@ -23,8 +23,8 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
-    /// of the holds that it is about.
+    /// The nodes of `among` with a closed circuit. Nodes with an open circuit follow if the others are too few, or have too
+    /// few of `holds`.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
@@ -44,7 +44,7 @@ impl Quorum {
 }
 
 impl QuorumNode {
-    /// Whether it is to be left alone.
+    /// Whether the circuit is open for a request now.
     pub(super) fn is_tripped(self: &Arc<QuorumNode>, purpose: Purpose) -> bool {
         {
             let mut breaker = self.breaker.lock();
@@ -52,7 +52,7 @@ impl QuorumNode {
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
-                    // Whoever comes first tries it; until that has an answer the others leave it alone.
+                    // The first call after the pause tries the node; the others skip it until a reply.
                     breaker.deadline = Some(now + breaker.pause);
                 }
                 None => return false,
@@ -61,12 +61,12 @@ impl QuorumNode {
         if self.node.is_ready(purpose) {
             return false;
         }
-        // It may still be silent, and nobody is to wait for that.
+        // The node may still be silent, so no call waits for it.
         self.connect_aside(purpose);
         true
     }
 
-    /// Leaves it alone for a while, after an error that means that asking it costs its time-out.
+    /// Opens the circuit after an error that means that a request costs the whole timeout.
     pub(super) fn trip(&self, error: &Error) {
         if !matches!(error, Error::Unreachable { .. } | Error::Unknown { .. }) {
             return;
@@ -77,7 +77,7 @@ impl QuorumNode {
         breaker.reason = reason_of(error);
     }
 
-    /// Leaves it alone no longer, after it has answered.
+    /// Closes the circuit, after a reply.
     pub(super) fn reset(&self) {
         let mut breaker = self.breaker.lock();
         if !breaker.pause.is_zero() {
@@ -85,7 +85,7 @@ impl QuorumNode {
         }
     }
 
-    /// Leaves it alone no longer, now that it is connected. If it does not answer all the same, the pause goes on to grow.
+    /// Closes the circuit after a connection. The pause still grows if no reply follows.
     pub(super) fn revive(&self) {
         self.breaker.lock().deadline = None;
     }

@@ -1,4 +1,4 @@
-//! One request to several nodes at once.
+//! One request to several nodes at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -15,43 +15,43 @@ use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
-/// Requests that are under way, each to another node, and those that wait for a connection.
+/// One request to each of several nodes: requests sent, and requests that wait for a connection.
 ///
-/// Each request has the time-out of a node from when it is sent. A connection that is being made is waited for as long
-/// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
+/// Each request has the node timeout from its send. Connections in the making are waited for during one node timeout; if
+/// their nodes are needed for a majority, until the deadline, unless the last attempt failed.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
     purpose: Purpose,
     /// How long a node may take for a request.
     timeout: Duration,
-    /// When all is over.
+    /// The end of the whole call.
     deadline: Instant,
-    /// Until when connections are waited for, and until when if they are needed.
+    /// The end of the wait for connections, and its end if they are needed.
     soon: Instant,
     connected_by: Instant,
-    /// Whether there are too few answers without the nodes that are being connected.
+    /// Whether a majority needs replies of nodes that are being connected.
     pub(super) is_needed: bool,
-    /// Just before the first request was sent.
+    /// A moment before the first request was sent.
     pub(super) first_sent: BootInstant,
     first_sent_at: Instant,
     has_sent: bool,
     ready: Vec<(usize, Result<T>)>,
-    /// Those for which something has arrived.
+    /// Requests whose connection is readable.
     pub(super) arrived: Vec<SentRequest<'a, T>>,
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
     connecting: Vec<Connecting<'a>>,
     busy: Vec<Busy>,
-    /// The nodes that were asked, a bit each.
+    /// The nodes to which the request was sent, a bit each.
     asked: u64,
-    /// Those that could not be asked.
+    /// The nodes to which the request could not be sent.
     out_of_reach: Vec<(usize, Error)>,
 }
 
 /// A request that was sent.
 pub(super) struct SentRequest<'a, T> {
     pub(super) index: usize,
-    /// When it is given up.
+    /// Its deadline.
     by: Instant,
     pub(super) in_flight: Box<dyn PendingAnswer<T> + 'a>,
 }
@@ -60,27 +60,27 @@ pub(super) struct SentRequest<'a, T> {
 struct Connecting<'a> {
     index: usize,
     want: Want<'a>,
-    /// How often a connection that was made was of no use.
+    /// How often a new connection could not be used.
     tries: u32,
 }
 
-/// A request to a node of which others use as many connections as may be in use at once.
+/// A request to a node whose connections are all in use.
 struct Busy {
     index: usize,
     tries: u32,
-    /// How many connections may be in use.
+    /// The limit of connections.
     connections: u32,
 }
 
-/// As often a connection that was made may be of no use, because another call took it or the server closed it. Of many
-/// calls each makes one, so a call gets its own when there are as many as calls.
+/// The limit of `tries`. Another call may take a new connection, or the server may close it. Each call makes one
+/// connection, so a call gets one after as many tries as there are calls.
 const MOST_TRIES: u32 = 64;
 
-/// While answers are waited for, too, it is looked this often whether a connection is there.
+/// How often a wait for replies checks for new connections.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl Quorum {
-    /// Sends a request to all nodes of `among` that can be reached.
+    /// Sends a request to all nodes of `among` whose circuit is closed.
     pub(super) fn send_to<'a, T>(
         &'a self,
         among: u64,
@@ -93,8 +93,8 @@ impl Quorum {
         self.send(nodes, purpose, lease, deadline, send)
     }
 
-    /// Sends a request to the nodes that are connected at once, and to the others as soon as they are, which takes a time
-    /// of its own; see [`FanOut`]. Where a node cannot be connected for good, the answer is the error.
+    /// Sends a request to the connected nodes at once, and to the others when they are connected; see [`FanOut`]. A
+    /// permanent failure to connect is the reply of its node.
     pub(super) fn send<'a, T>(
         &'a self,
         nodes: Vec<usize>,
@@ -113,7 +113,7 @@ impl Quorum {
             timeout,
             deadline,
             soon,
-            // What comes later than half of the lease leaves too little of it.
+            // A grant after half of the lease leaves too little validity.
             connected_by: deadline.min(begun + lease / 2).max(soon),
             is_needed: true,
             first_sent: BootInstant::now(),
@@ -135,7 +135,7 @@ impl Quorum {
 }
 
 impl<'a, T> FanOut<'a, T> {
-    /// Sends the request to a node, or has it connected first. Returns whether it was sent.
+    /// Sends the request to a node, or starts connecting to it. Returns whether the request was sent.
     pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
@@ -178,7 +178,7 @@ impl<'a, T> FanOut<'a, T> {
         true
     }
 
-    /// Lets go of what is under way, and notes of each node that has not answered why.
+    /// Drops the pending requests, and notes the reason for each node without a vote.
     pub(super) fn note_rest(mut self, said: &mut [Option<Vote>]) {
         self.give_up_connecting();
         self.give_up_busy();
@@ -199,13 +199,13 @@ impl<'a, T> FanOut<'a, T> {
         time::since(self.first_sent_at)
     }
 
-    /// How many may still say something, if they are needed.
+    /// The number of replies that may still arrive.
     pub(super) fn len(&self) -> usize {
         let under_way = self.ready.len() + self.arrived.len() + self.in_flight.len();
         under_way + self.connecting.len() + self.busy.len()
     }
 
-    /// The nodes that were asked and whose answers are still to come.
+    /// The nodes whose replies are pending, a bit each.
     pub(super) fn bits(&self) -> u64 {
         let unread = self.in_flight.iter().chain(&self.arrived);
         let unread = unread.map(|request| request.index);
@@ -213,12 +213,12 @@ impl<'a, T> FanOut<'a, T> {
         unread.chain(ready).fold(0, |bits, index| bits | bit(index))
     }
 
-    /// The next answer; when its time is over each says that it had none. `None` after the last.
+    /// Returns the next reply; after its deadline a request yields an error. `None` after the last.
     pub(super) fn next(&mut self) -> Option<(usize, Result<T>)> {
         self.next_within(None)
     }
 
-    /// The next answer that comes until `patience`.
+    /// Returns the next reply that arrives until `patience`.
     pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
@@ -254,7 +254,8 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The next answer that is there. One that has come in part has until `deadline` for the rest, but a little in any case.
+    /// Returns the next reply that has arrived. The rest of an incomplete reply has until `deadline`, and at least a few
+    /// milliseconds.
     pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, Result<T>)> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
@@ -270,7 +271,7 @@ impl<'a, T> FanOut<'a, T> {
         None
     }
 
-    /// Waits until something arrives for some of the requests, or a connection is there.
+    /// Waits until a reply arrives, or a connection may be ready.
     pub(super) fn wait(&mut self, deadline: Instant) {
         if self.in_flight.is_empty() {
             return self.wait_for_connections(deadline);
@@ -290,7 +291,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The requests for which something has arrived, by their places, a bit each.
+    /// The indices of the requests whose connection is readable, a bit each.
     fn poll(&self, deadline: Instant) -> u64 {
         let mut sources: SmallVec<[Source<'_>; 8]> = SmallVec::new();
         for (at, request) in self.in_flight.iter().enumerate() {
@@ -305,12 +306,12 @@ impl<'a, T> FanOut<'a, T> {
                 let arrived = readable.filter(|(_, is)| **is);
                 arrived.fold(0, |bits, (at, _)| bits | bit(at))
             }
-            // There is no memory to wait with: reading waits, too.
+            // `poll` failed, for lack of memory: the read waits instead.
             Err(_) => bit(0),
         }
     }
 
-    /// Sends the requests whose connections are there.
+    /// Sends the requests whose connections are ready.
     fn ask_connected(&mut self) {
         for at in (0..self.connecting.len()).rev() {
             let end = self.connecting.get(at).and_then(|it| it.want.end());
@@ -327,7 +328,7 @@ impl<'a, T> FanOut<'a, T> {
                     self.ask(index, tries + 1);
                 }
                 Linked::Failed(error) if !error.may_pass() => {
-                    // Some requests may be allowed all the same.
+                    // The user may still have the right to send this request.
                     let was_sent = self.ask(index, MOST_TRIES);
                     self.ready
                         .extend((!was_sent).then_some((index, Err(error))));
@@ -337,7 +338,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends what waits for the right to use a connection, as far as there is one.
+    /// Sends requests to busy nodes that have a free connection now.
     fn ask_busy(&mut self) {
         if time::now() >= self.soon {
             return self.give_up_busy();
@@ -347,14 +348,14 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends what can be sent soon, without reading any answer.
+    /// Sends the remaining requests until `soon`, without reading replies.
     pub(super) fn send_rest(&mut self) {
         self.is_needed = false;
         loop {
             self.ask_connected();
             self.ask_busy();
             if !self.in_flight.is_empty() {
-                // It does not wait for one with others in hand.
+                // A wait for a busy node would delay the replies of the others.
                 self.give_up_busy();
             }
             if self.connecting.is_empty() && self.busy.is_empty() {
@@ -368,14 +369,14 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Waits no longer for connections, which go on being made.
+    /// Stops waiting for connections. They are completed in the background.
     fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             let error = want
                 .node
                 .unreachable("connecting took longer than the deadline allows");
             if time::now() >= self.soon {
-                // Other calls do without it until it is connected.
+                // Later calls skip the node until it is connected.
                 want.node.trip(&error);
             }
             self.out_of_reach.push((index, error));
@@ -397,7 +398,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Waits until a connection may be there that it could use, while it has none in hand.
+    /// Waits until a connection may be ready, while no request is pending.
     fn wait_for_connections(&mut self, deadline: Instant) {
         let deadline = match self.busy.is_empty() {
             true => deadline,

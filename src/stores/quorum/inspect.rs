@@ -29,7 +29,7 @@ impl Quorum {
             });
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
-            // A node without a vote may have forgotten it, so that it is free there says as little as silence.
+            // A node without a vote may have lost the hold, so "free" counts like no reply.
             let answer = answer.and_then(|holding| match self.without_vote(index) {
                 Some(error) if !holding.is_locked => Err(error),
                 _ => {
@@ -49,7 +49,7 @@ impl Quorum {
         if holdings.len() < self.needed {
             return Err(self.no_quorum(&lock.name, &tally));
         }
-        // What a majority has at least.
+        // The value that a majority reaches or exceeds.
         let last = self.needed - 1;
         let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
@@ -58,20 +58,20 @@ impl Quorum {
             .filter(|holding| holding.is_locked)
             .map(|holding| holding.remaining)
             .collect();
-        // The longest first, and for ever before all.
+        // The longest first; no end is longest.
         locked.sort_unstable_by_key(|remaining| {
             std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
         });
         let silent = self.nodes.len() - holdings.len();
         Ok(Holding {
-            // A node that does not answer may have it, too.
+            // A node without a reply may have the hold.
             is_locked: locked.len() + silent >= self.needed,
             count: counts.get(last).copied().unwrap_or_default(),
             remaining: locked.get(last).or(locked.last()).copied().flatten(),
         })
     }
 
-    /// Says why a node has no vote, if it has none.
+    /// The error of a node without a vote; `None` if it has one.
     pub(super) fn without_vote(&self, index: usize) -> Option<Error> {
         let node = self.nodes.get(index)?;
         let reason = node.handle.quarantined()?.to_string();
@@ -110,7 +110,7 @@ impl Quorum {
         Ok(warnings)
     }
 
-    /// Warns of a number of nodes that makes a poor quorum.
+    /// Warns of a number of nodes that does not suit a quorum.
     pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {
@@ -126,7 +126,7 @@ impl Quorum {
         Some(HealthWarning::note(&self.node(None), CODE, message, advice))
     }
 
-    /// How many nodes could grant a lock now.
+    /// The finding on how many nodes can vote now.
     fn voting(&self, voters: usize) -> HealthWarning {
         let (node, nodes, needed) = (self.node(None), self.nodes.len(), self.needed);
         let message =
@@ -147,11 +147,11 @@ impl Quorum {
 }
 
 impl QuorumNode {
-    /// Looks for what endangers locks on this node, and whether it has a vote.
+    /// Checks the node, and whether it has a vote.
     fn check(&self, deadline: Instant) -> Result<(Vec<HealthWarning>, bool)> {
         let mut warnings = self.node.check(deadline)?;
         for warning in &mut warnings {
-            // A node that has restarted has no vote until all that it may have forgotten is over.
+            // A restarted node has no vote until every lease that it may have lost has ended.
             if warning.code == "persistence" && warning.severity == Severity::Note {
                 warning.severity = Severity::Ok;
                 warning

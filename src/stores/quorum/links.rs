@@ -1,9 +1,9 @@
-//! Connections to the nodes of a quorum in the making.
+//! Attempts to connect to the nodes of a quorum.
 //!
-//! The time-out of a node bounds what one request costs. To connect (TCP, TLS, AUTH, who it is) takes a time of its own:
-//! it is done aside, one attempt at a time for each node, so that requests to the other nodes go on, and no request that
-//! fails meanwhile puts it off. A call that needs the node waits for the attempt as long as it has time; when that is
-//! over, the next call finds the connection.
+//! The node timeout limits one request. Connecting (TCP, TLS, AUTH, identification) has a timeout of its own, and runs in
+//! the background, one attempt at a time for each node. So other nodes' requests continue, and a failed request does not
+//! stop the attempt. A call that needs the node waits for the attempt until its deadline; the next call uses the
+//! connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,39 +16,39 @@ use crate::stores::quorum::QuorumNode;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 
-/// The attempts to connect, of all nodes.
+/// The attempts to connect to all nodes.
 pub(super) struct Links {
-    /// Requests and renewals of a node have connections of their own.
+    /// For each node, the attempts for requests and for renewals.
     nodes: Mutex<Vec<[Link; 2]>>,
-    /// Some attempt has ended.
+    /// Notified when an attempt has ended.
     changed: Condvar,
-    /// How long an attempt may take.
+    /// The timeout of an attempt.
     timeout: Duration,
 }
 
-/// The connections to one node for one use.
+/// The attempts to connect to one node for one use.
 #[derive(Default)]
 struct Link {
     is_under_way: bool,
-    /// How many attempts have ended, and how the last one did.
+    /// The number of ended attempts, and the result of the last one.
     ended: u64,
     last: Option<Linked>,
 }
 
-/// The end of an attempt to connect.
+/// The result of an attempt to connect.
 #[derive(Clone, Debug)]
 pub(super) enum Linked {
     Ready,
-    /// The connection is there, but the node has no vote, for this reason.
+    /// The connection is ready, but the node has no vote.
     NoVote(Quarantined),
     Failed(Error),
 }
 
-/// A call that waits for the end of an attempt.
+/// A wait for the end of an attempt.
 pub(super) struct Want<'a> {
     pub(super) node: &'a Arc<QuorumNode>,
     purpose: Purpose,
-    /// How many attempts had ended when it began to wait.
+    /// The number of ended attempts when the wait began.
     seen: u64,
 }
 
@@ -61,7 +61,7 @@ impl Links {
         }
     }
 
-    /// Waits until an attempt of one of `wants` has ended, at most until `deadline`.
+    /// Waits until one of the attempts has ended, at most until `deadline`.
     pub(super) fn wait<'w, 'n: 'w>(
         &self,
         wants: impl Iterator<Item = &'w Want<'n>> + Clone,
@@ -75,7 +75,6 @@ impl Links {
             let link = link(nodes, want.node, want.purpose);
             link.is_none_or(|link| link.ended != want.seen)
         };
-        // Any may be the one that ends.
         while time::now() < deadline && !wants.clone().any(|want| has_ended(&mut nodes, want)) {
             nodes = self.changed.wait(nodes, Some(deadline));
         }
@@ -99,7 +98,7 @@ impl QuorumNode {
             .unwrap_or_default()
     }
 
-    /// Connects to it aside, unless that is under way already, and returns who waits for that.
+    /// Connects to the node in the background, unless an attempt is running, and returns a wait for its end.
     pub(super) fn connect_aside(self: &Arc<QuorumNode>, purpose: Purpose) -> Want<'_> {
         let (seen, is_under_way) = self.with_link(purpose, |link| {
             (link.ended, std::mem::replace(&mut link.is_under_way, true))
@@ -146,13 +145,13 @@ impl QuorumNode {
 }
 
 impl Want<'_> {
-    /// The end of the attempt, unless it is still under way.
+    /// The result of the attempt, unless it is still running.
     pub(super) fn end(&self) -> Option<Linked> {
         let ended = |link: &mut Link| link.last.clone().filter(|_| link.ended != self.seen);
         self.node.with_link(self.purpose, ended)
     }
 
-    /// Whether the attempt before this one failed: it may be a dead node, which is to cost no call more than its time-out.
+    /// Whether the previous attempt failed: a dead node should cost a call no more than the node timeout.
     pub(super) fn is_doubtful(&self) -> bool {
         let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
         self.node.with_link(self.purpose, has_failed)

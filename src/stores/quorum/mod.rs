@@ -1,9 +1,8 @@
-//! Redlock: a lock on several independent servers, of which a majority decides.
+//! Redlock: a lock on several independent servers, held while a majority grants it.
 //!
-//! The algorithm is that of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
-//! All nodes are asked before the first answer is read. Validity is counted from before the first request was sent,
-//! so a hold that this store grants has the validity that the engine gives it. A node that may have forgotten what it
-//! granted has no vote (`quarantine.rs`).
+//! The algorithm of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+//! Requests go to all nodes before the first reply is read. Validity counts from before the first request was sent, so a
+//! hold has the validity that the engine calculates. A node that may have lost granted locks has no vote (`quarantine.rs`).
 
 mod acquire;
 mod breaker;
@@ -43,14 +42,14 @@ use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
 use crate::stores::redis::node::RedisNode;
 
-/// A bit for each in a word.
+/// Node sets are bits of a `u64`.
 pub(crate) const MOST_NODES: usize = 64;
 
-/// The default time-out of a node: this share of the lease, within these bounds.
+/// The default timeout of a node: the lease divided by this, within these bounds.
 const NODE_SHARE: u32 = 200;
 const NODE_TIMEOUTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(150)];
 
-/// One round trip before it was measured.
+/// The assumed round trip before the first measurement.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(2);
 
 /// The settings of a quorum.
@@ -61,7 +60,7 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) trusts_new_nodes: bool,
-    /// How long it may take to connect to a node.
+    /// The timeout of connecting to a node.
     pub(crate) connect_timeout: Duration,
 }
 
@@ -76,7 +75,7 @@ struct QuorumNode {
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-/// The store that is made of others.
+/// The store of a Redlock.
 pub(crate) struct Quorum {
     nodes: Vec<Arc<QuorumNode>>,
     links: Arc<Links>,
@@ -84,14 +83,14 @@ pub(crate) struct Quorum {
     settings: Settings,
     facts: Facts,
     placements: Mutex<HashMap<VisitorId, Placement>>,
-    /// How long it takes to get an answer, in ns, smoothed.
+    /// The smoothed time until a majority has replied, in ns.
     round_trip: AtomicU64,
-    /// Whether the connections for renewals were made, or tried to be made, before they were needed.
+    /// Whether the connections for renewals were requested before the first renewal.
     got_ready: AtomicBool,
 }
 
 impl Quorum {
-    /// Fails if two of the stores are one server.
+    /// Returns an error if two nodes are the same server, or one belongs to a cluster.
     pub(crate) fn new(
         nodes: Vec<(Arc<RedisNode>, Arc<dyn Any + Send + Sync>)>,
         settings: Settings,
@@ -172,7 +171,7 @@ impl Quorum {
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    /// How long a node may take for a request.
+    /// The timeout of one request to one node.
     fn node_timeout(&self, lease: Duration) -> Duration {
         self.settings.node_timeout.unwrap_or_else(|| {
             let [least, most] = NODE_TIMEOUTS;
@@ -180,7 +179,7 @@ impl Quorum {
         })
     }
 
-    /// All nodes, a bit each.
+    /// The set of all nodes, a bit each.
     fn all(&self) -> u64 {
         (0..self.nodes.len()).fold(0, |nodes, index| nodes | bit(index))
     }
@@ -191,7 +190,7 @@ impl Store for Quorum {
         let outcome = self.acquire_by_majority(claim, deadline);
         let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
         if claim.is_renewed && is_granted && !self.got_ready.swap(true, Ordering::Relaxed) {
-            // Aside: nobody waits for it.
+            // In the background: no call waits for it.
             for node in &self.nodes {
                 node.connect_aside(Purpose::Renewal);
             }

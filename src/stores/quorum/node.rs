@@ -1,4 +1,5 @@
-//! What a quorum asks of a node: requests that are sent now and answered later, so that all nodes work at the same time.
+//! The interface of a quorum to a node: requests are sent now and their replies read later, so that all nodes work at the
+//! same time.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,46 +8,46 @@ use std::time::Instant;
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
 
-/// The use that a connection is wanted for.
+/// What a connection is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// A request to a server that has to say first whether it may vote.
+    /// A request that needs a server with a vote.
     Vote,
-    /// Renewals, which have to be of such a server, too.
+    /// Renewals, which need a server with a vote, too.
     Renewal,
 }
 
-/// The answer to a request, or the way to it.
+/// The state of a request.
 pub(crate) enum Pending<'a, T> {
-    /// The answer is there.
+    /// The reply was read.
     Ready(Result<T>),
-    /// The request was sent. Dropping it leaves the answer to the next user of the connection.
+    /// The request was sent. Dropping it leaves the reply to the next user of the connection.
     Sent(Box<dyn PendingAnswer<T> + 'a>),
-    /// Nothing was sent, because there is no connection for it: `RedisNode::connect` makes one.
+    /// Nothing was sent, because no connection is ready: `RedisNode::connect` makes one.
     NotConnected,
-    /// Nothing was sent, because others use as many connections as may be in use at once, this many.
+    /// Nothing was sent, because all connections, this many, are in use.
     Busy(u32),
 }
 
-/// A request whose answer is still to be read.
+/// A request whose reply was not read yet.
 pub(crate) trait PendingAnswer<T> {
-    /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
+    /// The connection to wait for; `None` if there is nothing to wait for.
     fn source(&self) -> Option<Source<'_>>;
 
-    /// Reads what has come for earlier requests on its connection. Returns whether what comes next is its own answer.
+    /// Reads the replies to earlier requests on its connection. Returns whether the next reply is its own.
     fn is_next(&mut self) -> bool;
 
-    /// The time of the node's own clock, in ms, after which the request is refused there; `None` if it takes nothing.
+    /// The time of the node's clock in ms after which the node refuses the request; `None` if the request acquires nothing.
     fn not_after(&self) -> Option<i64> {
         None
     }
 
-    /// Whether the answer was read by whoever uses the connection next, once this has been dropped.
+    /// Set when the next user of the connection has read the reply, after this was dropped.
     fn answered(&self) -> Arc<AtomicBool> {
         Arc::default()
     }
 
-    /// Reads the answer, waiting for it until `deadline`. It comes once.
+    /// Reads the reply, until `deadline`. Returns it once.
     fn receive(self: Box<Self>, deadline: Instant) -> Option<Result<T>>;
 }

@@ -1,4 +1,4 @@
-//! The nodes that may have a hold of this process.
+//! Which nodes may have the holds of this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,23 +9,23 @@ use crate::ground::claim::VisitorId;
 use crate::store::InDoubt;
 use crate::stores::quorum::Quorum;
 
-/// The nodes of one hold of this process, as far as known.
+/// The nodes of one hold of this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placement {
-    /// The nodes that may have it, a bit each.
+    /// The nodes that may have the hold, a bit each.
     pub(super) nodes: u64,
     pub(super) extensions: u32,
-    /// The nodes where a request for it may still arrive.
+    /// The nodes at which a request of the hold may still arrive.
     pub(super) open: SmallVec<[OpenRequest; 2]>,
 }
 
-/// A request for a hold without an answer.
+/// A request of a hold whose reply was not read.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     pub(super) node: usize,
-    /// The node refuses it after this time of its own clock, in ms.
+    /// The time of the node's clock in ms after which the node refuses it.
     pub(super) not_after: i64,
-    /// Whether somebody has read the answer meanwhile.
+    /// Set when a later user of the connection has read the reply.
     pub(super) answered: Arc<AtomicBool>,
 }
 
@@ -38,7 +38,7 @@ impl Quorum {
             .map_or(self.all(), |placement| placement.nodes)
     }
 
-    /// Takes out what is known of the hold of this visitor, and notes in `in_doubt` what of it may still arrive.
+    /// Removes the placement of this visitor, and notes in `in_doubt` which of its requests may still arrive.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         in_doubt.list(self.nodes.len());
@@ -49,15 +49,15 @@ impl Quorum {
 }
 
 impl Placement {
-    /// Notes the nodes that did not answer a request, with its expiry.
+    /// Notes nodes that did not reply, with the expiry of the request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
             self.note(*node, *not_after, Arc::default());
         }
     }
 
-    /// Notes that a request may still arrive at the node, unless its answer is read before. Of several the latest one counts,
-    /// and no answer.
+    /// Notes that a request may still arrive at the node until its reply is read. Of several requests the latest expiry
+    /// counts, and no reply resolves them.
     pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {
         self.open
             .retain(|open| !open.answered.load(Ordering::Acquire));

@@ -1,4 +1,4 @@
-//! The right to vote in a quorum: a node that may have forgotten what it granted keeps silent until that has run out.
+//! The right to vote in a quorum. A node that may have lost granted locks has no vote until their leases have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::ground::clock::BootInstant;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::Identity;
 
-/// The nodes of one quorum as they are known.
+/// The servers of one quorum as they were last identified.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// After this time all that any client was granted is over.
+    /// After this time every lease that any client was granted has ended.
     max_lease: Duration,
     trusts_new_nodes: bool,
     nodes: Mutex<Vec<Option<SeenRun>>>,
@@ -20,9 +20,9 @@ pub(crate) struct Membership {
 struct SeenRun {
     run: Arc<str>,
     history: Arc<str>,
-    /// Whether what it has granted survives its end.
+    /// Whether granted locks survive a restart.
     remembers: bool,
-    /// Between these two it was this server.
+    /// The times at which its identity was requested and received.
     asked: BootInstant,
     told: BootInstant,
     abstains: Option<(BootInstant, QuarantineReason)>,
@@ -31,30 +31,30 @@ struct SeenRun {
 /// Why a node has no vote.
 #[derive(Clone, Debug)]
 pub(crate) enum Quarantined {
-    /// It may have forgotten what it granted.
+    /// It may have lost granted locks.
     For(Duration, QuarantineReason),
-    /// It is the same server as this other node.
+    /// It is the same server as the node with this index.
     SameAs(usize),
-    /// It follows another server.
+    /// It is a replica.
     Follows,
-    /// It belongs to a cluster.
+    /// It is a node of a cluster.
     InCluster,
-    /// The identity is not what was heard of the node last: the server has to be asked again.
+    /// The identity is older than the last known one: the server must be identified again.
     Outdated,
 }
 
-/// Why a server may lack what was granted before.
+/// Why a server may lack granted locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuarantineReason {
-    /// It was started a short while ago, and nothing is known of what it had before.
+    /// It started recently, and its former locks are unknown.
     IsNew,
-    /// It, or another one in its place, was started since it was seen last.
+    /// It restarted or was replaced since it was last identified.
     Restarted,
-    /// Its keys were once those of another server, which may have granted more than it passed on.
+    /// It was a replica, and its master may have granted locks that were not replicated.
     Followed,
-    /// Its replication id is another one. That happens, too, when it throws its backlog away.
+    /// Its replication id changed. That also happens when it discards its backlog.
     ChangedId,
-    /// Another server may have been the node before it.
+    /// Another server may have been the master before it.
     MayMove,
 }
 
@@ -67,8 +67,8 @@ impl Membership {
         }
     }
 
-    /// Notes which server node `index` is, and says whether it may vote. If the node may `move`, it need not always
-    /// have been that server.
+    /// Notes which server node `index` is, and returns whether it may vote. If the node `can_fail_over`, another server may
+    /// have been its master before.
     fn admit(
         &self,
         index: usize,
@@ -94,7 +94,7 @@ impl Membership {
                 return known.vote(now);
             }
             if identity.asked <= known.told {
-                // Of two answers that cross nobody can say which one is the later.
+                // The requests overlapped, so their order is unknown.
                 return Err(Quarantined::Outdated);
             }
         }
@@ -121,7 +121,7 @@ impl Membership {
         place.insert(known).vote(now)
     }
 
-    /// Until when a server has no vote that was not the node until now, or was it with other keys.
+    /// The quarantine of a server that is new as this node, or has other keys than before.
     ///
     /// | the server | what was granted there before | has no vote for one `max_lease` from |
     /// |---|---|---|
@@ -143,7 +143,7 @@ impl Membership {
             _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
-            // Whether it remembers now says nothing of how it ran before it was started.
+            // Its present persistence settings say nothing about its run before the start.
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
                 (identity.told + left, QuarantineReason::IsNew)
@@ -175,18 +175,18 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether it surely ran already at that moment.
+    /// Whether it certainly ran at that moment.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }
 }
 
-/// The right of one node to vote.
+/// One node of the quorum, for checks of its right to vote.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHandle {
     membership: Arc<Membership>,
     index: usize,
-    /// Whether another server may become the node.
+    /// Whether another server may take the place of this one.
     can_fail_over: bool,
 }
 
@@ -203,14 +203,14 @@ impl NodeHandle {
         }
     }
 
-    /// Why the server that was seen last has no vote, if it has none.
+    /// Why the last identified server has no vote, if it has none.
     pub(crate) fn quarantined(&self) -> Option<Quarantined> {
         let nodes = self.membership.nodes.lock();
         let seen = nodes.get(self.index)?.as_ref()?;
         seen.vote(BootInstant::now()).err()
     }
 
-    /// Says whether the server of this identity may vote for this node.
+    /// Returns whether the server of this identity may vote for this node.
     pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Quarantined> {
         self.membership
             .admit(self.index, self.can_fail_over, identity)

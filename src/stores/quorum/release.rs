@@ -1,4 +1,4 @@
-//! The release at a majority of the nodes.
+//! Release at a majority of the nodes.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
-/// The answers behind the quorum are waited for this much longer than half of the time that the quorum took.
+/// The minority's replies are waited for during half of the time that the majority took, plus this.
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
@@ -30,8 +30,8 @@ impl Quorum {
         for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
             in_doubt.set(index, Some(0));
         }
-        // A node that does not answer this may do an earlier request after it. Before the release is sent: what is answered
-        // only while it is under way may have run behind it.
+        // A node without a reply may execute an earlier request after the release. Noted before the send, because a request
+        // whose reply arrives during the release may have run after it.
         for open in known.iter().flat_map(Placement::still_open) {
             in_doubt.raise(open.node, open.not_after);
         }
@@ -39,10 +39,10 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
             node.node.send_release(claim, 0, by)
         });
-        // A node that was never asked for the hold is free of it, and so is one that lacks it.
+        // Nodes that were never asked for the hold are free of it.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others) = (0, 0, 0);
-        // One that has forgotten it, and has no vote since, has granted it to nobody.
+        // Nodes that lost the hold and have no vote since have granted the lock to no other client.
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
@@ -68,7 +68,7 @@ impl Quorum {
             }
             tally.note(index, vote);
             if done == self.needed {
-                // The rest mostly comes at once. What does not is looked after in the background.
+                // Most other replies arrive soon. The rest is resolved in the background.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
@@ -79,7 +79,7 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // It was a majority's for all that is known, and a majority is free of it now.
+        // A majority may have had the hold, and a majority is free of it now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
@@ -113,8 +113,8 @@ impl Quorum {
             deadline,
             |node, by| node.node.send_release(claim, keep, by),
         );
-        // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
-        // any more, the error says of each node what it has done.
+        // Waits for all replies: a late request could run after the next request of the hold, and an error lists what each
+        // node did.
         while let Some((index, answer)) = fan_out.next() {
             tally.note(index, self.hear(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
@@ -162,7 +162,7 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.said);
         if answered >= self.needed {
-            // What a minority has is nobody's, unless those that are silent have it, too, or those without a vote had it.
+            // A minority is no hold, unless silent nodes have it too, or nodes without a vote had it.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

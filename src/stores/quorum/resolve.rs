@@ -1,4 +1,4 @@
-//! The withdrawal of requests without an answer at every node that may have them.
+//! Resolution of in-doubt requests at every node that may have them.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
-    /// doubt about those that do not answer.
+    /// Releases what a refused attempt has acquired at the nodes `open`, each with the expiry of its request. Returns the
+    /// in-doubt rest.
     pub(super) fn undo(
         &self,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! The look of an operator at the locks of a quorum: what its nodes tell, as one.
+//! The locks of a quorum as an operator sees them, merged from all nodes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::share;
 
 impl Quorum {
-    /// Asks all nodes for one lock.
+    /// Describes one lock from the replies of all nodes.
     pub(super) fn describe_by_majority(
         &self,
         lock: &LockId,
@@ -43,7 +43,7 @@ impl Quorum {
         Ok(vec![merged.unwrap_or_else(free)])
     }
 
-    /// Asks the next node for its next locks; behind the last one all are told, each once.
+    /// Reads the next locks of the next node. After the last node it returns all locks, each once.
     pub(super) fn survey_nodes(
         &self,
         all: SurveyOf<'_>,
@@ -62,7 +62,7 @@ impl Quorum {
         let within = position.within.get_or_insert_default();
         let found = node.node.survey(all, within, deadline);
         if within.is_over || found.is_err() {
-            // The others have something to tell without it, too.
+            // The survey continues with the other nodes.
             position.within = None;
             position.node += 1;
         }

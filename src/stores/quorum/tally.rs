@@ -1,4 +1,4 @@
-//! The votes of the nodes on one request: how they are counted, and what they decide.
+//! The votes of the nodes on one request, and their result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use crate::ground::loss::LossCause;
 use crate::store::{Granted, InDoubt, Outcome, Refusal};
 use crate::stores::quorum::Quorum;
 
-/// A node's answer to a request for the lock.
+/// The reply of one node.
 pub(super) enum Vote {
     Granted,
     Refused(Refusal),
     Lacks(LossCause),
-    /// It may have done it, until its own time in ms.
+    /// The request is in doubt until this time of the node's clock in ms.
     Unknown(i64, Error),
     Failed(Error),
-    /// It was asked, and has not answered.
+    /// The request was sent, and no reply came.
     Silent,
 }
 
-/// The answers of all nodes.
+/// The votes of all nodes.
 pub(super) struct Tally {
     pub(super) said: Vec<Option<Vote>>,
 }
@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// How many nodes have answered so.
+    /// The number of votes for which `is` is true.
     pub(super) fn count(&self, is: impl Fn(&Vote) -> bool) -> usize {
         self.said.iter().flatten().filter(|vote| is(vote)).count()
     }
@@ -53,18 +53,18 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
-    /// Whether enough have granted it, or not enough can any more with `outstanding` answers to come.
+    /// Whether a majority has granted the request, or cannot any more with `outstanding` replies pending.
     pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed
     }
 
-    /// Whether a node may have granted it, or may yet do so.
+    /// Whether the request is in doubt at a node.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// The nodes that have granted it or may have, with the expiry of their requests.
+    /// The nodes that have or may have granted it, with the expiry of their requests.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let said = self.said.iter().enumerate();
         said.filter_map(|(index, said)| match said {
@@ -75,7 +75,7 @@ impl Tally {
         .collect()
     }
 
-    /// Why a hold is lost, if more than `spare` nodes lack it.
+    /// The cause of a loss, if more than `spare` nodes lack the hold.
     pub(super) fn lacking(&self, spare: usize) -> Option<LossCause> {
         let lacks = |vote| match vote {
             &Vote::Lacks(ref cause) => Some(cause),
@@ -89,7 +89,7 @@ impl Tally {
 }
 
 impl Quorum {
-    /// Reads the answer of a node as its vote, and notes whether it can be relied on.
+    /// Turns the reply of a node into its vote, and opens or closes its circuit.
     pub(super) fn hear<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
     where
         Refusal: From<R>,
@@ -112,7 +112,7 @@ impl Quorum {
         said
     }
 
-    /// Understands why too few nodes granted a first acquisition, all of which have answered or had their time.
+    /// The result of a first acquisition without a majority, after all replies or deadlines.
     pub(super) fn refuse(
         &self,
         claim: &Claim,
@@ -132,7 +132,7 @@ impl Quorum {
                 None => Err(self.exhausted(claim, tally).unwrap_or(error)),
             };
         }
-        // When so many of the holds that are in the way have ended that the rest is no majority any more.
+        // The time after which enough of the refusing holds have ended for a majority.
         let mut ends: Vec<Duration> = refusals
             .iter()
             .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
