@@ -186,7 +186,7 @@ impl<'a> Work<'a> {
 mod tests {
     use super::*;
 
-    /// The arguments that a batch becomes, as text.
+    /// The script arguments, as text.
     fn packed(work: Work<'_>) -> Vec<String> {
         let mut packed = Vec::new();
         work.each(|word| packed.push(String::from_utf8_lossy(word).into_owned()));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_is_told_with_the_number_of_its_words_and_the_keys_apart() {
+    fn a_batch_packs_commands_with_their_number_of_words() {
         let mut batch = Batch::default();
         batch.set("a", "1").arg("EX").arg("60").get("");
         batch.command("ZADD").key("z").arg([0xff]).key("y");

@@ -302,10 +302,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_runs_neither_long_after_its_time_nor_is_it_refused_before_without_need() {
+    fn an_expiry_is_neither_late_nor_needlessly_early() {
         let mut draw = fastrand::Rng::with_seed(7);
         for _ in 0..10_000 {
-            // The other clock runs wrong by 1 % at most.
+            // The server's rate differs by at most 1 %.
             let wrong = draw.i64(-100..=100);
             let begin = draw.i64(-1_000_000_000..1_000_000_000_000);
             let there = |moment: BootInstant| {

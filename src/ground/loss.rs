@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_write_forges_no_line() {
+    fn a_foreign_text_cannot_forge_log_lines() {
         assert_eq!(printable("uuid:1 ünï \\ \""), "uuid:1 ünï \\ \"");
         let said = LossCause::held_by("a\r\n\u{1b}[2J\u{2029}b\u{202e}\0").to_string();
         assert_eq!(said, r"a\r\n\u{1b}[2J\u{2029}b\u{202e}\u{0} holds it now");

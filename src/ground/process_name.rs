@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_was_made() {
+    fn a_connection_name_can_be_read_back() {
         let name = of_client("1f6f");
         let (client, pid, host) = of_connection(&name).unwrap_or_else(|| panic!("{name}"));
         assert_eq!((client, pid), ("1f6f", crate::ground::process::id()));

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_read_from_digits_too() {
+    fn as_int_reads_decimal_digits() {
         assert_eq!(Reply::Int(-7).as_int(), Some(-7));
         assert_eq!(Reply::Bytes(b"-7".to_vec()).as_int(), Some(-7));
         for none in [

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_leaves_to_its_source_what_that_says() {
+    fn the_text_of_an_error_omits_its_source() {
         for (words, ends) in [
             ("no way", ""),
             ("connecting failed: no way", ": connecting failed"),

@@ -307,7 +307,7 @@ errors! {
         node: Arc<str>,
         /// The index of the command, from 0 on; 0 for a script.
         index: usize,
-        /// The server's message, or that the command was executed but its reply is too large.
+        /// The server's message, or that the command was executed but its reply is unusable.
         reason: String,
         /// The replies to the commands before it.
         done: Vec<Reply>,

@@ -1,15 +1,15 @@
-//! Word of several sources.
+//! Messages of several sources.
 
 use super::*;
 
 #[test]
-fn one_node_of_a_quorum_among_others_wakes_nobody() {
+fn one_message_of_a_quorum_wakes_no_waiter() {
     let parker = Parker::default();
     let has_word_of = |source| {
         parker.hear(source, Wake::Permit);
         parker.take_permit().is_some()
     };
-    // A lock, and a quorum of three nodes.
+    // Source 1 is a lock on one server; 2 to 4 are a quorum.
     parker.need(2, 3, 2);
     assert!(has_word_of(1), "a lock of one server");
     for _ in 0..3 {

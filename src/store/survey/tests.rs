@@ -17,7 +17,7 @@ fn fields_of_both_libraries_are_read() {
 }
 
 #[test]
-fn fields_of_others_are_not_taken_for_holds() {
+fn foreign_fields_are_not_holds() {
     for field in [
         "mode",
         "user:7",
@@ -43,7 +43,7 @@ fn info(node: &str, visitor: &str, seconds: u64) -> LockInfo {
 }
 
 #[test]
-fn a_quorum_shows_the_holder_of_the_most_nodes() {
+fn a_quorum_shows_the_holder_at_most_nodes() {
     let told = vec![
         info("a", "left over", 9),
         info("b", "holder", 5),
@@ -58,7 +58,7 @@ fn a_quorum_shows_the_holder_of_the_most_nodes() {
 }
 
 #[test]
-fn a_token_is_shown_by_its_first_signs_and_a_hash_of_it() {
+fn a_token_is_shown_in_part_with_a_hash() {
     let mut info = info("a", "0123456789abcdefghij", 5);
     info.kind = LockKind::Token;
     assert_eq!(info.discreet().holders[0].visitor, "0123…2da0d631");

@@ -1,4 +1,4 @@
-//! A lock of three parts, each on a server of its own in this process.
+//! A multi-lock of three parts, each on its own in-process server.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -31,7 +31,7 @@ impl Three {
         Three { worlds, whole }
     }
 
-    /// With a hold of so many levels.
+    /// With a hold of this count.
     fn held(count: u32) -> Three {
         let three = Three::new();
         for count in 0..count {
@@ -41,7 +41,7 @@ impl Three {
         three
     }
 
-    /// From now on the server of this part cannot be reached.
+    /// Makes the server of a part unreachable.
     fn silence(&self, part: usize) {
         self.worlds[part].fail(|faults| faults.is_silent = true);
     }
@@ -56,13 +56,13 @@ impl Three {
             .unwrap()
     }
 
-    /// Takes a part from its holder.
+    /// Removes the hold of a part.
     fn lose(&self, part_index: usize) {
         let store = store_of(&self.worlds[part_index]);
         store.force_release(&part(), soon()).unwrap();
     }
 
-    /// Has another client hold a part.
+    /// Writes the hold of another client at a part.
     fn give(&self, part_index: usize, lease: Duration) {
         self.lose(part_index);
         let other = Claim {
@@ -78,7 +78,7 @@ impl Three {
         self.whole.inspect(&part(), Some(&visitor), soon())
     }
 
-    /// The levels that each part has of the hold. All servers can be reached again.
+    /// The hold count of each part. Makes all servers reachable again.
     fn levels(&self) -> [u32; 3] {
         let visitor = claim("me", 0).visitor;
         [0, 1, 2].map(|index| {
@@ -115,7 +115,7 @@ fn soon() -> Instant {
 }
 
 #[test]
-fn nothing_stays_taken_where_a_part_is_refused_or_silent() {
+fn a_refused_or_silent_part_leaves_no_part_acquired() {
     for part in 0..3 {
         let three = Three::new();
         three.give(part, LEASE);
@@ -137,7 +137,7 @@ fn nothing_stays_taken_where_a_part_is_refused_or_silent() {
 }
 
 #[test]
-fn a_release_leaves_the_silent_part_in_doubt_unless_one_is_lost() {
+fn a_release_leaves_a_silent_part_in_doubt() {
     let three = Three::held(1);
     three.silence(1);
     let Outcome::Unknown { in_doubt, .. } = three.release() else {
@@ -157,7 +157,7 @@ fn a_release_leaves_the_silent_part_in_doubt_unless_one_is_lost() {
 }
 
 #[test]
-fn a_renewal_is_lost_if_a_part_is_whatever_the_others_say() {
+fn a_lost_part_loses_the_renewal() {
     let renew = |silent: Option<usize>, lost: Option<usize>| {
         let three = Three::held(1);
         lost.iter().for_each(|part| three.lose(*part));
@@ -173,14 +173,14 @@ fn a_renewal_is_lost_if_a_part_is_whatever_the_others_say() {
 }
 
 #[test]
-fn the_whole_is_held_as_often_as_the_part_that_is_held_least() {
+fn the_hold_count_is_the_lowest_of_the_parts() {
     let three = Three::held(3);
     let holding = three.inspect().unwrap();
     assert!(holding.is_locked && holding.count == 3);
     three.give(1, LEASE / 2);
     let holding = three.inspect().unwrap();
     assert!(holding.is_locked && holding.count == 0);
-    // It is free when the last part is.
+    // The multi-lock is free when its last part is.
     assert!(holding.remaining.unwrap() > LEASE / 2);
     three.silence(2);
     assert!(three.inspect().is_err());
@@ -188,7 +188,7 @@ fn the_whole_is_held_as_often_as_the_part_that_is_held_least() {
 }
 
 #[test]
-fn a_reader_is_kept_out_by_writers_alone() {
+fn only_a_writer_refuses_a_reader() {
     let kinds = |kind| {
         let lock = LockId {
             kind,

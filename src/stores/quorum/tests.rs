@@ -39,7 +39,7 @@ fn lock() -> LockId {
     }
 }
 
-/// All nodes are trusted from the beginning, and have the time that the lease gives them.
+/// All nodes have a vote from the start, and the node timeout depends on the lease.
 fn settings() -> Settings {
     Settings {
         node_timeout: None,
@@ -50,7 +50,7 @@ fn settings() -> Settings {
     }
 }
 
-/// What a quorum says of the hold of a visitor, which takes a majority in any case.
+/// Inspects the hold of a visitor, which always needs a majority.
 fn inspect(quorum: &Quorum) -> Result<Holding> {
     let visitor = claim("me", 0).visitor;
     quorum.inspect(&lock(), Some(&visitor), soon())

@@ -41,7 +41,7 @@ fn a_server_that_just_started_has_no_vote() {
         Err(Quarantined::For(..))
     ));
     assert!(membership.admit(1, false, &server("b", None)).is_ok());
-    // It may have run otherwise before.
+    // Its former settings are unknown.
     let vote = membership.admit(2, false, &remembering("c"));
     assert_eq!(why(vote), Some(QuarantineReason::IsNew));
     let trusting = Membership::new(3, MAX, true);
@@ -49,7 +49,7 @@ fn a_server_that_just_started_has_no_vote() {
 }
 
 #[test]
-fn another_server_in_its_place_has_no_vote_even_if_new_ones_are_trusted() {
+fn a_replaced_server_has_no_vote_even_with_trust_new_nodes() {
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, false, &server("a", None)).is_ok());
     assert!(matches!(
@@ -60,7 +60,7 @@ fn another_server_in_its_place_has_no_vote_even_if_new_ones_are_trusted() {
         membership.admit(0, false, &server("b", None)),
         Err(Quarantined::For(..))
     ));
-    // What was granted before it began to remember is forgotten, and stays so.
+    // Locks granted before persistence was on stay lost.
     for run in ["c", "d"] {
         assert!(matches!(
             membership.admit(0, false, &remembering(run)),
@@ -84,7 +84,7 @@ fn one_server_has_one_vote() {
 }
 
 #[test]
-fn a_server_that_has_followed_another_has_no_vote_whatever_it_says_of_itself() {
+fn a_former_replica_has_no_vote() {
     for (trusts, can_fail_over) in [(false, false), (true, false), (true, true)] {
         let membership = Membership::new(3, MAX, trusts);
         let promoted = Identity {
@@ -97,7 +97,7 @@ fn a_server_that_has_followed_another_has_no_vote_whatever_it_says_of_itself() {
 }
 
 #[test]
-fn where_the_node_may_move_uptime_and_memory_do_not_count() {
+fn uptime_and_persistence_do_not_count_with_failover() {
     let membership = Membership::new(3, MAX, false);
     let old = Identity {
         age: Some(MAX * 2),
@@ -108,7 +108,7 @@ fn where_the_node_may_move_uptime_and_memory_do_not_count() {
         Some(QuarantineReason::MayMove)
     );
     assert!(membership.admit(1, false, &server("b", Some(60))).is_ok());
-    // Nor do they for whom takes over from a known one.
+    // Neither for a server that takes over from a known one.
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, true, &remembering("a")).is_ok());
     let vote = membership.admit(0, true, &remembering("b"));
@@ -116,7 +116,7 @@ fn where_the_node_may_move_uptime_and_memory_do_not_count() {
 }
 
 #[test]
-fn another_history_is_another_server() {
+fn a_new_replication_id_costs_the_vote() {
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, false, &remembering("a")).is_ok());
     let again = Identity {
@@ -124,14 +124,14 @@ fn another_history_is_another_server() {
         ..remembering("a")
     };
     let vote = membership.admit(0, false, &again);
-    // It need not have followed anybody.
+    // It may never have been a replica.
     let told = vote.as_ref().err().map(ToString::to_string);
     assert!(told.is_some_and(|told| told.contains("repl-backlog-ttl")));
     assert_eq!(why(vote), Some(QuarantineReason::ChangedId));
 }
 
 #[test]
-fn one_that_ran_beside_the_one_before_is_not_that_one_started_again() {
+fn a_server_that_ran_beside_the_former_one_replaced_it() {
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, false, &remembering("a")).is_ok());
     let beside = Identity {
@@ -145,7 +145,7 @@ fn one_that_ran_beside_the_one_before_is_not_that_one_started_again() {
 }
 
 #[test]
-fn an_answer_that_crosses_a_later_one_decides_nothing() {
+fn an_identity_that_crosses_a_later_one_is_outdated() {
     let membership = Membership::new(3, MAX, true);
     let early = server("a", Some(0));
     assert!(membership.admit(0, false, &server("b", Some(0))).is_ok());
@@ -156,7 +156,7 @@ fn an_answer_that_crosses_a_later_one_decides_nothing() {
 }
 
 #[test]
-fn a_follower_and_a_part_of_a_cluster_have_no_vote() {
+fn a_replica_and_a_cluster_node_have_no_vote() {
     let membership = Membership::new(3, MAX, true);
     let follower = Identity {
         follows: true,
@@ -173,7 +173,7 @@ fn a_follower_and_a_part_of_a_cluster_have_no_vote() {
 }
 
 #[test]
-fn a_server_remembers_only_if_it_always_did_before_and_does_now() {
+fn a_restart_keeps_the_vote_only_with_persistence_throughout() {
     let restarted = Some(QuarantineReason::Restarted);
     let after = |before: &[Identity], now: Identity| {
         let membership = Membership::new(3, MAX, true);
@@ -192,7 +192,7 @@ fn a_server_remembers_only_if_it_always_did_before_and_does_now() {
 }
 
 #[test]
-fn a_server_ran_at_a_moment_that_is_surely_behind_its_start() {
+fn a_server_ran_at_moments_after_its_latest_start() {
     let moment = BootInstant::now();
     let told = moment + Duration::from_secs(5);
     let aged = |age: Option<u64>| Identity {
@@ -206,7 +206,7 @@ fn a_server_ran_at_a_moment_that_is_surely_behind_its_start() {
 }
 
 #[test]
-fn a_handle_says_why_its_server_has_no_vote() {
+fn a_handle_returns_the_reason_without_a_vote() {
     let membership = Arc::new(Membership::new(3, MAX, true));
     let handle = NodeHandle::new(&membership, 0, false);
     assert!(handle.quarantined().is_none());

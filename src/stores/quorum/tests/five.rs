@@ -1,4 +1,4 @@
-//! Five servers in this process, which fail as told.
+//! Five in-process servers with injected faults.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use super::*;
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::in_memory::tests::store_of;
 
-/// How a node answers from now on.
+/// The behaviour of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Well,
-    /// It cannot be reached, and does nothing.
+    /// It cannot be reached.
     Dead,
-    /// There is something else under the name.
+    /// The name has a value of another type.
     Strange,
 }
 
-/// The error of a node that has another key, or that is dead.
+/// The error that a node with this behaviour returns.
 pub(super) fn error(is_strange: bool) -> Error {
     let (lock, node) = ("a".into(), "in memory".into());
     match is_strange {
@@ -34,7 +34,7 @@ pub(super) fn error(is_strange: bool) -> Error {
     }
 }
 
-/// Five nodes and the quorum of them.
+/// Five nodes and their quorum.
 pub(super) struct Five {
     worlds: Vec<Arc<World>>,
     nodes: Vec<Arc<RedisNode>>,
@@ -57,7 +57,7 @@ impl Five {
         }
     }
 
-    /// With a hold of so many levels everywhere.
+    /// With a hold of this count at all nodes.
     pub(super) fn held(count: u32) -> Five {
         let five = Five::new();
         five.done(five.take(0));
@@ -67,7 +67,7 @@ impl Five {
         five
     }
 
-    /// Has these nodes answer so; all are asked again.
+    /// Sets the behaviour of the nodes, and closes their circuits.
     pub(super) fn set(&self, modes: [Mode; 5]) {
         let text = Claim {
             kind: Kind::Token,
@@ -86,7 +86,7 @@ impl Five {
         }
     }
 
-    /// Takes the hold away from these nodes, for another one that is there, if one is.
+    /// Removes the hold from these nodes, and writes the hold of `other`, if there is one.
     pub(super) fn lose(&self, nodes: &[usize], to: Option<&str>) {
         let lock = lock();
         for index in nodes {
@@ -121,13 +121,13 @@ impl Five {
         }
     }
 
-    /// The levels that the nodes have of the hold.
+    /// The hold count at each node.
     pub(super) fn levels(&self) -> [u32; 5] {
         let visitor = claim("me", 0).visitor;
         [0, 1, 2, 3, 4].map(|index| {
             self.worlds[index].fail(|faults| faults.is_silent = false);
             let inspected = self.nodes[index].inspect(&lock(), Some(&visitor), soon());
-            // Something else may be there.
+            // The key may have another type.
             inspected.map_or(0, |it| it.count)
         })
     }
@@ -141,7 +141,7 @@ pub(super) const W: Mode = Mode::Well;
 pub(super) const D: Mode = Mode::Dead;
 pub(super) const S: Mode = Mode::Strange;
 
-/// The nodes that a doubt is about.
+/// The nodes at which a request is in doubt.
 pub(super) fn nodes_of(in_doubt: &InDoubt) -> Vec<usize> {
     (0..5)
         .filter(|node| in_doubt.not_after(*node).is_some())

@@ -1,4 +1,4 @@
-//! Nodes that may have forgotten what they granted, and requests that may still come.
+//! Nodes that may have lost granted locks, and requests that may still arrive.
 
 use super::five::*;
 use super::*;
@@ -6,7 +6,7 @@ use crate::ground::clock::BootInstant;
 use crate::ground::loss::LossCause;
 use crate::stores::redis::Identity;
 
-/// Has these nodes started again since they were first seen, so that they have no vote.
+/// Restarts these nodes, so that they have no vote.
 fn start_again(five: &Five, nodes: &[usize]) {
     for index in nodes {
         let node = &five.quorum.nodes[*index];
@@ -22,7 +22,7 @@ fn start_again(five: &Five, nodes: &[usize]) {
                 asked: BootInstant::now(),
                 told: BootInstant::now(),
             };
-            // The first one may be trusted.
+            // The first start keeps the vote.
             let _ = node.handle.admit(&identity);
         }
         let without_vote = five.quorum.without_vote(*index).unwrap();
@@ -34,7 +34,7 @@ fn start_again(five: &Five, nodes: &[usize]) {
 }
 
 #[test]
-fn a_node_without_a_vote_does_not_say_that_a_lock_is_free() {
+fn a_node_without_a_vote_cannot_report_a_free_lock() {
     let five = Five::new();
     assert!(five.quorum.without_vote(0).is_none());
     assert!(!five.inspect().unwrap().is_locked);
@@ -49,18 +49,18 @@ fn a_node_without_a_vote_does_not_say_that_a_lock_is_free() {
         } => assert_eq!((granted, refused, unreachable, needed), (2, 0, 3, 3)),
         other => panic!("{other:?}"),
     }
-    // That it is held there it may say.
+    // It can report a held lock.
     let five = Five::held(1);
     start_again(&five, &[0, 1, 2]);
     assert!(five.inspect().unwrap().is_locked);
-    // Two are left that may have it, which is no majority with those that say it is free.
+    // Only two nodes may have it, which is no majority.
     let five = Five::new();
     start_again(&five, &[0, 1]);
     assert!(!five.inspect().unwrap().is_locked);
 }
 
 #[test]
-fn a_node_that_has_forgotten_a_hold_has_granted_it_to_nobody() {
+fn a_node_without_a_vote_that_lost_a_hold_counts_as_released() {
     let release = |lost: &[usize], to, again: &[usize]| {
         let five = Five::held(1);
         five.lose(lost, to);
@@ -78,11 +78,11 @@ fn a_node_that_has_forgotten_a_hold_has_granted_it_to_nobody() {
     assert!(release(&[0, 1, 2], None, &[0]));
     assert!(release(&[0, 1, 2, 3], None, &[0, 1]));
     assert!(!release(&[0, 1, 2, 3], None, &[0]));
-    // Somebody else has it there now.
+    // Another client has it there now.
     assert!(!release(&[0, 1, 2], Some("other"), &[0]));
-    // With a vote it would have granted it to others.
+    // With a vote, the node may have granted it to other clients.
     assert!(!release(&[0, 1, 2], None, &[3]));
-    // A hold that is nowhere any more was lost.
+    // A hold at no node was lost.
     assert!(!release(&[0, 1, 2, 3, 4], None, &[0, 1, 2, 3, 4]));
     let forced = |lost: &[usize], again: &[usize]| {
         let five = Five::held(1);
@@ -99,7 +99,7 @@ fn a_node_that_has_forgotten_a_hold_has_granted_it_to_nobody() {
 }
 
 #[test]
-fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
+fn a_node_with_a_late_acquire_is_in_doubt_at_the_release() {
     let release = |open: &[usize]| {
         let five = Five::held(1);
         five.lose(&[0, 1, 2], None);
@@ -122,13 +122,13 @@ fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
 }
 
 #[test]
-fn a_hold_that_no_node_gave_back_was_released_by_none() {
+fn a_release_of_a_hold_at_no_node_reports_the_loss() {
     let five = Five::held(1);
     five.lose(&[1, 2], None);
     {
         let mut placements = five.quorum.placements.lock();
         let placement = placements.get_mut(&claim("me", 1).visitor).unwrap();
-        // The other two were asked later, and it may come there.
+        // The request may still arrive at the other two nodes.
         placement.nodes = 0b00111;
         for index in [3, 4] {
             placement.note(index, 7, Arc::default());

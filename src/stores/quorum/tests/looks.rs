@@ -1,11 +1,11 @@
-//! What a majority renews, looks at and forces, and whom it asks.
+//! Renewal, inspection and forced release by a majority, and skipped nodes.
 
 use super::five::*;
 use super::*;
 use crate::ground::time;
 
 #[test]
-fn a_lock_is_held_for_all_that_is_known_where_a_majority_may_have_it() {
+fn a_lock_that_a_majority_may_have_is_reported_as_held() {
     for (free, modes, expected) in [
         (&[][..], [W; 5], Some(true)),
         (&[0, 1], [W; 5], Some(true)),
@@ -37,9 +37,9 @@ fn a_lock_is_held_for_all_that_is_known_where_a_majority_may_have_it() {
 }
 
 #[test]
-fn a_majority_has_a_lock_for_as_long_as_the_third_longest_does() {
+fn the_third_longest_lease_of_five_decides() {
     let five = Five::new();
-    // For 1 to 5 s.
+    // The remaining leases are 1 to 5 s.
     five.lose(&[0, 1, 2, 3, 4], Some("other"));
     let left = five.inspect().unwrap().remaining.unwrap();
     assert!(
@@ -52,7 +52,7 @@ fn a_majority_has_a_lock_for_as_long_as_the_third_longest_does() {
         left <= Duration::from_secs(3) && left > Duration::from_secs(2),
         "{left:?}"
     );
-    // Of two the shorter: the others are silent, and may have it for as long.
+    // The shorter of two: silent nodes may have it for as long.
     five.lose(&[2], None);
     five.set([D, D, W, W, W]);
     let left = five.inspect().unwrap().remaining.unwrap();
@@ -63,7 +63,7 @@ fn a_majority_has_a_lock_for_as_long_as_the_third_longest_does() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
+fn a_silent_node_is_skipped_for_growing_pauses() {
     let five = Five::new();
     let node = &five.quorum.nodes[0];
     let purpose = Purpose::Request;
@@ -83,12 +83,12 @@ fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
         assert_eq!(pause(), (expected, Some(true)));
     }
     assert_eq!(node.breaker.lock().reason, "it is dead");
-    // When it is time, one tries it, and the others leave it alone until that has an answer.
+    // After the pause one call tries the node, and the others skip it until a reply.
     node.breaker.lock().deadline = Some(time::now());
     assert!(!node.is_tripped(purpose));
     assert!(node.is_tripped(purpose));
     assert_eq!(pause(), (1_000, Some(true)));
-    // It is connected: it is tried, and if it is silent all the same, the pause is as long as before.
+    // A connection closes the circuit. Without a reply, the pause keeps growing.
     node.revive();
     assert_eq!(pause(), (1_000, None));
     assert!(!node.is_tripped(purpose));
@@ -100,7 +100,7 @@ fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
 }
 
 #[test]
-fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
+fn skipped_nodes_are_used_if_the_others_are_too_few() {
     let five = Five::new();
     let order = |tripped: &[usize], among: u64, holds: &[u64]| {
         for (index, node) in five.quorum.nodes.iter().enumerate() {
@@ -117,11 +117,11 @@ fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
     assert_eq!(order(&[1, 3], all, &[]), vec![0, 2, 4]);
     assert_eq!(order(&[1, 2, 3], all, &[]), vec![0, 4, 1, 2, 3]);
     assert_eq!(order(&[1], 0b00111, &[]), vec![0, 2, 1]);
-    // A hold that would have too few of its nodes.
+    // A hold with too few of its nodes left.
     assert_eq!(order(&[0], all, &[0b00111]), vec![1, 2, 3, 4, 0]);
     assert_eq!(order(&[0], all, &[0b01111]), vec![1, 2, 3, 4]);
     assert_eq!(order(&[0, 4], all, &[0b01111, 0b00111]), vec![1, 2, 3, 0]);
-    // Of two such holds, which have nodes in common.
+    // Two such holds with common nodes.
     assert_eq!(
         order(&[0, 1], all, &[0b00111, 0b01011]),
         vec![2, 3, 4, 0, 1]
@@ -129,7 +129,7 @@ fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
 }
 
 #[test]
-fn the_round_trip_follows_those_that_were_measured() {
+fn the_round_trip_is_a_smoothed_measurement() {
     let five = Five::new();
     assert_eq!(five.quorum.round_trip(), FIRST_ROUND_TRIP);
     five.quorum.note_round_trip(Duration::from_millis(10));

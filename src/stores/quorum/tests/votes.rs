@@ -1,4 +1,4 @@
-//! What a majority takes, enters again and gives back.
+//! Acquisition, re-entry and release by a majority.
 
 use super::five::*;
 use super::*;
@@ -6,7 +6,7 @@ use crate::ground::error::NodeAnswer;
 use crate::ground::loss::LossCause;
 
 #[test]
-fn a_majority_grants_a_lock_and_a_minority_gives_it_back() {
+fn a_majority_grants_a_lock_and_a_minority_releases_it() {
     for (modes, is_granted) in [
         ([W; 5], true),
         ([D, D, W, W, W], true),
@@ -44,7 +44,7 @@ fn a_majority_grants_a_lock_and_a_minority_gives_it_back() {
 }
 
 #[test]
-fn what_asking_again_cannot_mend_is_told() {
+fn a_permanent_error_of_a_majority_is_returned() {
     let five = Five::new();
     five.set([S, S, S, W, W]);
     assert!(matches!(five.take(0), Err(Error::WrongType { .. })));
@@ -53,7 +53,7 @@ fn what_asking_again_cannot_mend_is_told() {
 }
 
 #[test]
-fn several_doubts_are_withdrawn_at_once_where_they_may_stand() {
+fn several_in_doubt_requests_are_resolved_in_one_call() {
     let five = Five::held(1);
     let (mine, mut others) = (claim("me", 1), claim("other", 0).in_doubt(0));
     others.list(5);
@@ -68,8 +68,8 @@ fn several_doubts_are_withdrawn_at_once_where_they_may_stand() {
 }
 
 #[test]
-fn a_refusal_says_when_so_many_holds_have_ended_that_it_is_worth_to_ask_again() {
-    // The holds of another one last for 1 to 5 s.
+fn a_refusal_says_when_a_majority_may_be_free() {
+    // Other holds last for 1 to 5 s.
     for (taken, seconds) in [(3, 1), (4, 2), (5, 3)] {
         let five = Five::new();
         let taken: Vec<usize> = (0..taken).collect();
@@ -89,12 +89,12 @@ fn a_refusal_says_when_so_many_holds_have_ended_that_it_is_worth_to_ask_again() 
 }
 
 #[test]
-fn nobody_has_a_majority_where_the_votes_are_split() {
+fn a_refusal_reports_split_votes() {
     for (others, modes, is_split) in [
         (["b", "c", "d", "", ""], [W; 5], true),
         (["b", "b", "c", "d", ""], [W; 5], true),
         (["b", "b", "b", "", ""], [W; 5], false),
-        // Those that are silent may be of the one that has the most.
+        // Silent nodes may have granted it to the client with the most votes.
         (["b", "c", "d", "", ""], [W, W, W, D, D], false),
         (["b", "c", "d", "e", ""], [W, W, W, W, D], true),
         (["b", "b", "d", "e", ""], [W, W, W, W, D], false),
@@ -114,7 +114,7 @@ fn nobody_has_a_majority_where_the_votes_are_split() {
 }
 
 #[test]
-fn a_re_entry_is_of_a_majority_or_is_unknown() {
+fn a_re_entry_has_a_majority_or_is_unknown() {
     let five = Five::held(1);
     assert!(five.done(five.take(1)).leftover.is_none());
     assert_eq!(five.levels(), [2; 5]);
@@ -135,12 +135,12 @@ fn a_re_entry_is_of_a_majority_or_is_unknown() {
         other => panic!("{other:?}"),
     }
     assert_eq!(five.levels(), [0, 0, 0, 2, 2]);
-    // At a minority: it stands.
+    // Lost at a minority: the hold continues.
     let five = Five::held(1);
     five.lose(&[0, 1], Some("other"));
     five.done(five.take(1));
     assert_eq!(five.levels(), [0, 0, 2, 2, 2]);
-    // With a third that is silent nobody knows.
+    // With a third silent node the outcome is unknown.
     let five = Five::held(1);
     five.lose(&[0, 1], Some("other"));
     five.set([W, W, D, W, W]);
@@ -149,8 +149,8 @@ fn a_re_entry_is_of_a_majority_or_is_unknown() {
 }
 
 #[test]
-fn a_release_is_done_where_a_majority_is_free_of_a_hold_that_was_its() {
-    /// The outcome, and the nodes that are left to be told.
+fn a_release_needs_a_majority_free_of_the_hold() {
+    /// The outcome, and the nodes in doubt.
     #[derive(Debug, PartialEq)]
     enum End {
         Done(Vec<usize>),
@@ -189,7 +189,7 @@ fn a_release_is_done_where_a_majority_is_free_of_a_hold_that_was_its() {
 }
 
 #[test]
-fn a_release_names_the_one_that_has_the_lock_now() {
+fn a_release_names_the_present_holder() {
     let five = Five::held(1);
     five.lose(&[0, 1, 2], Some("other"));
     let holder = claim("other", 0).visitor.to_string();
@@ -200,7 +200,7 @@ fn a_release_names_the_one_that_has_the_lock_now() {
 }
 
 #[test]
-fn a_level_is_given_back_by_a_majority() {
+fn a_level_is_released_by_a_majority() {
     for (lost, modes, expected) in [
         (&[][..], [W; 5], "done"),
         (&[], [D, D, W, W, W], "done"),
