@@ -80,7 +80,7 @@ impl MultiLock {
             let member = Member {
                 store: Arc::clone(&inner.store),
                 lock: key.lock.clone(),
-                place: 0,
+                index: 0,
                 _keep: Arc::clone(inner) as Arc<dyn Any + Send + Sync>,
             };
             let identity = member.identity();

@@ -19,17 +19,20 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::reply::Reply;
-pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
+pub(crate) use condition::{
+    CONDITION_ENTRY_LIFE, ConditionAnswer, ConditionOp, ConditionStep, EntryInDoubt,
+};
 pub(crate) use count::{CountOp, CountStep};
 pub use health_warning::{HealthWarning, Severity};
 pub(crate) use in_doubt::{InDoubt, resolve_each};
 pub(crate) use subscription::{Delivery, Subscription};
 pub(crate) use survey::{
-    CUT, Connected, Parts, Position, Scope, SurveyOf, introduce, merged, shown,
+    Connected, Parts, Position, Scope, SurveyOf, TOKEN_CUT, fill_in_processes, merge_nodes,
+    shown_token,
 };
 pub use survey::{Holder, LockInfo, LockKind};
 pub use traffic::ConnectionStats;
-pub(crate) use traffic::{Opened, Traffic};
+pub(crate) use traffic::{ConnectionCounter, Opened};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -7,7 +7,7 @@ use crate::client::{Backend, Client};
 use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::ground::error::{Error, Result};
 use crate::ground::process_name;
-use crate::store::{Store, Traffic};
+use crate::store::{ConnectionCounter, Store};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 #[cfg(feature = "in-memory")]
@@ -188,7 +188,7 @@ impl Builder {
         let name = self.connection_name.take();
         let name = name.unwrap_or_else(|| process_name::of_client(&id));
         self.settings.connection_name = name.into();
-        let traffic = Traffic::told_to(self.count_settings.observer.clone());
+        let traffic = ConnectionCounter::with_observer(self.count_settings.observer.clone());
         self.settings.traffic = Arc::new(traffic);
         id
     }

@@ -148,28 +148,28 @@ impl ClockPair {
 /// ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    world: Option<Arc<World>>,
+    clock: Option<Arc<MovableClock>>,
 }
 
 /// The clock of the process.
-pub(crate) static PROCESS: Timeline = Timeline { world: None };
+pub(crate) static PROCESS: Timeline = Timeline { clock: None };
 
 impl Timeline {
     pub(crate) fn now(&self) -> BootInstant {
-        match &self.world {
-            Some(world) => BootInstant::of_system() + world.ahead(),
+        match &self.clock {
+            Some(clock) => BootInstant::of_system() + clock.ahead(),
             None => BootInstant::now(),
         }
     }
 
     /// By how much it was set ahead.
     pub(crate) fn ahead(&self) -> Duration {
-        self.world.as_ref().map_or(Duration::ZERO, |it| it.ahead())
+        self.clock.as_ref().map_or(Duration::ZERO, |it| it.ahead())
     }
 
     /// Whether both are the same clock.
     pub(crate) fn is(&self, other: &Timeline) -> bool {
-        match (&self.world, &other.world) {
+        match (&self.clock, &other.clock) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         }
@@ -201,35 +201,35 @@ impl Timeline {
 
 #[cfg(feature = "in-memory")]
 impl Timeline {
-    pub(crate) fn of_a_world() -> Timeline {
+    pub(crate) fn of_in_memory_server() -> Timeline {
         Timeline {
-            world: Some(Arc::default()),
+            clock: Some(Arc::default()),
         }
     }
 
     /// Registers a listener for advances of the clock.
-    pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
-        if let Some(world) = &self.world {
-            let mut listeners = world.listeners.lock();
+    pub(crate) fn attach<M: ClockListener + 'static>(&self, listener: &Arc<M>) {
+        if let Some(clock) = &self.clock {
+            let mut listeners = clock.listeners.lock();
             listeners.retain(|listener| listener.strong_count() > 0);
-            listeners.push(Arc::downgrade(listener) as Weak<dyn Moved>);
+            listeners.push(Arc::downgrade(listener) as Weak<dyn ClockListener>);
         }
     }
 
     /// Sets the clock of an in-memory server and its clients ahead, and wakes their sleepers.
     pub(crate) fn advance(&self, by: Duration) {
-        if let Some(world) = &self.world {
-            world.advance(by);
+        if let Some(clock) = &self.clock {
+            clock.advance(by);
         }
     }
 }
 
 #[cfg(not(feature = "in-memory"))]
 #[derive(Debug)]
-enum World {}
+enum MovableClock {}
 
 #[cfg(not(feature = "in-memory"))]
-impl World {
+impl MovableClock {
     fn ahead(&self) -> Duration {
         match *self {}
     }
@@ -237,13 +237,13 @@ impl World {
 
 /// Sleeps until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
-pub(crate) trait Moved: Send + Sync {
+pub(crate) trait ClockListener: Send + Sync {
     /// Reads the clock again.
     fn clock_moved(&self);
 }
 
 #[cfg(feature = "in-memory")]
-impl Moved for crate::ground::notify::Notifier {
+impl ClockListener for crate::ground::notify::Notifier {
     fn clock_moved(&self) {
         self.wake_all();
     }
@@ -277,13 +277,13 @@ fn ahead_of_process() -> Duration {
 /// The clock of an in-memory server and its clients.
 #[cfg(feature = "in-memory")]
 #[derive(Debug, Default)]
-struct World {
+struct MovableClock {
     ahead_ms: AtomicU64,
-    listeners: Mutex<Vec<Weak<dyn Moved>>>,
+    listeners: Mutex<Vec<Weak<dyn ClockListener>>>,
 }
 
 #[cfg(feature = "in-memory")]
-impl World {
+impl MovableClock {
     fn ahead(&self) -> Duration {
         Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
     }

@@ -68,7 +68,7 @@ pub(crate) struct WaitSpan {
     not(feature = "tracing"),
     expect(dead_code, reason = "only a span tells it")
 )]
-pub(crate) struct WaitTold<'a> {
+pub(crate) struct WaitOutcome<'a> {
     pub(crate) outcome: &'static str,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
@@ -107,7 +107,7 @@ impl WaitSpan {
 
     /// Records the outcome.
     #[cfg(feature = "tracing")]
-    pub(crate) fn tell(&self, told: &WaitTold<'_>) {
+    pub(crate) fn tell(&self, told: &WaitOutcome<'_>) {
         let Some(span) = &self.span else { return };
         contain(|| {
             span.record("outcome", told.outcome);
@@ -119,7 +119,7 @@ impl WaitSpan {
     }
 
     #[cfg(not(feature = "tracing"))]
-    pub(crate) fn tell(&self, _: &WaitTold<'_>) {}
+    pub(crate) fn tell(&self, _: &WaitOutcome<'_>) {}
 }
 
 /// The span of a hold, open until dropped.

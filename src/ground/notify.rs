@@ -40,16 +40,16 @@ struct Parked {
     /// The permit: [`Wake::Permit`] or [`Wake::Look`].
     permit: Option<Wake>,
     /// The sources that sent a message since the last permit, a bit each.
-    heard: u64,
+    notified_by: u64,
     /// Groups of sources that make a permit together. A message of any other source makes one at once.
-    quorums: SmallVec<[Quorum; 1]>,
+    groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,
 }
 
 /// Sources, a bit each, of which `needed` must send a message for a permit.
 #[derive(Debug)]
-struct Quorum {
+struct SourceGroup {
     sources: u64,
     needed: u32,
 }
@@ -83,24 +83,24 @@ impl Parker {
         }
         let sources = ((1 << count) - 1) << first;
         let mut state = self.state.lock();
-        state.quorums.retain(|quorum| quorum.sources != sources);
-        state.quorums.push(Quorum { sources, needed });
+        state.groups.retain(|group| group.sources != sources);
+        state.groups.push(SourceGroup { sources, needed });
     }
 
     /// Notes a message of a source, which may make this permit. Returns whether it changed anything.
-    fn hear(&self, source: u32, permit: Wake) -> bool {
+    fn note_message(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
-        if state.permit.is_some() || state.heard & bit != 0 {
+        if state.permit.is_some() || state.notified_by & bit != 0 {
             return false;
         }
-        state.heard |= bit;
-        let mut quorums = state.quorums.iter();
-        let is_enough = quorums
-            .find(|quorum| quorum.sources & bit != 0)
-            .is_none_or(|quorum| (state.heard & quorum.sources).count_ones() >= quorum.needed);
+        state.notified_by |= bit;
+        let mut groups = state.groups.iter();
+        let is_enough = groups
+            .find(|group| group.sources & bit != 0)
+            .is_none_or(|group| (state.notified_by & group.sources).count_ones() >= group.needed);
         if is_enough {
-            state.heard = 0;
+            state.notified_by = 0;
             state.permit = Some(permit);
             self.wake(state);
         }
@@ -222,14 +222,14 @@ impl Notifier {
     }
 
     /// Makes all waiters of `channel` attempt, because messages may be lost.
-    pub(crate) fn have_look(&self, channel: &str) {
+    pub(crate) fn wake_all_of(&self, channel: &str) {
         self.hand_out(channel, usize::MAX, Wake::Look);
     }
 
     fn hand_out(&self, channel: &str, most: usize, permit: Wake) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
-        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, permit));
+        let woken = waiters.filter(|waiter| waiter.parker.note_message(waiter.source, permit));
         woken.take(most).count()
     }
 

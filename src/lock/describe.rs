@@ -6,7 +6,7 @@ use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::{Claim, Form, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
-use crate::store::{CUT, Left, LockInfo, LockKind, Outcome, Position, SurveyOf, shown};
+use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_CUT, shown_token};
 
 impl Lock {
     /// Queries the store for the holders of the lock, their processes, the remaining lease and the waiters.
@@ -89,11 +89,11 @@ impl Lock {
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;
-        if !is_token || !visitor.contains(CUT) {
+        if !is_token || !visitor.contains(TOKEN_CUT) {
             return Ok(Some(VisitorId::of_field(visitor)));
         }
         let mut holders = self.look()?.holders.into_iter();
-        let is_it = |token: &str| token == visitor || shown(token) == visitor;
+        let is_it = |token: &str| token == visitor || shown_token(token) == visitor;
         let found = holders.find(|holder| is_it(&holder.visitor));
         Ok(found.map(|holder| VisitorId::of_field(holder.visitor)))
     }

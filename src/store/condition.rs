@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ground::claim::{LockId, VisitorId};
 
 /// A waiter on a condition must query its queue entry within this time, or the store treats the waiter as dead.
-pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(10);
+pub(crate) const CONDITION_ENTRY_LIFE: Duration = Duration::from_secs(10);
 
 /// One step of a wait on a condition, or a signal.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub(crate) enum ConditionAnswer {
 
 /// A queue entry that an in-doubt request or a failed wait may have left.
 #[derive(Clone, Debug)]
-pub(crate) struct PlaceInDoubt {
+pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
     /// The waiter may have received a signal that it did not use: unless the entry is still in the queue, another waiter
     /// gets the signal.

@@ -9,7 +9,7 @@ use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
 use crate::ground::time;
-use crate::store::condition::{PLACE_LIFE, PlaceInDoubt};
+use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
 /// A request without a reply may arrive up to this long after it was sent; its lease counts from then.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ pub(crate) struct InDoubt {
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
     /// Set for an entry in the queue of a condition instead of a hold; then the visitor is its ticket.
-    pub(crate) place: Option<PlaceInDoubt>,
+    pub(crate) place: Option<EntryInDoubt>,
     /// For each node, the time of the node's clock in ms after which the node refuses the request, so that a later release
     /// resolves it. `None` for a node that is resolved. A node beyond the list is like the last one.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
@@ -53,16 +53,16 @@ impl InDoubt {
     }
 
     /// An entry in the queue of a condition that may exist, or may be written until the server's time `not_after`.
-    pub(crate) fn of_place(
+    pub(crate) fn of_condition_entry(
         lock: &LockId,
         ticket: &VisitorId,
-        place: PlaceInDoubt,
+        place: EntryInDoubt,
         not_after: i64,
     ) -> InDoubt {
         InDoubt {
             place: Some(place),
             not_after: smallvec![Some(not_after)],
-            ..InDoubt::of(lock.kind, &lock.name, ticket, PLACE_LIFE)
+            ..InDoubt::of(lock.kind, &lock.name, ticket, CONDITION_ENTRY_LIFE)
         }
     }
 

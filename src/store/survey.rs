@@ -130,7 +130,7 @@ pub struct LockInfo {
 const SHOWN: usize = 4;
 
 /// The mark behind the shown characters of a token.
-pub(crate) const CUT: char = '…';
+pub(crate) const TOKEN_CUT: char = '…';
 
 const OURS: &str = "redlatch";
 const REDISSONS: &str = "Redisson";
@@ -156,7 +156,7 @@ impl LockInfo {
     pub(crate) fn discreet(mut self) -> LockInfo {
         if self.kind == LockKind::Token {
             for holder in &mut self.holders {
-                holder.visitor = shown(&holder.visitor);
+                holder.visitor = shown_token(&holder.visitor);
             }
         }
         self
@@ -168,18 +168,18 @@ impl LockInfo {
 /// The hash is 32-bit FNV-1a, the same in every version and process. It has few bits, so that a short token cannot be
 /// guessed from it. It does not resist a deliberate collision, but a client that could cause one could acquire the lock as
 /// well.
-pub(crate) fn shown(token: &str) -> String {
+pub(crate) fn shown_token(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
     let first: String = token.chars().take(SHOWN).collect();
-    format!("{first}{CUT}{hash:08x}")
+    format!("{first}{TOKEN_CUT}{hash:08x}")
 }
 
 impl Holder {
     /// Returns whether `id`, in full, is the id of this hold, even if this shows a token in part.
     pub fn is_visitor(&self, id: &str) -> bool {
-        self.visitor == id || self.visitor == shown(id)
+        self.visitor == id || self.visitor == shown_token(id)
     }
 
     /// The holder of a field in the store, with its count.
@@ -294,7 +294,7 @@ pub(crate) struct Connected {
 }
 
 /// Fills in the process of each holder, if it is connected.
-pub(crate) fn introduce(locks: &mut [LockInfo], connected: &[Connected]) {
+pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected]) {
     for holder in locks.iter_mut().flat_map(|lock| &mut lock.holders) {
         let is_it = |it: &&Connected| holder.client.as_deref() == Some(&*it.client);
         if let Some(found) = connected.iter().find(is_it) {
@@ -306,7 +306,7 @@ pub(crate) fn introduce(locks: &mut [LockInfo], connected: &[Connected]) {
 }
 
 /// One lock as several of the `of` nodes of a quorum have described it.
-pub(crate) fn merged(told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
+pub(crate) fn merge_nodes(told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();
         holders.any(|holder| holder.visitor == visitor)

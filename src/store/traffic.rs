@@ -31,14 +31,14 @@ impl ConnectionStats {
 
 /// The open connections of one client, and the observer of connection events.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub(crate) struct ConnectionCounter {
     observer: Observed,
     open: AtomicU64,
 }
 
 /// An open connection, counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Opened(Arc<Traffic>);
+pub(crate) struct Opened(Arc<ConnectionCounter>);
 
 impl Drop for Opened {
     fn drop(&mut self) {
@@ -47,11 +47,11 @@ impl Drop for Opened {
     }
 }
 
-impl Traffic {
-    pub(crate) fn told_to(observer: Observed) -> Traffic {
-        Traffic {
+impl ConnectionCounter {
+    pub(crate) fn with_observer(observer: Observed) -> ConnectionCounter {
+        ConnectionCounter {
             observer,
-            ..Traffic::default()
+            ..ConnectionCounter::default()
         }
     }
 

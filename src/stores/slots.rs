@@ -116,11 +116,11 @@ impl<C: Send + 'static> Slots<C> {
         }
         // The pool's thread may still be creating a slot, which takes long only on a busy machine. Slots in use are not
         // waited for.
-        for _ in 0..LOOKS {
+        for _ in 0..SLOT_POLLS {
             if pool.state().connections >= self.size {
                 break;
             }
-            if let Ok(slot) = pool.get_timeout(LOOK) {
+            if let Ok(slot) = pool.get_timeout(SLOT_POLL) {
                 return Ok(slot);
             }
         }
@@ -175,8 +175,8 @@ impl<C: Send + 'static> Slots<C> {
 }
 
 /// How often, and for how long each time, `get` waits for a slot that the pool's thread is creating.
-const LOOKS: u32 = 1000;
-const LOOK: Duration = Duration::from_millis(1);
+const SLOT_POLLS: u32 = 1000;
+const SLOT_POLL: Duration = Duration::from_millis(1);
 
 impl<C: Send + 'static> Drop for Slots<C> {
     fn drop(&mut self) {

@@ -6,8 +6,8 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "a second permit for one waiter",
         file: "ground/notify.rs",
-        find: "if state.permit.is_some() || state.heard & bit != 0 {",
-        replace: "if !PLANTED && (state.permit.is_some() || state.heard & bit != 0) {",
+        find: "if state.permit.is_some() || state.notified_by & bit != 0 {",
+        replace: "if !PLANTED && (state.permit.is_some() || state.notified_by & bit != 0) {",
     },
     Bug {
         name: "a second permit for one waiter",

@@ -16,7 +16,7 @@ use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::store::{
-    ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PlaceInDoubt, Refusal,
+    ConditionAnswer, ConditionOp, ConditionStep, EntryInDoubt, InDoubt, Outcome, Refusal,
     StoreEntry,
 };
 
@@ -269,11 +269,11 @@ impl Place<'_> {
     /// Leaves the queue in the background, and passes on a signal that this waiter may have received.
     fn pass_on(&self, was_told: bool) {
         let RawLock { inner, key, .. } = self.raw_lock;
-        let place = PlaceInDoubt {
+        let place = EntryInDoubt {
             condition: Arc::clone(self.condition),
             was_told,
         };
-        let in_doubt = InDoubt::of_place(&key.lock, &self.ticket, place, 0);
+        let in_doubt = InDoubt::of_condition_entry(&key.lock, &self.ticket, place, 0);
         inner.watchdog.give_up_entry(in_doubt, inner.deadline());
     }
 }

@@ -21,7 +21,7 @@ use crate::engine::wait_loop::{self, Polling, WaitLimit};
 use crate::ground::claim::{Claim, ENDLESS, VisitorId};
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
-use crate::ground::events::{WaitSpan, WaitTold};
+use crate::ground::events::{WaitOutcome, WaitSpan};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::observer::Event;
 use crate::ground::time;
@@ -125,7 +125,7 @@ impl RawLock {
         let (waited, lock) = (time::since(began), &key.lock.name);
         let end = end_of_wait(&outcome);
         let entry = outcome.as_ref().ok().and_then(Option::as_ref);
-        span.tell(&WaitTold {
+        span.tell(&WaitOutcome {
             outcome: end,
             waited,
             attempts: visit.attempts,

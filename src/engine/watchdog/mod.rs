@@ -26,7 +26,7 @@ use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::threads::Job;
 pub(crate) use crate::engine::watchdog::threads::{join, poll_until};
 #[cfg(feature = "in-memory")]
-use crate::ground::clock::Moved;
+use crate::ground::clock::ClockListener;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
@@ -245,7 +245,7 @@ impl Watchdog {
 }
 
 #[cfg(feature = "in-memory")]
-impl Moved for Watchdog {
+impl ClockListener for Watchdog {
     /// Ends the holds that have lapsed and renews the others, so that a test that advances the clock finds them in that state.
     fn clock_moved(&self) {
         let mut holds = self.holds();

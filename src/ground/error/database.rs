@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::define::errors;
-use super::display::Words;
+use super::display::ReasonText;
 use super::{Error, IoSource};
 
 errors! {
@@ -73,7 +73,7 @@ errors! {
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "transaction_lost" (Some(lock), Some(node)), "lock {lock:?}: {node} has rolled the transaction back or will \
-        do so, and nothing of it is written{}", Words(reason, source);
+        do so, and nothing of it is written{}", ReasonText(reason, source);
     /// The server replied to a statement with an error without a variant of its own.
     Sql {
         /// The lock, or the table and the key.

@@ -45,11 +45,11 @@ impl fmt::Display for Missing<'_> {
 }
 
 /// A reason after a colon, without the text of the source, which `source()` returns.
-pub(super) struct Words<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
+pub(super) struct ReasonText<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
 
-impl fmt::Display for Words<'_> {
+impl fmt::Display for ReasonText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words(reason, source) = self;
+        let ReasonText(reason, source) = self;
         let mut words = (*reason).to_owned();
         let text = source.as_ref().map(|source| source.to_string());
         if let Some(text) = text.filter(|text| !text.is_empty()) {

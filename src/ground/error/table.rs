@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "mysql")]
 use super::database::DatabaseError;
 use super::define::errors;
-use super::display::{Missing, Words};
+use super::display::{Missing, ReasonText};
 use super::{IoSource, NodeAnswer};
 use crate::ground::claim::{LARGEST_COUNT, VisitorId};
 use crate::ground::loss::LossCause;
@@ -86,7 +86,7 @@ errors! {
         reason: String,
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
-    } "unreachable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot be reached{}", Words(reason, source);
+    } "unreachable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot be reached{}", ReasonText(reason, source);
     /// All connections that the client may make to the server were in use until the deadline. Nothing was sent.
     Exhausted {
         /// The lock.
@@ -114,7 +114,7 @@ errors! {
         reason: String,
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
-    } "unknown" (Some(lock), Some(node)), "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}", visitor .as_ref() .map_or(String::new(), |it| format!(" of {it}")), Words(reason, source);
+    } "unknown" (Some(lock), Some(node)), "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}", visitor .as_ref() .map_or(String::new(), |it| format!(" of {it}")), ReasonText(reason, source);
     /// The server cannot serve the request now: it is loading, busy, read-only, out of memory, has too many clients, …; or
     /// it refused what [`Builder::credentials_with`](crate::Builder::credentials_with) returned.
     Unavailable {
@@ -176,7 +176,7 @@ errors! {
         reason: String,
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
-    } "untrusted" (Some(lock), Some(node)), "lock {lock:?}: no trusted connection to {node}{}", Words(reason, source);
+    } "untrusted" (Some(lock), Some(node)), "lock {lock:?}: no trusted connection to {node}{}", ReasonText(reason, source);
     /// The name belongs to a value that is not a lock of this kind. It was not changed.
     WrongType {
         /// The lock.

@@ -50,7 +50,7 @@ fn a_quorum_shows_the_holder_at_most_nodes() {
         info("c", "holder", 4),
         info("d", "holder", 6),
     ];
-    let merged = merged(told, 3, 5).unwrap_or_else(|| panic!("somebody holds it"));
+    let merged = merge_nodes(told, 3, 5).unwrap_or_else(|| panic!("somebody holds it"));
     assert_eq!(merged.nodes, Some((3, 5)));
     let holders: Vec<_> = merged.holders.iter().map(|it| &*it.visitor).collect();
     assert_eq!((holders, &*merged.node), (vec!["holder"], "b, c, d"));

@@ -11,7 +11,7 @@ pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
     /// Its index among the members, set by the multi-lock.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     /// Keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Member {
 impl Member {
     /// The id of this part's hold.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
-        (self.lock.kind.rules().visitor_of_part)(visitor, self.place)
+        (self.lock.kind.rules().visitor_of_part)(visitor, self.index)
     }
 
     pub(super) fn claim(&self, claim: &Claim) -> Claim {

@@ -30,7 +30,7 @@ pub(crate) struct MultiStore {
     /// In the order of acquisition, which is the same for every multi-lock with these parts.
     members: Vec<Member>,
     /// The index of the member that refused the last attempt; 0 if none did.
-    obstacle: AtomicUsize,
+    refusing_member: AtomicUsize,
     facts: Facts,
 }
 
@@ -49,12 +49,12 @@ impl MultiStore {
                 servers; use a single lock on the server of the data",
             ..Facts::of_composite(areas.join(" and "), longest.unwrap_or_default())
         };
-        for (place, member) in members.iter_mut().enumerate() {
-            member.place = place;
+        for (index, member) in members.iter_mut().enumerate() {
+            member.index = index;
         }
         MultiStore {
             members,
-            obstacle: AtomicUsize::new(0),
+            refusing_member: AtomicUsize::new(0),
             facts,
         }
     }
@@ -67,8 +67,8 @@ impl MultiStore {
     }
 
     /// An earlier member that is the same lock as `refused`, reached by another name.
-    fn twin_of(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
-        let taken = self.members.iter().take(refused.place);
+    fn same_lock_as(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
+        let taken = self.members.iter().take(refused.index);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
         alike.find(|part| {
             let visitor = part.visitor(&claim.visitor);
@@ -108,8 +108,8 @@ impl MultiStore {
 
     /// Returns the refusal of the part that refused the last attempt, if it is not the first part and is still held. To
     /// acquire and release the parts before it would wake their other waiters, each of which would do the same.
-    fn still_in_the_way(&self, deadline: Instant) -> Option<Refusal> {
-        let place = self.obstacle.load(Ordering::Relaxed);
+    fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
+        let place = self.refusing_member.load(Ordering::Relaxed);
         // `inspect` of a quorum without a majority returns "held", but that is an outage, not a refusal.
         let is_simple = |member: &&Member| !member.store.facts().is_composite;
         let member = self.members.get(place).filter(is_simple)?;
@@ -117,7 +117,7 @@ impl MultiStore {
             return None;
         }
         let by = share(deadline, self.members.len() + 2);
-        obstacles(&member.lock)
+        refusing_locks(&member.lock)
             .into_iter()
             .flatten()
             .find_map(|lock| {
@@ -164,7 +164,7 @@ impl MultiStore {
 }
 
 /// The locks that refuse `lock` while they are held: readers do not refuse other readers.
-fn obstacles(lock: &LockId) -> [Option<LockId>; 2] {
+fn refusing_locks(lock: &LockId) -> [Option<LockId>; 2] {
     let rules = lock.kind.rules();
     let other = rules.side.map(|side| LockId {
         kind: side.other,
@@ -180,7 +180,7 @@ impl Store for MultiStore {
         let waits = matches!(claim.queueing, Queueing::Waits { .. });
         if is_first
             && waits
-            && let Some(refusal) = self.still_in_the_way(deadline)
+            && let Some(refusal) = self.still_refused(deadline)
         {
             return Ok(Outcome::Refused(refusal));
         }
@@ -209,11 +209,11 @@ impl Store for MultiStore {
                     Err(error)
                 }
                 Ok(Outcome::Refused(mut refusal)) => {
-                    self.obstacle.store(index, Ordering::Relaxed);
+                    self.refusing_member.store(index, Ordering::Relaxed);
                     if let Some(part) = refusal.leftover.take() {
                         in_doubt.set(index, latest(&part));
                     }
-                    match self.twin_of(member, claim, by) {
+                    match self.same_lock_as(member, claim, by) {
                         // The multi-lock would refuse itself forever.
                         Some(twin) if is_first => Err(Error::config(
                             "the locks of a MultiLock",
@@ -250,7 +250,7 @@ impl Store for MultiStore {
                 (outcome, _) => outcome,
             };
         }
-        self.obstacle.store(0, Ordering::Relaxed);
+        self.refusing_member.store(0, Ordering::Relaxed);
         Ok(Outcome::Done(Granted {
             leftover: late,
             ..Granted::at(sent)
@@ -285,15 +285,15 @@ impl Store for MultiStore {
         let mut in_doubt = InDoubt::at_none(claim, self.members.len());
         let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
-            let by = share(deadline, member.place + 1);
+            let by = share(deadline, member.index + 1);
             match member.store.release(&member.claim(claim), left, by) {
                 Ok(Outcome::Done(released)) => {
                     waiting = released.others.max(waiting);
-                    in_doubt.set(member.place, released.leftover.map(|_| 0));
+                    in_doubt.set(member.index, released.leftover.map(|_| 0));
                 }
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    in_doubt.set(member.place, Some(0));
+                    in_doubt.set(member.index, Some(0));
                     trouble = Some(error);
                 }
             }

@@ -24,7 +24,7 @@ impl Three {
         let members = worlds.iter().map(|world| Member {
             store: store_of(world),
             lock: part(),
-            place: 0,
+            index: 0,
             _keep: Arc::new(()),
         });
         let whole = MultiStore::new(members.collect());
@@ -194,7 +194,7 @@ fn only_a_writer_refuses_a_reader() {
             kind,
             name: "a".into(),
         };
-        let all = obstacles(&lock).into_iter().flatten();
+        let all = refusing_locks(&lock).into_iter().flatten();
         all.map(|it| it.kind).collect::<Vec<_>>()
     };
     assert_eq!(kinds(Kind::Reentrant), [Kind::Reentrant]);

@@ -41,7 +41,7 @@ impl Quorum {
             let Some((index, answer)) = fan_out.next() else {
                 break;
             };
-            tally.note(index, self.hear(index, answer));
+            tally.note(index, self.record_reply(index, answer));
         }
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
@@ -54,7 +54,7 @@ impl Quorum {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
             } {
-                tally.note(index, self.hear(index, answer));
+                tally.note(index, self.record_reply(index, answer));
             }
             let is_open = !is_first && tally.is_in_doubt();
             let open = tally.open();
@@ -81,9 +81,9 @@ impl Quorum {
             let Some((index, answer)) = fan_out.next() else {
                 break;
             };
-            tally.note(index, self.hear(index, answer));
+            tally.note(index, self.record_reply(index, answer));
         }
-        fan_out.note_rest(&mut tally.said);
+        fan_out.note_rest(&mut tally.votes);
         let open = tally.open();
         if is_first {
             let leftover = self.undo(claim, &open, deadline);
@@ -125,7 +125,7 @@ impl Quorum {
         fan_out.is_needed = false;
         let mut tally = Tally::new(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
-            tally.note(index, self.hear(index, answer));
+            tally.note(index, self.record_reply(index, answer));
         }
         let open = tally.open();
         let mut placements = self.placements.lock();

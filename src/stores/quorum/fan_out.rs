@@ -10,7 +10,7 @@ use crate::ground::poll::{self, Source};
 use crate::ground::sync;
 use crate::ground::time;
 
-use crate::stores::quorum::links::{Linked, Want};
+use crate::stores::quorum::links::{ConnectWait, Linked};
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
@@ -59,7 +59,7 @@ pub(super) struct SentRequest<'a, T> {
 /// A request that waits for its connection.
 struct Connecting<'a> {
     index: usize,
-    want: Want<'a>,
+    want: ConnectWait<'a>,
     /// How often a new connection could not be used.
     tries: u32,
 }
@@ -77,7 +77,7 @@ struct Busy {
 const MOST_TRIES: u32 = 64;
 
 /// How often a wait for replies checks for new connections.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Quorum {
     /// Sends a request to all nodes of `among` whose circuit is closed.
@@ -179,16 +179,16 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// Drops the pending requests, and notes the reason for each node without a vote.
-    pub(super) fn note_rest(mut self, said: &mut [Option<Vote>]) {
+    pub(super) fn note_rest(mut self, votes: &mut [Option<Vote>]) {
         self.give_up_connecting();
         self.give_up_busy();
-        for (index, said) in said.iter_mut().enumerate() {
-            if said.is_none() && self.asked & bit(index) != 0 {
-                *said = Some(Vote::Silent);
+        for (index, vote) in votes.iter_mut().enumerate() {
+            if vote.is_none() && self.asked & bit(index) != 0 {
+                *vote = Some(Vote::Silent);
             }
         }
         for (index, error) in std::mem::take(&mut self.out_of_reach) {
-            if let Some(place @ None) = said.get_mut(index) {
+            if let Some(place @ None) = votes.get_mut(index) {
                 *place = Some(Vote::Failed(error));
             }
         }
@@ -278,7 +278,7 @@ impl<'a, T> FanOut<'a, T> {
         }
         let deadline = match self.connecting.is_empty() && self.busy.is_empty() {
             true => deadline,
-            false => deadline.min(time::now() + LOOK_AGAIN),
+            false => deadline.min(time::now() + RECHECK_INTERVAL),
         };
         let arrived = self.poll(deadline);
         for at in (0..self.in_flight.len()).rev() {
@@ -402,7 +402,7 @@ impl<'a, T> FanOut<'a, T> {
     fn wait_for_connections(&mut self, deadline: Instant) {
         let deadline = match self.busy.is_empty() {
             true => deadline,
-            false => deadline.min(time::now() + LOOK_AGAIN),
+            false => deadline.min(time::now() + RECHECK_INTERVAL),
         };
         let wants = self.connecting.iter().map(|it| &it.want);
         if self.connecting.is_empty() {

@@ -45,7 +45,7 @@ impl Quorum {
                 return Ok(Holding::default());
             }
         }
-        fan_out.note_rest(&mut tally.said);
+        fan_out.note_rest(&mut tally.votes);
         if holdings.len() < self.needed {
             return Err(self.no_quorum(&lock.name, &tally));
         }

@@ -45,7 +45,7 @@ pub(super) enum Linked {
 }
 
 /// A wait for the end of an attempt.
-pub(super) struct Want<'a> {
+pub(super) struct ConnectWait<'a> {
     pub(super) node: &'a Arc<QuorumNode>,
     purpose: Purpose,
     /// The number of ended attempts when the wait began.
@@ -64,14 +64,14 @@ impl Links {
     /// Waits until one of the attempts has ended, at most until `deadline`.
     pub(super) fn wait<'w, 'n: 'w>(
         &self,
-        wants: impl Iterator<Item = &'w Want<'n>> + Clone,
+        wants: impl Iterator<Item = &'w ConnectWait<'n>> + Clone,
         deadline: Instant,
     ) {
         if wants.clone().next().is_none() {
             return;
         }
         let mut nodes = self.nodes.lock();
-        let has_ended = |nodes: &mut Vec<[Link; 2]>, want: &Want<'_>| {
+        let has_ended = |nodes: &mut Vec<[Link; 2]>, want: &ConnectWait<'_>| {
             let link = link(nodes, want.node, want.purpose);
             link.is_none_or(|link| link.ended != want.seen)
         };
@@ -99,7 +99,7 @@ impl QuorumNode {
     }
 
     /// Connects to the node in the background, unless an attempt is running, and returns a wait for its end.
-    pub(super) fn connect_aside(self: &Arc<QuorumNode>, purpose: Purpose) -> Want<'_> {
+    pub(super) fn connect_aside(self: &Arc<QuorumNode>, purpose: Purpose) -> ConnectWait<'_> {
         let (seen, is_under_way) = self.with_link(purpose, |link| {
             (link.ended, std::mem::replace(&mut link.is_under_way, true))
         });
@@ -112,7 +112,7 @@ impl QuorumNode {
                 self.note_end(purpose, Linked::Failed(error));
             }
         }
-        Want {
+        ConnectWait {
             node: self,
             purpose,
             seen,
@@ -144,7 +144,7 @@ impl QuorumNode {
     }
 }
 
-impl Want<'_> {
+impl ConnectWait<'_> {
     /// The result of the attempt, unless it is still running.
     pub(super) fn end(&self) -> Option<Linked> {
         let ended = |link: &mut Link| link.last.clone().filter(|_| link.ended != self.seen);

@@ -86,7 +86,7 @@ pub(crate) struct Quorum {
     /// The smoothed time until a majority has replied, in ns.
     round_trip: AtomicU64,
     /// Whether the connections for renewals were requested before the first renewal.
-    got_ready: AtomicBool,
+    prepared_renewals: AtomicBool,
 }
 
 impl Quorum {
@@ -131,7 +131,7 @@ impl Quorum {
             facts,
             placements: Mutex::default(),
             round_trip: AtomicU64::new(0),
-            got_ready: AtomicBool::new(false),
+            prepared_renewals: AtomicBool::new(false),
         };
         quorum.connect_all(deadline)?;
         Ok(quorum)
@@ -189,7 +189,7 @@ impl Store for Quorum {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let outcome = self.acquire_by_majority(claim, deadline);
         let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
-        if claim.is_renewed && is_granted && !self.got_ready.swap(true, Ordering::Relaxed) {
+        if claim.is_renewed && is_granted && !self.prepared_renewals.swap(true, Ordering::Relaxed) {
             // In the background: no call waits for it.
             for node in &self.nodes {
                 node.connect_aside(Purpose::Renewal);

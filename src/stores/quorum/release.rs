@@ -50,7 +50,7 @@ impl Quorum {
                 others = released.others.max(others);
                 done += 1;
             }
-            let mut vote = self.hear(index, answer);
+            let mut vote = self.record_reply(index, answer);
             if let Vote::Lacks(cause) = &vote {
                 if let Some(not_after) = in_doubt.not_after(index).filter(|it| *it > 0) {
                     let reason = "the acquire request may still arrive";
@@ -74,7 +74,7 @@ impl Quorum {
             fan_out.is_needed = done + lacking + absent < self.needed;
         }
         let took = fan_out.age();
-        fan_out.note_rest(&mut tally.said);
+        fan_out.note_rest(&mut tally.votes);
         let left = in_doubt.not_after.iter().flatten().count();
         if done >= self.needed {
             self.note_round_trip(took);
@@ -116,10 +116,10 @@ impl Quorum {
         // Waits for all replies: a late request could run after the next request of the hold, and an error lists what each
         // node did.
         while let Some((index, answer)) = fan_out.next() {
-            tally.note(index, self.hear(index, answer));
+            tally.note(index, self.record_reply(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
         }
-        fan_out.note_rest(&mut tally.said);
+        fan_out.note_rest(&mut tally.votes);
         if tally.granted() >= self.needed {
             return Ok(Outcome::Done(Released {
                 leftover: tally.is_in_doubt().then(|| claim.in_doubt(0)),
@@ -160,7 +160,7 @@ impl Quorum {
             fan_out.is_needed = answered < self.needed;
             tally.note(index, what);
         }
-        fan_out.note_rest(&mut tally.said);
+        fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
             // A minority is no hold, unless silent nodes have it too, or nodes without a vote had it.
             let may_have = self.nodes.len() - answered + forgot;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::ground::claim::LockId;
 use crate::ground::error::Result;
-use crate::store::{LockInfo, LockKind, Position, Store, SurveyOf, merged};
+use crate::store::{LockInfo, LockKind, Position, Store, SurveyOf, merge_nodes};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::share;
@@ -39,7 +39,7 @@ impl Quorum {
             ..LockInfo::free(&lock.name, LockKind::of(lock.kind), self.node(None))
         };
         let told = told.into_iter().flatten().collect();
-        let merged = merged(told, self.needed, self.nodes.len());
+        let merged = merge_nodes(told, self.needed, self.nodes.len());
         Ok(vec![merged.unwrap_or_else(free)])
     }
 
@@ -54,7 +54,7 @@ impl Quorum {
             position.is_over = true;
             let told = std::mem::take(&mut position.told).into_values();
             let all = told.filter_map(|told| {
-                merged(told.into_values().collect(), self.needed, self.nodes.len())
+                merge_nodes(told.into_values().collect(), self.needed, self.nodes.len())
             });
             return Ok(all.collect());
         };

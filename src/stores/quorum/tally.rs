@@ -23,25 +23,25 @@ pub(super) enum Vote {
 
 /// The votes of all nodes.
 pub(super) struct Tally {
-    pub(super) said: Vec<Option<Vote>>,
+    pub(super) votes: Vec<Option<Vote>>,
 }
 
 impl Tally {
     pub(super) fn new(nodes: usize) -> Tally {
         Tally {
-            said: (0..nodes).map(|_| None).collect(),
+            votes: (0..nodes).map(|_| None).collect(),
         }
     }
 
-    pub(super) fn note(&mut self, index: usize, said: Vote) {
-        if let Some(place) = self.said.get_mut(index) {
-            *place = Some(said);
+    pub(super) fn note(&mut self, index: usize, vote: Vote) {
+        if let Some(place) = self.votes.get_mut(index) {
+            *place = Some(vote);
         }
     }
 
     /// The number of votes for which `is` is true.
     pub(super) fn count(&self, is: impl Fn(&Vote) -> bool) -> usize {
-        self.said.iter().flatten().filter(|vote| is(vote)).count()
+        self.votes.iter().flatten().filter(|vote| is(vote)).count()
     }
 
     pub(super) fn granted(&self) -> usize {
@@ -66,13 +66,14 @@ impl Tally {
 
     /// The nodes that have or may have granted it, with the expiry of their requests.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
-        let said = self.said.iter().enumerate();
-        said.filter_map(|(index, said)| match said {
-            Some(Vote::Granted) => Some((index, 0)),
-            Some(Vote::Unknown(not_after, _)) => Some((index, *not_after)),
-            _ => None,
-        })
-        .collect()
+        let votes = self.votes.iter().enumerate();
+        votes
+            .filter_map(|(index, vote)| match vote {
+                Some(Vote::Granted) => Some((index, 0)),
+                Some(Vote::Unknown(not_after, _)) => Some((index, *not_after)),
+                _ => None,
+            })
+            .collect()
     }
 
     /// The cause of a loss, if more than `spare` nodes lack the hold.
@@ -81,7 +82,7 @@ impl Tally {
             &Vote::Lacks(ref cause) => Some(cause),
             _ => None,
         };
-        let causes: Vec<&LossCause> = self.said.iter().flatten().filter_map(lacks).collect();
+        let causes: Vec<&LossCause> = self.votes.iter().flatten().filter_map(lacks).collect();
         let held = causes.iter().find(|cause| ***cause != LossCause::Gone);
         let cause = held.or(causes.first())?;
         (causes.len() > spare).then(|| (*cause).clone())
@@ -90,11 +91,11 @@ impl Tally {
 
 impl Quorum {
     /// Turns the reply of a node into its vote, and opens or closes its circuit.
-    pub(super) fn hear<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
+    pub(super) fn record_reply<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
     where
         Refusal: From<R>,
     {
-        let said = match answer {
+        let vote = match answer {
             Ok(Outcome::Done(_)) => Vote::Granted,
             Ok(Outcome::Refused(refusal)) => Vote::Refused(refusal.into()),
             Ok(Outcome::Gone(cause)) => Vote::Lacks(cause),
@@ -104,12 +105,12 @@ impl Quorum {
             Err(error) => Vote::Failed(error),
         };
         if let Some(node) = self.nodes.get(index) {
-            match &said {
+            match &vote {
                 Vote::Unknown(_, error) | Vote::Failed(error) => node.trip(error),
                 _ => node.reset(),
             }
         }
-        said
+        vote
     }
 
     /// The result of a first acquisition without a majority, after all replies or deadlines.
@@ -124,7 +125,7 @@ impl Quorum {
             &Vote::Refused(ref refusal) => Some(refusal),
             _ => None,
         };
-        let refusals: Vec<&Refusal> = tally.said.iter().flatten().filter_map(refusal).collect();
+        let refusals: Vec<&Refusal> = tally.votes.iter().flatten().filter_map(refusal).collect();
         if granted + refusals.len() < self.needed {
             let error = self.no_quorum(&claim.name, tally);
             return match leftover {
@@ -169,7 +170,7 @@ impl Quorum {
             _ => None,
         };
         let busy = tally.count(|vote| exhausted(vote).is_some());
-        let first = tally.said.iter().flatten().find_map(exhausted);
+        let first = tally.votes.iter().flatten().find_map(exhausted);
         first.filter(|_| tally.answered() + busy >= self.needed)
     }
 
@@ -179,7 +180,7 @@ impl Quorum {
             Vote::Failed(error) if !error.may_pass() => Some(error.clone()),
             _ => None,
         };
-        let votes = tally.said.iter().flatten();
+        let votes = tally.votes.iter().flatten();
         let mut permanent: Vec<Error> = votes.filter_map(permanent).collect();
         if self.nodes.len() - permanent.len() < self.needed
             && let Some(error) = permanent.pop()
@@ -193,16 +194,16 @@ impl Quorum {
             refused: answered - granted,
             unreachable: self.nodes.len() - answered,
             needed: self.needed,
-            nodes: self.answers(&tally.said),
+            nodes: self.answers(&tally.votes),
         }
     }
 
-    fn answers(&self, said: &[Option<Vote>]) -> Vec<NodeAnswer> {
-        let answers = self.nodes.iter().zip(said);
+    fn answers(&self, votes: &[Option<Vote>]) -> Vec<NodeAnswer> {
+        let answers = self.nodes.iter().zip(votes);
         answers
-            .map(|(node, said)| NodeAnswer {
+            .map(|(node, vote)| NodeAnswer {
                 node: node.name(),
-                answer: match said {
+                answer: match vote {
                     Some(Vote::Granted) => "granted".to_owned(),
                     Some(Vote::Refused(_)) => "refused".to_owned(),
                     Some(Vote::Lacks(_)) => "has no such hold".to_owned(),

@@ -5,9 +5,9 @@
 )]
 
 mod five;
-mod forgetful;
-mod looks;
+mod inspections;
 mod votes;
+mod without_vote;
 
 use super::*;
 use crate::ground::claim::Kind;

@@ -88,7 +88,7 @@ static HASHES: LazyLock<Hashes> = LazyLock::new(|| {
 
 impl Default for World {
     fn default() -> World {
-        let timeline = Timeline::of_a_world();
+        let timeline = Timeline::of_in_memory_server();
         // A quorum trusts a server that keeps its data and never restarted.
         let config = Config {
             seed: fastrand::u64(..),

@@ -40,9 +40,9 @@ use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Delivery, Facts, Granted, Guarded,
-    HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position, RedisOperations, Refusal,
-    Released, Renewal, Store, StoreEntry, Subscription, SurveyOf, Traffic,
+    ConditionAnswer, ConditionOp, ConnectionCounter, ConnectionStats, CountOp, Delivery, Facts,
+    Granted, Guarded, HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position,
+    RedisOperations, Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf,
 };
 
 use calls::{
@@ -66,7 +66,7 @@ pub(crate) use wait_replicas::Replication;
 pub(crate) struct Redis {
     topology: Topology,
     facts: Facts,
-    traffic: Arc<Traffic>,
+    traffic: Arc<ConnectionCounter>,
     replication: Option<Replication>,
     fences: Mutex<Fences>,
     /// How long a waiter in a queue on the server counts as alive behind the waiter before it.

@@ -7,7 +7,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
 use crate::ground::numbers;
 use crate::ground::sync::Mutex;
-use crate::store::{Facts, Traffic};
+use crate::store::{ConnectionCounter, Facts};
 use crate::stores::redis::Redis;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// The name of its connections in `CLIENT LIST`.
     pub(crate) connection_name: Arc<str>,
     /// The counters of connections and messages.
-    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) traffic: Arc<ConnectionCounter>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,

@@ -6,7 +6,8 @@ use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::store::{
-    ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PLACE_LIFE, PlaceInDoubt,
+    CONDITION_ENTRY_LIFE, ConditionAnswer, ConditionOp, ConditionStep, EntryInDoubt, InDoubt,
+    Outcome,
 };
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Repeat, Unread};
@@ -30,7 +31,7 @@ pub(super) fn place_call<'c>(
     visitor: &'c VisitorId,
 ) -> Call<'c> {
     Call {
-        lease: PLACE_LIFE,
+        lease: CONDITION_ENTRY_LIFE,
         ..Call::in_layout(&CONDITION.layout, script, lock, Some(visitor))
     }
 }
@@ -126,11 +127,11 @@ impl Operation for Condition<'_> {
         if matches!(step, ConditionStep::Signal(_)) {
             return Err(error);
         }
-        let place = PlaceInDoubt {
+        let place = EntryInDoubt {
             condition: Arc::clone(condition),
             was_told: !matches!(step, ConditionStep::Enlist(_)),
         };
-        let in_doubt = InDoubt::of_place(lock, visitor, place, attempts.not_after);
+        let in_doubt = InDoubt::of_condition_entry(lock, visitor, place, attempts.not_after);
         Ok(Outcome::unknown(in_doubt, error))
     }
 }

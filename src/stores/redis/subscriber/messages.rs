@@ -38,7 +38,7 @@ impl Shared {
                     }
                 };
                 if is_live {
-                    self.notifier.have_look(&channel);
+                    self.notifier.wake_all_of(&channel);
                 }
             }
             _ => {}
@@ -98,7 +98,7 @@ impl Shared {
             on_move();
         }
         for channel in channels {
-            self.notifier.have_look(channel);
+            self.notifier.wake_all_of(channel);
         }
     }
 

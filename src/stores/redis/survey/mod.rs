@@ -14,7 +14,7 @@ use redis::Value;
 
 use crate::ground::claim::{Form, LockId};
 use crate::ground::error::Result;
-use crate::store::{LockInfo, LockKind, Position, Scope, introduce};
+use crate::store::{LockInfo, LockKind, Position, Scope, fill_in_processes};
 use crate::stores::redis::Redis;
 use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
@@ -54,7 +54,7 @@ impl Redis {
                 connected::of_this_library(connection, deadline)
             });
             // Only the processes of the holders, so a failure is ignored.
-            introduce(&mut found, &connected.unwrap_or_default());
+            fill_in_processes(&mut found, &connected.unwrap_or_default());
         }
         Ok(found)
     }
@@ -103,7 +103,7 @@ impl Redis {
                 .and_then(|(_, told)| told.ok())
                 .unwrap_or_default();
         }
-        introduce(&mut found, &position.connected);
+        fill_in_processes(&mut found, &position.connected);
         position.cursor = cursor;
         position.at = Some((Arc::clone(&name), generation));
         if cursor == 0 {

@@ -8,7 +8,7 @@ pub(crate) mod single;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::store::{ConnectionStats, HealthWarning, Traffic};
+use crate::store::{ConnectionCounter, ConnectionStats, HealthWarning};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;
@@ -145,7 +145,7 @@ impl Topology {
     }
 
     /// Returns the connection counts.
-    pub(crate) fn connections(&self, traffic: &Traffic) -> ConnectionStats {
+    pub(crate) fn connections(&self, traffic: &ConnectionCounter) -> ConnectionStats {
         let (mut idle, mut is_down) = (0, false);
         let mut add = |node: &Node| {
             idle += node.pool.slots.idle() + node.renewals.slots.idle();

@@ -9,7 +9,7 @@ use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
-use crate::store::Traffic;
+use crate::store::ConnectionCounter;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{NODE, World};
 use crate::stores::redis::transport::announced::{Announced, Mapper, ServerId};
@@ -46,7 +46,7 @@ pub(crate) struct Address {
     /// The name in `CLIENT LIST`.
     pub(super) connection_name: Arc<str>,
     /// Counts the connections.
-    pub(super) traffic: Arc<Traffic>,
+    pub(super) traffic: Arc<ConnectionCounter>,
     /// The local clock to which the clock of the server is compared.
     pub(super) timeline: Timeline,
     /// The in-process server.
@@ -129,7 +129,11 @@ impl Address {
     }
 
     /// Sets the connection name and the counters of a client.
-    pub(crate) fn for_client(self, connection_name: &Arc<str>, traffic: &Arc<Traffic>) -> Address {
+    pub(crate) fn for_client(
+        self,
+        connection_name: &Arc<str>,
+        traffic: &Arc<ConnectionCounter>,
+    ) -> Address {
         Address {
             connection_name: Arc::clone(connection_name),
             traffic: Arc::clone(traffic),

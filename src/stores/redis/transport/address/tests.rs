@@ -144,7 +144,7 @@ fn certificates_without_a_tls_url_are_refused() {
 
 #[test]
 fn addresses_keep_connection_name_and_counters() {
-    let (name, traffic): (Arc<str>, Arc<Traffic>) = ("worker".into(), Arc::default());
+    let (name, traffic): (Arc<str>, Arc<ConnectionCounter>) = ("worker".into(), Arc::default());
     let of_client = address("redis://h:1/2").for_client(&name, &traffic);
     assert_eq!(&*of_client.connection_name, "worker");
     assert!(Arc::ptr_eq(&of_client.traffic, &traffic));
