@@ -78,11 +78,13 @@ impl Tally {
 
     /// The cause of a loss, if more than `spare` nodes lack the hold.
     pub(super) fn lacking(&self, spare: usize) -> Option<LossCause> {
-        let lacks = |vote| match vote {
-            &Vote::Lacks(ref cause) => Some(cause),
-            _ => None,
-        };
-        let causes: Vec<&LossCause> = self.votes.iter().flatten().filter_map(lacks).collect();
+        let votes = self.votes.iter().flatten();
+        let causes: Vec<&LossCause> = votes
+            .filter_map(|vote| match vote {
+                Vote::Lacks(cause) => Some(cause),
+                _ => None,
+            })
+            .collect();
         let held = causes.iter().find(|cause| ***cause != LossCause::Gone);
         let cause = held.or(causes.first())?;
         (causes.len() > spare).then(|| (*cause).clone())
@@ -121,11 +123,13 @@ impl Quorum {
         leftover: Option<InDoubt>,
     ) -> Result<Outcome<Granted, Refusal>> {
         let granted = tally.granted();
-        let refusal = |vote| match vote {
-            &Vote::Refused(ref refusal) => Some(refusal),
-            _ => None,
-        };
-        let refusals: Vec<&Refusal> = tally.votes.iter().flatten().filter_map(refusal).collect();
+        let votes = tally.votes.iter().flatten();
+        let refusals: Vec<&Refusal> = votes
+            .filter_map(|vote| match vote {
+                Vote::Refused(refusal) => Some(refusal),
+                _ => None,
+            })
+            .collect();
         if granted + refusals.len() < self.needed {
             let error = self.no_quorum(&claim.name, tally);
             return match leftover {
