@@ -59,7 +59,7 @@ fn a_latch_opens_for_both_sides() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn a_latch_that_is_deleted_here_opens_there() {
+fn a_deleted_latch_opens_for_the_other_side() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let latch = sides.rust.latch("import");
     assert!(latch.try_set(2).unwrap());
@@ -136,7 +136,7 @@ fn permits_exclude_and_wake_both_sides() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn permits_of_ours_that_died_come_back_to_both_sides() {
+fn permits_of_a_killed_client_return_to_both_sides() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let semaphore = sides.rust.semaphore("mail");
     assert!(semaphore.try_set(2).unwrap());
@@ -221,7 +221,7 @@ fn permits_with_ids_exclude_and_wake_both_sides() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn each_side_gives_back_and_prolongs_permits_of_the_other() {
+fn each_side_releases_and_extends_the_others_permits() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let semaphore = sides.rust.permit_semaphore("mail");
     let java = |operation: &str, words: &[&str]| {
@@ -273,7 +273,7 @@ fn each_side_gives_back_and_prolongs_permits_of_the_other() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn never_more_permits_are_taken_than_there_are() {
+fn acquired_permits_never_exceed_the_capacity() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let plain = sides.rust.semaphore("mail");
     let with_ids = sides.rust.permit_semaphore("mails");

@@ -98,7 +98,7 @@ fn ten_thousand_increments_and_none_is_lost() {
 /// Threads of ours hand the lock on among themselves, but not for as long as Redisson waits.
 #[test]
 #[ignore = "needs Java: make interop"]
-fn our_line_does_not_starve_redisson() {
+fn our_queue_does_not_starve_redisson() {
     let sides = BothSides::with(Turn::alone(), PATIENCE);
     let java = sides.java.lock("orders");
     let is_over = AtomicBool::new(false);

@@ -42,7 +42,7 @@ fn nothing_is_left(sides: &BothSides) {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn the_order_is_that_of_arrival_over_both_sides() {
+fn both_sides_are_served_in_order_of_arrival() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let other = another(&sides);
     let ours = [&sides.rust, &other].map(|client| client.fair_lock("tickets"));
@@ -84,7 +84,7 @@ fn the_order_is_that_of_arrival_over_both_sides() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn waiters_that_give_up_leave_no_entry_and_pass_their_turns_on() {
+fn waiters_that_give_up_leave_no_queue_entry() {
     let sides = BothSides::with(Turn::together(), LONG);
     let ours = sides.rust.fair_lock("tickets");
     let held = another(&sides).fair_lock("tickets");
@@ -126,7 +126,7 @@ fn waiters_that_give_up_leave_no_entry_and_pass_their_turns_on() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn killed_waiters_of_theirs_cost_seconds() {
+fn killed_redisson_waiters_cost_seconds() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let ours = sides.rust.fair_lock("tickets");
     let held = another(&sides).fair_lock("tickets");
@@ -161,7 +161,7 @@ fn killed_waiters_of_theirs_cost_seconds() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn nobody_overlaps_and_everybody_has_turns() {
+fn both_sides_never_overlap_and_both_make_progress() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let other = another(&sides);
     let (inside, ends) = (AtomicI64::new(0), Instant::now() + Duration::from_secs(6));
@@ -200,7 +200,7 @@ fn nobody_overlaps_and_everybody_has_turns() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn a_waiter_that_theirs_threw_out_comes_back_to_the_front() {
+fn a_waiter_removed_by_redisson_returns_to_the_front() {
     let sides = BothSides::with(Turn::together(), LONG);
     let ours = sides.rust.fair_lock("tickets");
     let held = another(&sides).fair_lock("tickets");

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = ms(1_000);
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn no_increment_is_lost_while_our_requests_meet_faults() {
+fn no_increment_is_lost_under_request_faults() {
     const EACH: u32 = 150;
     let sides = BothSides::with(Turn::together(), PATIENCE);
     let proxy = Proxy::to(sides.server.addr());
@@ -134,7 +134,7 @@ fn a_read_write_lock_on_our_name_survives_our_release() {
 /// Its issue 7367: an acquire that is sent twice counts twice, and the unlock takes back one.
 #[test]
 #[ignore = "needs Java: make interop"]
-fn redisson_s_doubled_acquire_holds_us_up_for_one_lease() {
+fn a_repeated_redisson_acquire_blocks_for_one_lease() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let proxy = Proxy::to(sides.server.addr());
     let redisson = Redisson::open(&Jvm::shared(), &proxy.url(), LEASE);
@@ -157,7 +157,7 @@ fn redisson_s_doubled_acquire_holds_us_up_for_one_lease() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn redisson_s_lost_replies_hold_us_up_for_one_lease() {
+fn lost_replies_to_redisson_block_for_one_lease() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let proxy = Proxy::to(sides.server.addr());
     // It waits far longer than its lease, for what it sends again must find that we hold the lock.

@@ -133,7 +133,7 @@ fn each_watchdog_keeps_the_other_side_out() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn a_forced_unlock_of_either_side_is_told_to_the_holder() {
+fn a_force_unlock_by_either_side_is_reported_to_the_holder() {
     let sides = BothSides::with(Turn::together(), LEASE);
     for kind in kinds() {
         let (rust, java) = kind.locks(&sides, kind.name);

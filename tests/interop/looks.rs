@@ -47,7 +47,7 @@ fn a_lock_of_redisson_is_listed_with_its_client_and_thread() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn both_sides_of_a_read_write_lock_of_redisson_are_told_apart() {
+fn read_and_write_locks_of_redisson_are_distinguished() {
     let sides = BothSides::new();
     let thread = sides.java.thread();
     for (kind, told) in [("read", LockKind::Read), ("write", LockKind::Write)] {

@@ -9,7 +9,7 @@ use crate::support::ms;
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn an_owned_hold_is_that_of_one_more_thread() {
+fn redisson_sees_an_owned_hold_as_another_thread() {
     let sides = BothSides::new();
     let (rust, java) = sides.locks("orders");
     let guard = rust.owned().unwrap();

@@ -202,7 +202,7 @@ fn both_watchdogs_keep_both_sides_of_a_read_write_lock() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn a_long_read_of_ours_survives_the_renewals_of_theirs() {
+fn a_long_read_survives_the_renewals_of_redisson() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let lock = sides.rust.read_write_lock("prices");
     let [read, _] = java(&sides.java.thread(), "prices");
@@ -346,7 +346,7 @@ fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn nobody_starves_and_no_writer_is_beside_anybody() {
+fn readers_and_writers_exclude_and_none_starves() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let span = Duration::from_secs(5);
     // Their reader, and their writer, beside writers of ours that never pause.
@@ -367,7 +367,7 @@ fn nobody_starves_and_no_writer_is_beside_anybody() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn readers_of_theirs_that_never_pause_starve_no_reader_of_ours() {
+fn constant_redisson_readers_starve_no_reader_of_ours() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let lock = sides.rust.read_write_lock("prices");
     let is_over = AtomicBool::new(false);

@@ -318,7 +318,7 @@ fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
 /// What [`sharded_pubsub`](redlatch::Builder::sharded_pubsub) is for.
 #[test]
 #[ignore = "needs Java: make interop"]
-fn locks_exclude_though_messages_of_the_other_kind_go_unheard() {
+fn locks_exclude_with_mixed_sharded_and_plain_messages() {
     let set = Set::shared(Kind::Cluster);
     let Set::Cluster(cluster) = &*set else {
         unreachable!()

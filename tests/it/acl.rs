@@ -173,7 +173,7 @@ fn set(rules: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_tables_are_what_the_scripts_and_the_source_say() {
+fn the_rights_tables_match_scripts_and_source() {
     let scripts = "src/stores/redis/kinds";
     let called = |kind: &str| called_in(&format!("{scripts}/{kind}"), |_| true);
     let locks = called("reentrant");
@@ -384,7 +384,7 @@ fn is_needed_and_named(server: &RedisServer, row: &Row, lacking: &str) {
 }
 
 #[test]
-fn keys_beside_that_of_the_name_are_named_where_they_lack() {
+fn errors_name_secondary_keys_without_access() {
     let server = RedisServer::start();
     let rules = ROWS.iter().flat_map(Row::rules).collect();
     let url = user(&server, &rules);
@@ -457,7 +457,7 @@ fn the_rights_for_fenced_writes_are_enough_and_each_is_needed() {
 }
 
 #[test]
-fn a_key_whose_right_is_withdrawn_takes_no_other_hold_along() {
+fn a_revoked_key_loses_no_other_hold() {
     const HOLDS: usize = 60;
     let (server, url) = least();
     let client = open(&url);
@@ -477,7 +477,7 @@ fn a_key_whose_right_is_withdrawn_takes_no_other_hold_along() {
 }
 
 #[test]
-fn what_is_not_needed_is_what_the_page_says() {
+fn the_page_lists_the_optional_rights() {
     let (server, url) = least();
     let client = open(&url);
     client.lock("a").run(|_| ()).unwrap();
@@ -504,7 +504,7 @@ fn the_right_to_another_database_is_needed_for_it_alone() {
 }
 
 #[test]
-fn a_node_of_a_quorum_needs_to_be_known() {
+fn a_quorum_node_needs_the_right_to_info() {
     let nodes: Vec<_> = (0..3).map(|_| least()).collect();
     let redlock = || {
         Redlock::builder()
@@ -527,7 +527,7 @@ fn a_node_of_a_quorum_needs_to_be_known() {
 }
 
 #[test]
-fn a_look_for_rights_changes_nothing_and_wakes_nobody() {
+fn checking_rights_changes_nothing_and_wakes_no_waiter() {
     let server = RedisServer::start();
     let heard = |name: &str| format!("redisson_lock__channel:{{{name}}}");
     for name in ["orders:a", "redlatch:preflight"] {
@@ -557,7 +557,7 @@ fn a_look_for_rights_changes_nothing_and_wakes_nobody() {
 
 /// The server refuses the request, and is silent when it is asked which right is missing.
 #[test]
-fn the_question_which_right_is_missing_ends_with_the_wait() {
+fn the_query_for_the_missing_right_ends_with_the_wait() {
     let server = RedisServer::start();
     teach(&server);
     let mut rules = for_locks();

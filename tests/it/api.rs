@@ -15,7 +15,7 @@ fn is_static<T: 'static>() {}
 fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
 #[test]
-fn handles_go_wherever_threads_go() {
+fn handles_are_send_and_sync() {
     is_shared::<Client>();
     is_cloned::<Client>();
     is_shared::<Lock>();
@@ -54,7 +54,7 @@ fn a_guard_stays_on_its_thread() {
 }
 
 #[test]
-fn an_interrupt_is_waited_for_by_anybody() {
+fn any_thread_can_wait_for_an_interrupt() {
     let interrupt = Interrupt::new();
     let began = Instant::now();
     assert!(!interrupt.wait_timeout(Duration::from_millis(50)));
@@ -81,7 +81,7 @@ fn an_interrupt_is_waited_for_by_anybody() {
 
 #[test]
 #[cfg(not(feature = "mysql"))]
-fn a_database_without_its_feature_is_told() {
+fn a_database_url_without_the_feature_is_an_error() {
     for url in [
         "mysql://user:canary@127.0.0.1/db",
         "mariadb://user:canary@h/db",
@@ -100,7 +100,7 @@ fn a_database_without_its_feature_is_told() {
 
 #[test]
 #[cfg(feature = "mysql")]
-fn the_database_locks_go_wherever_threads_go() {
+fn database_locks_are_send_and_sync() {
     fn is_shared_handle<T: Send + Sync + Clone>() {}
     fn is_send<T: Send>() {}
     is_shared_handle::<redlatch::mysql::RowLock>();

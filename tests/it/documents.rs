@@ -190,7 +190,7 @@ fn named(span: &str) -> Option<&str> {
 }
 
 #[test]
-fn the_architecture_names_what_is_there() {
+fn the_architecture_names_existing_files() {
     let text = read(Path::new("ARCHITECTURE.md"));
     let sources = crate::tidy::files(&root().join("src"));
     let sources: Vec<_> = sources.iter().map(|path| read(path)).collect();
@@ -253,7 +253,7 @@ fn each_promise_has_tests_that_exist() {
 }
 
 #[test]
-fn the_rules_see_what_they_are_for() {
+fn the_checks_of_documents_detect_violations() {
     let text = "```sh\nmake demo    # a\n```\nsee `make test` and make no `make …`";
     assert_eq!(arguments(text, "make "), ["demo", "test"].into());
     assert_eq!(named("Lock::try_lock()"), Some("try_lock"));

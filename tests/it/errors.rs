@@ -50,7 +50,7 @@ fn until_it_is_done(mut attempt: impl FnMut() -> Result<(), Error>) -> Result<()
 }
 
 #[test]
-fn work_that_was_done_is_not_done_again() {
+fn completed_work_is_not_repeated() {
     let scene = Scene::new();
     let lock = scene.client.lock("orders");
     scene.silence(RELEASE);
@@ -93,7 +93,7 @@ fn what_may_have_been_done_is_not_retryable() {
 }
 
 #[test]
-fn what_went_wrong_behind_the_work_says_that_it_ran() {
+fn an_error_after_the_work_says_that_it_ran() {
     let client = Client::in_memory();
     let lock = client.lock("orders");
     let taken_away = |lock: &Lock| assert!(lock.force_unlock().unwrap());
@@ -140,7 +140,7 @@ fn no_conversion_drops_what_the_work_returned() {
 }
 
 #[test]
-fn a_chain_of_errors_says_each_thing_once() {
+fn an_error_chain_repeats_no_text() {
     let client = Client::in_memory();
     let lock = client.lock("orders");
     let mut errors: Vec<Box<dyn std::error::Error>> = Vec::new();
@@ -235,7 +235,7 @@ fn the_error_of_the_operating_system_is_kept() {
 
 #[test]
 #[cfg(feature = "mysql")]
-fn the_error_of_the_operating_system_is_kept_behind_that_of_a_database() {
+fn database_errors_keep_the_system_error_as_their_source() {
     let url = format!("mysql://user:canary@127.0.0.1:{}/db", free_port());
     let client = Client::open(&url).unwrap();
     let error = client.lock("orders").try_lock().unwrap_err();

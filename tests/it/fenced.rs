@@ -42,7 +42,7 @@ fn token_after_all(lock: &Lock) -> u64 {
 }
 
 #[test]
-fn it_stands_as_redisson_has_it() {
+fn its_keys_match_redisson() {
     let server = RedisServer::start();
     let client = open(&server.url());
     for (name, key) in [
@@ -69,7 +69,7 @@ fn it_stands_as_redisson_has_it() {
 }
 
 #[test]
-fn one_follows_another_where_the_clock_is_behind() {
+fn tokens_rise_by_one_where_the_clock_is_behind() {
     let server = RedisServer::start();
     server.cmd(&["SET", COUNTER, &FAR.to_string()]);
     let locks =
@@ -93,7 +93,7 @@ fn one_follows_another_where_the_clock_is_behind() {
 }
 
 #[test]
-fn numbers_rise_over_an_empty_restart() {
+fn tokens_rise_across_an_empty_restart() {
     let server = RedisServer::start();
     let (lock, other) = (
         open(&server.url()).fenced_lock("orders"),
@@ -115,7 +115,7 @@ fn numbers_rise_over_an_empty_restart() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn numbers_rise_for_a_client_with_the_clock_back() {
+fn tokens_rise_for_a_client_after_the_clock_steps_back() {
     let clock = ClockShim::build();
     let server = RedisServer::with_clock(&clock);
     let (lock, other) = (
@@ -140,7 +140,7 @@ fn numbers_rise_for_a_client_with_the_clock_back() {
 }
 
 #[test]
-fn a_token_that_cannot_rise_is_told_and_left_alone() {
+fn a_token_at_its_maximum_is_an_error_and_unchanged() {
     let server = RedisServer::start();
     let lock = open(&server.url()).fenced_lock("orders");
     let put = |words: &[&str]| {
@@ -239,7 +239,7 @@ fn send_on(mut client: TcpStream, mut server: TcpStream, swap: &Mutex<Swap>) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_token_below_those_seen_is_an_error_and_its_hold_is_given_back() {
+fn a_token_below_the_minimum_is_an_error_and_is_released() {
     let clock = ClockShim::build();
     let server = RedisServer::with_clock(&clock);
     let relay = Relay::to(server.addr());
@@ -280,7 +280,7 @@ fn a_token_below_those_seen_is_an_error_and_its_hold_is_given_back() {
 }
 
 #[test]
-fn a_multi_lock_has_no_token_and_its_parts_draw_theirs() {
+fn only_the_members_of_a_multi_lock_have_tokens() {
     let server = RedisServer::start();
     server.cmd(&["SET", COUNTER, &FAR.to_string()]);
     let client = open(&server.url());

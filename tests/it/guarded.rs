@@ -65,7 +65,7 @@ fn comes_late(rule: Rule, server: &RedisServer) {
 }
 
 #[test]
-fn a_write_that_comes_behind_the_unlock_does_nothing() {
+fn a_write_that_arrives_after_the_unlock_does_nothing() {
     let scene = Scene::new();
     for is_handed_off in [false, true] {
         let guard = scene.lock.guard().unwrap();
@@ -93,7 +93,7 @@ fn a_write_that_comes_behind_the_unlock_does_nothing() {
 }
 
 #[test]
-fn a_write_that_comes_behind_the_validity_does_nothing() {
+fn a_write_that_arrives_after_the_validity_does_nothing() {
     let scene = Scene::new();
     let guard = scene.lock.with_lease_time(ms(400)).guard().unwrap();
     let rule = scene.next(Fault::Hold);
@@ -107,7 +107,7 @@ fn a_write_that_comes_behind_the_validity_does_nothing() {
 }
 
 #[test]
-fn a_write_at_the_end_of_the_validity_is_done_or_tells_the_loss() {
+fn a_write_at_the_end_of_validity_runs_or_reports_the_loss() {
     let scene = Scene::new();
     for _ in 0..20 {
         let guard = scene.lock.with_lease_time(ms(40)).guard().unwrap();
@@ -118,7 +118,7 @@ fn a_write_at_the_end_of_the_validity_is_done_or_tells_the_loss() {
 }
 
 #[test]
-fn a_write_without_an_answer_is_sent_once() {
+fn a_write_without_a_reply_is_sent_once() {
     let scene = Scene::new();
     for (fault, is_written) in [
         (Fault::SwallowRequest(End::Reset), false),
@@ -157,7 +157,7 @@ fn a_server_without_the_script_gets_it_and_runs_it_once() {
 }
 
 #[test]
-fn a_full_server_names_the_command_that_it_refused() {
+fn a_server_at_maxmemory_names_the_refused_command() {
     let scene = Scene::new();
     let guard = scene.lock.guard().unwrap();
     scene.server.cmd(&["SET", "data", "1"]);
@@ -192,7 +192,7 @@ fn a_full_server_names_the_command_that_it_refused() {
 }
 
 #[test]
-fn a_lacking_right_is_named_and_nothing_is_written() {
+fn a_missing_right_is_named_and_nothing_is_written() {
     let (server, url) = acl::least();
     let client = quick().key_prefix(acl::PREFIX).open(&url).unwrap();
     let lock = client.lock("a");
@@ -247,7 +247,7 @@ fn a_lacking_right_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn a_key_of_the_lock_that_something_else_has_is_a_loss() {
+fn a_lock_key_of_another_program_is_a_loss() {
     let scene = Scene::new();
     let guard = scene.lock.guard().unwrap();
     scene.server.cmd(&["SET", "orders", "data"]);
@@ -258,7 +258,7 @@ fn a_key_of_the_lock_that_something_else_has_is_a_loss() {
 }
 
 #[test]
-fn scripts_have_keys_and_arguments_of_their_own() {
+fn scripts_have_their_own_keys_and_arguments() {
     let scene = Scene::new();
     let client = Client::open(&scene.server.url()).unwrap();
     let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
@@ -428,7 +428,7 @@ fn a_late_fenced_write_is_refused_by_the_time_or_by_the_fence() {
 }
 
 #[test]
-fn a_script_without_an_end_may_have_written() {
+fn an_endless_script_may_have_written() {
     let guard = Client::in_memory().lock("orders").guard().unwrap();
     let script = "redis.call('SET', KEYS[1], 'b') while true do end";
     assert!(

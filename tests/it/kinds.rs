@@ -131,7 +131,7 @@ fn open(url: &str) -> Client {
 }
 
 #[test]
-fn every_kind_in_redis_is_a_part() {
+fn every_kind_in_redis_can_be_a_member() {
     let server = RedisServer::start();
     let clients = [open(&server.url()), open(&server.url())];
     work_as_parts(&parts_of(&clients[0], &clients[1]));
@@ -139,7 +139,7 @@ fn every_kind_in_redis_is_a_part() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn every_kind_in_memory_is_a_part() {
+fn every_kind_in_memory_can_be_a_member() {
     let one = Client::builder()
         .watchdog_timeout(LEASE)
         .in_memory()
@@ -149,7 +149,7 @@ fn every_kind_in_memory_is_a_part() {
 }
 
 #[test]
-fn a_redlock_is_a_part() {
+fn a_redlock_can_be_a_member() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let client = open(&other.url());
     works_as_a_part(&Part {
@@ -162,7 +162,7 @@ fn a_redlock_is_a_part() {
 
 #[cfg(feature = "mysql")]
 #[test]
-fn a_lock_in_a_database_is_a_part() {
+fn a_database_lock_can_be_a_member() {
     let database = MariaDb::shared().database();
     let clients = [open(&database.url()), open(&database.url())];
     crate::mysql::make_tables(&database);
@@ -189,7 +189,7 @@ fn is_unsupported<T: std::fmt::Debug>(outcome: Result<T, Error>, words: &str) {
 
 /// Whoever waits for these leaves nothing in the store that could be counted.
 #[test]
-fn nobody_knows_how_many_wait_without_a_queue_in_the_store() {
+fn waiters_cannot_be_counted_without_a_queue_in_the_store() {
     let server = RedisServer::start();
     let clients = [Client::in_memory(), open(&server.url())];
     for client in &clients {
@@ -255,7 +255,7 @@ fn a_database_says_why_it_has_no_other_kinds() {
 }
 
 #[test]
-fn a_prefix_that_comes_once_leaves_names_with_it_as_they_are() {
+fn key_prefix_once_is_not_added_twice() {
     let server = RedisServer::start();
     let open = |builder: Builder| builder.open(&server.url()).unwrap();
     let once = open(Client::builder().key_prefix_once("app:"));

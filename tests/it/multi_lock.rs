@@ -50,7 +50,7 @@ fn it_takes_all_or_nothing() {
 }
 
 #[test]
-fn a_re_entry_counts_everywhere_and_a_failed_one_is_no_level() {
+fn a_re_entry_counts_on_all_members_or_on_none() {
     let mut servers = [RedisServer::start(), RedisServer::start()];
     // They are taken in the order of their addresses as text.
     servers.sort_by_key(RedisServer::url);
@@ -83,7 +83,7 @@ fn a_re_entry_counts_everywhere_and_a_failed_one_is_no_level() {
 }
 
 #[test]
-fn a_re_entry_that_finds_a_part_gone_begins_anew() {
+fn a_re_entry_without_a_member_acquires_anew() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let both = MultiLock::of([&client(&one).lock("a"), &client(&two).lock("b")]).unwrap();
     for (server, name) in [(&one, "a"), (&two, "b")] {
@@ -99,7 +99,7 @@ fn a_re_entry_that_finds_a_part_gone_begins_anew() {
 }
 
 #[test]
-fn the_loss_of_a_part_is_the_loss_of_the_whole_and_frees_the_rest() {
+fn the_loss_of_one_member_loses_and_frees_the_multi_lock() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let (a, b) = (client(&one).lock("a"), client(&two).lock("b"));
     let both = MultiLock::of([&a, &b]).unwrap();
@@ -117,7 +117,7 @@ fn the_loss_of_a_part_is_the_loss_of_the_whole_and_frees_the_rest() {
 }
 
 #[test]
-fn the_watchdog_renews_every_part() {
+fn the_watchdog_renews_every_member() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let both = MultiLock::of([&client(&one).lock("a"), &client(&two).token_lock("b")]).unwrap();
     let guard = both.guard().unwrap();
@@ -131,7 +131,7 @@ fn the_watchdog_renews_every_part() {
 }
 
 #[test]
-fn a_waiter_is_woken_by_the_part_that_was_in_its_way() {
+fn a_waiter_is_woken_by_the_member_that_blocked_it() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let (a, b) = (client(&one).lock("a"), client(&two).lock("b"));
     let both = MultiLock::of([&client(&one).lock("a"), &client(&two).lock("b")]).unwrap();
@@ -160,7 +160,7 @@ fn a_waiter_is_woken_by_the_part_that_was_in_its_way() {
 }
 
 #[test]
-fn the_wait_time_is_one_for_all() {
+fn one_timeout_covers_all_members() {
     let client = Client::in_memory();
     let names = ["a", "b", "c"];
     let locks = names.map(|name| client.lock(name));
@@ -181,7 +181,7 @@ fn the_wait_time_is_one_for_all() {
 }
 
 #[test]
-fn locks_that_share_a_part_are_not_taken_by_one_thread() {
+fn overlapping_multi_locks_are_refused_on_one_thread() {
     let client = Client::in_memory();
     let (a, b, c) = (client.lock("a"), client.lock("b"), client.lock("c"));
     let both = MultiLock::of([&a, &b]).unwrap();
@@ -254,7 +254,7 @@ fn philosophers(locks: &[Lock], rounds: u32) {
 }
 
 #[test]
-fn a_force_unlock_that_frees_some_parts_alone_says_that_its_outcome_is_unknown() {
+fn a_force_unlock_that_frees_only_some_members_is_unknown() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let both = MultiLock::of([&client(&one).lock("a"), &client(&two).lock("b")]).unwrap();
     both.lock().unwrap();
@@ -295,7 +295,7 @@ fn philosophers_eat_from_several_servers_and_kinds() {
 }
 
 #[test]
-fn one_name_in_two_places_is_two_locks() {
+fn one_name_on_two_servers_is_two_locks() {
     let server = RedisServer::start();
     let in_database = |number: u32| Client::open(&format!("{}/{number}", server.url())).unwrap();
     let databases = [in_database(0).lock("a"), in_database(1).lock("a")];
@@ -354,7 +354,7 @@ fn one_lock_by_two_names_of_its_server_is_an_error_at_once() {
 }
 
 #[test]
-fn a_wait_ends_when_the_client_of_a_part_is_shut_down() {
+fn a_wait_ends_when_the_client_of_a_member_is_shut_down() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let (of_a, of_b) = (client(&one), client(&two));
     let both = MultiLock::of([&of_a.lock("a"), &of_b.lock("b")]).unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn noted() -> (Builder, Arc<Notes>) {
 }
 
 #[test]
-fn each_way_to_a_lock_is_told_as_what_it_is() {
+fn each_way_to_acquire_has_its_own_event() {
     let server = RedisServer::start();
     let ((one, mine), (two, theirs)) = (noted(), noted());
     let (client, other) = [one, two].map(|it| it.open(&server.url()).unwrap()).into();
@@ -75,7 +75,7 @@ fn each_way_to_a_lock_is_told_as_what_it_is() {
 }
 
 #[test]
-fn an_interrupt_an_error_and_a_loss_are_told_once() {
+fn an_interrupt_an_error_and_a_loss_are_reported_once() {
     let server = RedisServer::start();
     let ((one, mine), (two, theirs)) = (noted(), noted());
     let client = one.watchdog_timeout(ms(6000)).open(&server.url()).unwrap();

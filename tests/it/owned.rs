@@ -201,7 +201,7 @@ fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
 
 /// The first copy of the release is lost on the way to the server, or its answer on the way back.
 #[test]
-fn a_release_in_the_background_whose_answer_is_lost_is_sent_again() {
+fn a_background_release_without_a_reply_is_sent_again() {
     let server = RedisServer::start();
     teach(&server);
     let proxy = Proxy::to(server.addr());
@@ -256,7 +256,7 @@ fn a_condition_needs_a_thread_that_holds_the_lock() {
 }
 
 #[test]
-fn a_lock_of_several_is_owned_as_one() {
+fn an_owned_multi_lock_is_one_hold() {
     let client = Client::in_memory();
     let (one, two) = (client.lock("one"), client.lock("two"));
     let both = MultiLock::of([&one, &two]).unwrap();

@@ -48,7 +48,7 @@ fn polls_with_backoff_and_no_subscription() {
 }
 
 #[test]
-fn one_of_a_client_polls() {
+fn one_thread_of_each_client_polls() {
     let server = RedisServer::start();
     let held = spin_lock(&server).with_lease_time(Duration::from_secs(60));
     held.lock().unwrap();
@@ -58,7 +58,7 @@ fn one_of_a_client_polls() {
 }
 
 #[test]
-fn its_unlock_is_told_to_those_who_listen() {
+fn its_unlock_notifies_subscribers() {
     let server = RedisServer::start();
     let held = spin_lock(&server);
     held.lock().unwrap();

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[test]
-fn a_clock_is_that_of_one_world() {
+fn each_world_has_its_own_clock() {
     let (here, there) = (Client::in_memory(), Client::in_memory());
     let hold = |client: &Client| {
         let lock = client.lock("orders").with_lease_time(HOUR);
@@ -34,7 +34,7 @@ fn a_clock_is_that_of_one_world() {
 }
 
 #[test]
-fn what_has_ended_when_the_clock_was_set_ahead_is_told() {
+fn advancing_the_clock_reports_ended_holds() {
     let (sender, told) = mpsc::channel();
     let client = Client::builder()
         .on_lost(move |loss| sender.send(loss.clone()).unwrap())
@@ -122,7 +122,7 @@ fn renewals_fall_due_by_the_clock_of_their_world() {
 }
 
 #[test]
-fn names_are_those_of_the_client() {
+fn names_may_have_the_prefix_or_not() {
     let client = Client::builder().key_prefix("app:").in_memory().unwrap();
     let lock = client.lock("orders");
     for name in ["orders", lock.name()] {
@@ -146,7 +146,7 @@ fn names_are_those_of_the_client() {
 }
 
 #[test]
-fn a_lost_answer_is_an_unknown_outcome() {
+fn a_lost_reply_is_an_unknown_outcome() {
     let client = Client::in_memory();
     let elsewhere = client.another().unwrap().lock("orders");
     let controls = Controls::of(&client);

@@ -37,7 +37,7 @@ fn given_back_by(server: &RedisServer, token: &str) -> bool {
 }
 
 #[test]
-fn it_stands_as_a_random_string_with_the_lease() {
+fn its_key_is_a_random_string_with_the_lease_as_ttl() {
     let server = RedisServer::start();
     let lock = lock_at(&server);
     let mut tokens = Vec::new();
@@ -62,7 +62,7 @@ fn it_stands_as_a_random_string_with_the_lease() {
 }
 
 #[test]
-fn it_and_locks_of_others_exclude_each_other() {
+fn it_excludes_token_locks_of_other_programs() {
     let server = RedisServer::start();
     let lock = lock_at(&server);
     assert!(taken_by(&server, "theirs"));
@@ -93,7 +93,7 @@ fn it_and_locks_of_others_exclude_each_other() {
 }
 
 #[test]
-fn it_is_not_entered_twice() {
+fn it_is_not_reentrant() {
     let server = RedisServer::start();
     let lock = lock_at(&server);
     let guard = lock.guard().unwrap();
@@ -134,7 +134,7 @@ fn one_name_is_one_kind_of_lock() {
 }
 
 #[test]
-fn whoever_takes_it_over_is_left_alone_and_told_of() {
+fn a_new_owner_of_the_key_is_left_alone_and_reported() {
     let server = RedisServer::start();
     let lock = lock_at(&server);
     let guard = lock.guard().unwrap();
@@ -156,7 +156,7 @@ fn whoever_takes_it_over_is_left_alone_and_told_of() {
 }
 
 #[test]
-fn a_key_that_was_deleted_is_not_renewed_into_being() {
+fn a_renewal_does_not_recreate_a_deleted_key() {
     let server = RedisServer::start();
     let guard = lock_at(&server).guard().unwrap();
     server.cmd(&["DEL", "a"]);

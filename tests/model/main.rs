@@ -67,7 +67,7 @@ fn exclusion_survives_lost_and_late_messages() {
 }
 
 #[test]
-fn exclusion_survives_what_may_befall_a_node() {
+fn exclusion_survives_the_faults_of_nodes() {
     holds(Rules::default(), &[Mishap::Emptied]);
     holds(Rules::default(), &[Mishap::Jump(-1)]);
     let with_its_keys = Rules {
@@ -87,7 +87,7 @@ fn exclusion_survives_what_may_befall_a_node() {
 /// The node which two majorities share decides, so with a bare majority one lost key is one too many. Where all nodes
 /// have to agree it is not, but then one node which is down is.
 #[test]
-fn exclusion_survives_a_lost_key_if_all_nodes_have_to_agree() {
+fn exclusion_by_all_nodes_survives_a_lost_key() {
     let rules = Rules {
         quorum: NODES,
         away: 0,
@@ -98,7 +98,7 @@ fn exclusion_survives_a_lost_key_if_all_nodes_have_to_agree() {
 }
 
 #[test]
-fn a_node_which_restarts_empty_at_once_breaks_exclusion() {
+fn a_node_that_restarts_empty_at_once_breaks_exclusion() {
     for away in [0, LEASE - 1] {
         let rules = Rules {
             away,
@@ -129,7 +129,7 @@ fn each_weaker_rule_breaks_exclusion() {
 /// No promise is made here: one node which loses a key while it keeps its vote is enough, and so is a clock that jumps
 /// ahead by more than the drift.
 #[test]
-fn what_is_excluded_does_break_exclusion() {
+fn each_excluded_fault_breaks_exclusion() {
     breaks(Rules::default(), &[Mishap::Flushed]);
     let rules = Rules {
         drift: 1,

@@ -430,7 +430,7 @@ fn two_that_come_again() {
 }
 
 #[test]
-fn nobody_waits_for_a_lock_that_was_set_free_meanwhile() {
+fn no_waiter_misses_a_concurrent_release() {
     explore(two_that_come_again);
     finds(
         "a lock that was set free is taken for held here",
@@ -439,14 +439,14 @@ fn nobody_waits_for_a_lock_that_was_set_free_meanwhile() {
 }
 
 #[test]
-fn a_line_loses_nobody_and_nothing() {
+fn the_queue_loses_no_waiter_and_no_wake_up() {
     explore(a_line_with_impatient_ones);
     finds("one who left is handed a hold", a_line_with_impatient_ones);
     finds("nobody takes over", a_line_with_impatient_ones);
 }
 
 #[test]
-fn an_impatient_waiter_takes_no_wake_up_with_it() {
+fn a_timed_out_waiter_takes_no_wake_up_with_it() {
     explore(patient_and_impatient);
     finds("a leaving waiter keeps its permit", patient_and_impatient);
     finds("no attempt after joining", patient_and_impatient);
@@ -471,7 +471,7 @@ fn the_timer_wakes_for_an_earlier_entry() {
 }
 
 #[test]
-fn each_planted_bug_is_looked_for() {
+fn each_planted_bug_has_a_search() {
     let scenarios = [include_str!("main.rs")];
     for bug in own::BUGS {
         let name = format!("{:?}", bug.name);

@@ -26,12 +26,12 @@ fn keeps_all_rules(topology: &str, seeds: u32) {
 }
 
 #[test]
-fn no_rule_is_broken_with_servers_apart() {
+fn no_rule_is_broken_with_independent_servers() {
     keeps_all_rules("Plain", 100);
 }
 
 #[test]
-fn no_rule_is_broken_with_servers_that_belong_together() {
+fn no_rule_is_broken_with_clusters_and_sentinels() {
     keeps_all_rules("Parts", 500);
     for topology in ["Replicas", "Sentinel", "Cluster"] {
         keeps_all_rules(topology, 1500);
@@ -65,7 +65,7 @@ fn runs_until(
 }
 
 #[test]
-fn each_planted_bug_is_looked_for() {
+fn each_planted_bug_has_a_search() {
     let (_, looked_for) = simulate(&[("BUGS", "1")]);
     let mut planted: BTreeSet<_> = planted::bugs().map(|bug| bug.name.to_owned()).collect();
     planted.extend(redlatch_spec::PLANTS.map(|plant| plant.name.to_owned()));
@@ -84,7 +84,7 @@ fn finds(bug: &str, rule: &str, shape: &str) {
 }
 
 #[test]
-fn bugs_that_are_planted_are_found() {
+fn planted_bugs_are_found() {
     for (bug, rule, shape) in [
         ("a request in flight shortens nothing", "I1: ", "Free"),
         ("an earlier entry wakes nobody", "I9: ", "Forced"),
@@ -126,7 +126,7 @@ fn a_seed_that_breaks_a_rule_is_shrunk() {
 
 /// A world in which nothing happens would keep every rule.
 #[test]
-fn all_that_the_rules_are_about_happens() {
+fn every_event_of_the_rules_happens() {
     for (filter, events) in [
         (("TOPOLOGY", "Parts"), "multi-lock entered, overlap"),
         (

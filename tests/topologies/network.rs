@@ -39,7 +39,7 @@ pub(crate) fn play(role: &str) -> bool {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_bad_line_loses_no_hold() {
+fn a_bad_network_loses_no_hold() {
     const DELAY: Duration = ms(50);
     let lease = Duration::from_secs(6);
     let server = RedisServer::start();

@@ -46,7 +46,7 @@ fn not_replicated<T: std::fmt::Debug>(result: Result<T, Error>, by: usize, of: u
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn the_master_is_found_wherever_it_stands() {
+fn the_master_is_found_at_any_position() {
     let set = Replicas::start(2);
     for first in 0..3 {
         let mut urls = set.urls();
@@ -200,7 +200,7 @@ fn a_replica_that_has_lost_its_master_is_no_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn without_replicas_waited_for_a_lock_may_be_lost_and_told() {
+fn without_wait_a_failover_may_lose_a_lock_and_reports_it() {
     let set = Replicas::start(1);
     let lease = Duration::from_secs(6);
     let (client, other) = (client(&set, lease), client(&set, lease));
@@ -222,7 +222,7 @@ fn without_replicas_waited_for_a_lock_may_be_lost_and_told() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_grant_that_waits_for_replicas_is_where_the_next_master_is() {
+fn a_replicated_grant_survives_the_failover() {
     let set = Replicas::start(1);
     let lease = Duration::from_secs(10);
     let client = waiting_for(&set, 1, lease);
@@ -244,7 +244,7 @@ fn a_grant_that_waits_for_replicas_is_where_the_next_master_is() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_grant_that_too_few_replicas_have_is_undone() {
+fn a_grant_on_too_few_replicas_is_undone() {
     let set = Replicas::start(2);
     let lock = waiting_for(&set, 2, LONG).lock("orders");
     all_works(&lock);
@@ -269,7 +269,7 @@ fn a_grant_that_too_few_replicas_have_is_undone() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn an_undone_grant_wakes_those_who_saw_it() {
+fn an_undone_grant_wakes_the_waiters() {
     let set = Replicas::start(1);
     let strict = waiting_for(&set, 1, LONG).lock("orders");
     let plain = client(&set, LONG).lock("orders");
@@ -289,7 +289,7 @@ fn an_undone_grant_wakes_those_who_saw_it() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_reentry_that_too_few_replicas_have_is_put_back() {
+fn a_re_entry_on_too_few_replicas_is_undone() {
     let set = Replicas::start(1);
     let client = waiting_for(&set, 1, LONG);
     let lock = client.lock("orders");
@@ -320,7 +320,7 @@ fn a_reentry_that_too_few_replicas_have_is_put_back() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn renewals_that_no_replica_has_extend_nothing() {
+fn renewals_on_no_replica_extend_nothing() {
     let set = Replicas::start(1);
     let lease = ms(3000);
     let client = waiting_for(&set, 1, lease);
@@ -349,7 +349,7 @@ fn renewals_that_no_replica_has_extend_nothing() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_server_without_wait_is_told() {
+fn a_server_without_wait_is_reported() {
     let server = RedisServer::with(&["--rename-command", "WAIT", ""]);
     let client = Client::builder().wait_replicas(1, ms(100));
     let client = client.open(&server.url()).unwrap();
@@ -383,7 +383,7 @@ fn an_inner_unlock_that_was_carried_out_is_not_retryable() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_write_that_too_few_replicas_have_is_unknown() {
+fn a_write_on_too_few_replicas_is_unknown() {
     let set = Replicas::start(1);
     let guard = waiting_for(&set, 1, LONG).lock("orders").guard().unwrap();
     let count = || {

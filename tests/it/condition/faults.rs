@@ -104,7 +104,7 @@ fn signal((lock, condition): &(Lock, Condition)) -> bool {
 }
 
 #[test]
-fn requests_that_are_lost_or_doubled_lose_no_place_and_no_signal() {
+fn lost_or_repeated_requests_lose_no_entry_and_no_signal() {
     let scene = Scene::new();
     let (sender, woken) = mpsc::channel();
     for fault in LOST {
@@ -134,7 +134,7 @@ fn requests_that_are_lost_or_doubled_lose_no_place_and_no_signal() {
 }
 
 #[test]
-fn a_wait_that_cannot_begin_leaves_the_lock_held_and_no_place() {
+fn a_failed_wait_keeps_the_lock_and_leaves_no_queue_entry() {
     let scene = Scene::new();
     let (lock, condition) = &scene.pair;
     lock.lock().unwrap();
@@ -166,7 +166,7 @@ fn a_wait_that_cannot_begin_leaves_the_lock_held_and_no_place() {
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
+fn the_signal_of_a_dead_waiter_goes_to_the_next() {
     let scene = Scene::new();
     let (sender, woken) = mpsc::channel();
     // Killed before it was signalled: the next one gets the signal at once when its place has ended.
@@ -196,7 +196,7 @@ fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
 }
 
 #[test]
-fn every_key_of_those_who_wait_ends() {
+fn every_key_of_a_waiter_has_a_ttl() {
     let scene = Scene::new();
     let mut child = scene.child();
     for key in [WAITING, DUE] {
@@ -208,7 +208,7 @@ fn every_key_of_those_who_wait_ends() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn a_lost_message_costs_a_second_and_a_lost_answer_wakes() {
+fn a_lost_message_costs_a_second_and_a_lost_reply_wakes() {
     use redlatch::testing::Controls;
 
     let client = Client::in_memory();

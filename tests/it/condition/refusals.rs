@@ -49,7 +49,7 @@ fn a_lock_without_conditions_says_why() {
 }
 
 #[test]
-fn a_thread_that_reads_cannot_wait_and_may_signal() {
+fn a_reader_can_signal_but_not_wait() {
     let server = RedisServer::start();
     for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
         let prices = client.read_write_lock("prices");
@@ -68,7 +68,7 @@ fn a_thread_that_reads_cannot_wait_and_may_signal() {
 }
 
 #[test]
-fn conditions_do_not_meet_those_of_other_locks() {
+fn conditions_of_two_locks_are_independent() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
     for (lock, condition) in [("{x}:a", "b"), ("{x}", "a"), ("x", "a")] {

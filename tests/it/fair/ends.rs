@@ -35,7 +35,7 @@ fn waits_end(scene: &Scene, lock: &Lock, interrupt: &Interrupt, end: impl FnOnce
 }
 
 #[test]
-fn a_client_that_ends_leaves_no_place_of_those_who_waited() {
+fn a_closed_client_leaves_no_queue_entries() {
     let scene = Scene::new();
     let (_holder, held) = scene.process();
     held.lock().unwrap();
@@ -56,7 +56,7 @@ fn a_client_that_ends_leaves_no_place_of_those_who_waited() {
 }
 
 #[test]
-fn a_silent_server_keeps_no_client_from_its_end() {
+fn a_silent_server_does_not_block_the_shutdown() {
     let scene = Scene::new();
     let (_holder, held) = scene.process();
     held.lock().unwrap();

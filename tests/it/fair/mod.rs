@@ -309,7 +309,7 @@ laws! {
 }
 
 #[test]
-fn the_time_to_wait_has_a_range() {
+fn the_wait_timeout_has_a_range() {
     let open = |timeout| {
         Client::builder()
             .fair_lock_wait_timeout(timeout)
@@ -326,7 +326,7 @@ fn the_time_to_wait_has_a_range() {
 }
 
 #[test]
-fn a_client_that_shuts_down_while_it_waits_leaves_its_place_to_the_next() {
+fn a_client_that_shuts_down_leaves_the_queue_to_the_next() {
     for backend in [Backend::memory(), Backend::redis()] {
         let [one, two] = locks(&backend);
         one.lock().unwrap();
@@ -354,15 +354,15 @@ fn a_client_that_shuts_down_while_it_waits_leaves_its_place_to_the_next() {
 // Redisson's tests of RFairLock, and where their meaning stands here:
 //
 // testLeaseTimeout                                 an_expired_holder_wakes_the_first
-// testMultipleLocks                                laws: many_threads_on_a_few_names_all_get_through
-// test…TimeoutDrift(_Descrete)                     queue: scores_stay_within_the_patience_of_each_place
-// testFirstThreadDeathTimeoutDrift                 queue: a_dead_head_costs_1_5_s
-// testAbandonedTimeoutDrift_Descrete               queue: scores_stay_within_the_patience_of_each_place
-// testTryLockNonDelayed                            queue: a_try_leaves_nothing
+// testMultipleLocks                                laws: many_threads_on_few_names_all_acquire
+// test…TimeoutDrift(_Descrete)                     queue: scores_stay_within_the_timeout_of_each_entry
+// testFirstThreadDeathTimeoutDrift                 queue: a_dead_first_waiter_costs_1_5_s
+// testAbandonedTimeoutDrift_Descrete               queue: scores_stay_within_the_timeout_of_each_entry
+// testTryLockNonDelayed                            queue: try_lock_leaves_no_queue_entry
 // testTryLockWait, testForceUnlock, testExpire     the laws of every lock
 // testAutoExpire, testGetHoldCount, testIsHeld…    the laws of every lock
 // testIsLocked…, testUnlockFail, testReentrancy    the laws of every lock
 // testConcurrency_…                                the laws of every lock
 // testConcurrency_MultiInstance_Ordering           grants_in_order_of_arrival_over_processes
 // testNameMapper                                   acl: all kinds have a key prefix
-// testAcquireFailedNotCalledOnRedisTimeout         ends: a_silent_server_keeps_no_client_from_its_end
+// testAcquireFailedNotCalledOnRedisTimeout         ends: a_silent_server_does_not_block_the_shutdown

@@ -71,7 +71,7 @@ impl Scene {
 }
 
 #[test]
-fn killed_waiters_cost_about_a_second_wherever_they_stand() {
+fn killed_waiters_cost_a_second_anywhere_in_the_queue() {
     let scene = Scene::new();
     let (_client, held) = scene.process();
     let (other, lock) = scene.process();
@@ -107,7 +107,7 @@ fn killed_waiters_cost_about_a_second_wherever_they_stand() {
 }
 
 #[test]
-fn a_process_that_is_stopped_for_a_while_keeps_its_place() {
+fn a_briefly_stopped_process_keeps_its_queue_entry() {
     let scene = Scene::new();
     let (_client, held) = scene.process();
     let (_other, lock) = scene.process();
@@ -130,7 +130,7 @@ fn a_process_that_is_stopped_for_a_while_keeps_its_place() {
 }
 
 #[test]
-fn a_process_that_is_stopped_for_long_is_passed_over_and_comes_back_to_the_front() {
+fn a_stopped_process_is_skipped_and_returns_to_the_front() {
     let scene = Scene::new();
     let (_client, held) = scene.process();
     let (_other, lock) = scene.process();
@@ -159,7 +159,7 @@ fn a_process_that_is_stopped_for_long_is_passed_over_and_comes_back_to_the_front
 }
 
 #[test]
-fn stopped_waiters_cost_10_s_wherever_they_stand() {
+fn stopped_waiters_cost_10_s_anywhere_in_the_queue() {
     let scene = Scene::new();
     let (_client, held) = scene.process();
     let (_other, lock) = scene.process();

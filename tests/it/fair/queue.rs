@@ -67,7 +67,7 @@ impl Scene {
 }
 
 #[test]
-fn a_dead_head_costs_1_5_s() {
+fn a_dead_first_waiter_costs_1_5_s() {
     let scene = Scene::new();
     let (_client, lock) = scene.process();
     for dead in ["dead:1:1", "0b6f7a52-0000-4000-8000-000000000002:41"] {
@@ -88,7 +88,7 @@ fn a_dead_head_costs_1_5_s() {
 }
 
 #[test]
-fn a_try_passes_the_dead() {
+fn try_lock_skips_dead_waiters() {
     let scene = Scene::new();
     let (_client, lock) = scene.process();
     scene.queue("dead:1:1");
@@ -112,7 +112,7 @@ fn listen<'c>(connection: &'c mut redis::Connection, waiter: &str) -> PubSub<'c>
 }
 
 #[test]
-fn one_that_listens_and_is_silent_costs_10_s_unless_it_is_redissons() {
+fn a_silent_first_waiter_costs_10_s_unless_it_is_redisson() {
     let scene = Scene::new();
     let (_client, lock) = scene.process();
     let [theirs, ours] = ["0b6f7a52-0000-4000-8000-000000000002:41", "silent:1:1"];
@@ -173,7 +173,7 @@ fn the_queue_survives_a_server_without_its_data() {
 }
 
 #[test]
-fn scores_stay_within_the_patience_of_each_place() {
+fn scores_stay_within_the_timeout_of_each_entry() {
     const PATIENCE: i64 = 60_000;
     let scene = Scene::new();
     let open = || {
@@ -234,7 +234,7 @@ fn scores_stay_within_the_patience_of_each_place() {
 }
 
 #[test]
-fn a_try_leaves_nothing() {
+fn try_lock_leaves_no_queue_entry() {
     let scene = Scene::new();
     let [(_one, held), (_two, lock)] = [(); 2].map(|()| scene.process());
     held.lock().unwrap();

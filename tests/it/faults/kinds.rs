@@ -102,7 +102,7 @@ impl Scene {
 }
 
 #[test]
-fn a_lost_or_doubled_request_counts_once() {
+fn a_lost_or_repeated_request_counts_once() {
     for row in &ROWS {
         let scene = Scene::new(row);
         for fault in LOST {
@@ -121,7 +121,7 @@ fn a_lost_or_doubled_request_counts_once() {
 }
 
 #[test]
-fn a_request_without_any_answer_is_unknown_and_is_undone() {
+fn a_request_without_a_reply_is_unknown_and_is_undone() {
     for row in &ROWS {
         let scene = Scene::new(row);
         let silent = Fault::SwallowReply(End::Silent);
@@ -138,7 +138,7 @@ fn a_request_without_any_answer_is_unknown_and_is_undone() {
 }
 
 #[test]
-fn a_late_request_of_a_wait_that_is_over_leaves_nothing() {
+fn a_late_request_of_an_ended_wait_leaves_nothing() {
     for row in &ROWS {
         let scene = Scene::new(row);
         for is_held in [true, false] {
@@ -180,7 +180,7 @@ fn a_lost_message_costs_a_waiter_a_second() {
 }
 
 #[test]
-fn a_full_server_grants_nothing_and_keeps_what_is_held() {
+fn a_server_at_maxmemory_grants_nothing_and_keeps_holds() {
     for row in &ROWS {
         let scene = Scene::new(row);
         let full = |is_full: bool| {

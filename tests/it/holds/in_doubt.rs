@@ -4,7 +4,7 @@ use super::*;
 
 #[cfg(feature = "test-util")]
 #[test]
-fn a_release_in_doubt_is_sent_as_long_as_the_lease_may_last() {
+fn an_in_doubt_release_is_retried_until_the_lease_ends() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder of an hour", &[("URL", &server.url())]);
     assert!(child.wait(CHILD).success());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn whoever_asks_for_news_after_a_shutdown_hears_at_once() {
+fn a_shutdown_notifies_earlier_and_later_loss_receivers() {
     for client in [
         Client::in_memory(),
         Client::open(&RedisServer::start().url()).unwrap(),

@@ -50,14 +50,14 @@ fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Dura
 }
 
 #[test]
-fn replies_in_any_order_never_make_a_hold_outlast_its_key() {
+fn a_hold_never_outlasts_its_key_in_any_reply_order() {
     let (server, proxy) = server();
     let lock = renewed_for(&proxy, SHORT);
     replies_in_any_order(&lock, &[proxy], || lease_of(&server, "orders"));
 }
 
 #[test]
-fn replies_in_any_order_never_make_a_redlock_outlast_its_majority() {
+fn a_redlock_never_outlasts_its_majority_in_any_reply_order() {
     let (servers, proxies): (Vec<_>, Vec<_>) = (0..3).map(|_| server()).unzip();
     let nodes = proxies
         .iter()
@@ -79,7 +79,7 @@ fn replies_in_any_order_never_make_a_redlock_outlast_its_majority() {
 }
 
 #[test]
-fn replies_in_any_order_never_make_a_multi_lock_outlast_a_member() {
+fn a_multi_lock_never_outlasts_a_member_in_any_reply_order() {
     let (servers, proxies): (Vec<_>, Vec<_>) = (0..2).map(|_| server()).unzip();
     let locks: Vec<Lock> = proxies
         .iter()

@@ -24,7 +24,7 @@ fn next(proxy: &Proxy, times: usize, fault: Fault) -> crate::support::Rule {
 }
 
 #[test]
-fn a_count_down_counts_once_whatever_becomes_of_it() {
+fn a_count_down_counts_once_under_every_fault() {
     let (_client, latch, proxy, server) = scene();
     let count = || server.int(&["GET", "import"]);
     for fault in [
@@ -42,7 +42,7 @@ fn a_count_down_counts_once_whatever_becomes_of_it() {
 }
 
 #[test]
-fn one_that_is_never_answered_is_unknown_and_counts_once_at_most() {
+fn a_count_down_without_a_reply_is_unknown_and_counts_once() {
     let (_client, latch, proxy, server) = scene();
     next(&proxy, usize::MAX, Fault::SwallowReply(End::Silent));
     fails(latch.count_down(), Class::Unknown);
@@ -65,7 +65,7 @@ fn one_that_is_never_answered_is_unknown_and_counts_once_at_most() {
 }
 
 #[test]
-fn a_waiter_that_misses_the_message_looks_by_itself() {
+fn a_waiter_that_misses_the_message_polls() {
     let (_client, latch, proxy, server) = scene();
     let admin = Client::open(&server.url()).unwrap();
     thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn a_waiter_that_misses_the_message_looks_by_itself() {
 }
 
 #[test]
-fn a_full_server_counts_nothing_and_a_waiter_goes_on() {
+fn a_server_at_maxmemory_counts_nothing_and_waits_go_on() {
     let (_client, latch, _proxy, server) = scene();
     server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     fails(latch.count_down(), Class::Unavailable);
@@ -100,7 +100,7 @@ fn a_full_server_counts_nothing_and_a_waiter_goes_on() {
 }
 
 #[test]
-fn what_is_no_count_is_left_alone() {
+fn a_value_that_is_no_count_is_left_alone() {
     let (_client, latch, _proxy, server) = scene();
     server.cmd(&["SET", "import", "many"]);
     fails(latch.count_down(), Class::WrongType);

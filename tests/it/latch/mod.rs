@@ -209,7 +209,7 @@ laws! {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn an_answer_that_is_lost_says_so() {
+fn a_lost_reply_is_reported() {
     use redlatch::testing::Controls;
 
     let client = redlatch::Client::in_memory();

@@ -43,7 +43,7 @@ pub(super) fn dropping_the_last_handle_joins_the_threads(backend: &Backend) {
     assert_eq!(threads(), 0, "all threads have ended");
 }
 
-pub(super) fn what_a_dead_client_held_is_free_after_its_lease(backend: &Backend) {
+pub(super) fn a_lock_of_a_dead_client_is_free_after_its_lease(backend: &Backend) {
     let client = backend.client();
     client.lock("orders").lock().unwrap();
     client.shutdown();

@@ -61,7 +61,7 @@ pub(super) fn many_clients_never_overlap(backend: &Backend) {
     hammer(locks, 50, enter, leave);
 }
 
-pub(super) fn many_threads_that_only_try_never_overlap(backend: &Backend) {
+pub(super) fn many_threads_that_only_try_lock_never_overlap(backend: &Backend) {
     let client = backend.client_with(Settings::default());
     let enter = |lock: &Lock| {
         while !lock.try_lock().unwrap() {
@@ -71,7 +71,7 @@ pub(super) fn many_threads_that_only_try_never_overlap(backend: &Backend) {
     hammer(vec![client.lock("orders"); 16], 50, enter, leave);
 }
 
-pub(super) fn many_threads_on_a_few_names_all_get_through(backend: &Backend) {
+pub(super) fn many_threads_on_few_names_all_acquire(backend: &Backend) {
     let client = backend.client_with(Settings::default());
     let names = ["a", "b", "c", "d", "e"];
     let done = AtomicU32::new(0);

@@ -63,7 +63,7 @@ pub(super) fn a_write_runs_while_the_lock_is_held(backend: &Backend) {
     assert_eq!(stands(&lock, &data), text("1"));
 }
 
-pub(super) fn a_write_is_refused_where_the_lock_is_not_held(backend: &Backend) {
+pub(super) fn a_write_without_the_lock_is_refused(backend: &Backend) {
     let client = backend.client();
     let lock = client.lock("orders");
     let data = beside(&lock, "data");
@@ -82,7 +82,7 @@ pub(super) fn a_write_is_refused_where_the_lock_is_not_held(backend: &Backend) {
     assert_eq!(stands(&lock, &data), Reply::Nil);
 }
 
-pub(super) fn a_write_under_a_lost_lock_writes_nothing_and_tells_the_loss(backend: &Backend) {
+pub(super) fn a_write_under_a_lost_lock_reports_the_loss(backend: &Backend) {
     let client = backend.client_with(Settings::default());
     let lock = client.lock("orders");
     let data = beside(&lock, "data");
@@ -166,7 +166,7 @@ pub(super) fn the_first_command_that_fails_is_named(backend: &Backend) {
 }
 
 #[allow(dead_code, reason = "all sets of servers have data")]
-pub(super) fn a_store_without_data_says_why_it_guards_no_write(backend: &Backend) {
+pub(super) fn a_store_without_data_refuses_guarded_writes(backend: &Backend) {
     let client = backend.client();
     let lock = client.lock("orders");
     let data = beside(&lock, "data");

@@ -111,7 +111,7 @@ pub(super) fn guards_may_be_dropped_in_any_order(backend: &Backend) {
     assert!(lock.try_guard_for(ms(10)).unwrap().is_some());
 }
 
-pub(super) fn a_guard_that_was_unlocked_by_hand_has_lost_nothing(backend: &Backend) {
+pub(super) fn a_guard_unlocked_by_hand_reports_no_loss(backend: &Backend) {
     let losses = Arc::new(AtomicU32::new(0));
     let told = Arc::clone(&losses);
     let client = backend.client_with(Settings::default().on_lost(move |_| {
@@ -143,7 +143,7 @@ pub(super) fn a_guard_that_was_unlocked_by_hand_has_lost_nothing(backend: &Backe
     assert_eq!(losses.load(Ordering::SeqCst), 0);
 }
 
-pub(super) fn an_unlock_by_hand_leaves_the_levels_of_guards_to_them(backend: &Backend) {
+pub(super) fn an_unlock_by_hand_leaves_the_levels_of_guards(backend: &Backend) {
     let lock = backend.client().lock("orders");
     lock.lock().unwrap();
     let guard = lock.guard().unwrap();

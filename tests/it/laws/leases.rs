@@ -73,7 +73,7 @@ pub(super) fn a_fixed_lease_is_not_renewed_and_ends(backend: &Backend) {
     assert!(matches!(error, Error::NotHeld { .. }), "{error}");
 }
 
-pub(super) fn the_end_of_a_fixed_lease_is_told(backend: &Backend) {
+pub(super) fn the_end_of_a_fixed_lease_is_reported(backend: &Backend) {
     let lock = backend.client().lock("orders").with_lease_time(ms(300));
     let guard = lock.guard().unwrap();
     let loss = guard.lost().recv_timeout(ms(300) + SLACK).unwrap();
@@ -176,7 +176,7 @@ pub(super) fn the_end_of_a_thread_ends_the_renewal(backend: &Backend) {
     );
 }
 
-pub(super) fn a_forgotten_guard_is_renewed_no_longer_than_its_thread_lives(backend: &Backend) {
+pub(super) fn a_forgotten_guard_is_renewed_until_its_thread_ends(backend: &Backend) {
     let lock = backend.client().lock("orders");
     elsewhere(|| {
         std::mem::forget(lock.guard().unwrap());
@@ -187,7 +187,7 @@ pub(super) fn a_forgotten_guard_is_renewed_no_longer_than_its_thread_lives(backe
     lock.unlock().unwrap();
 }
 
-pub(super) fn the_remaining_lease_is_told(backend: &Backend) {
+pub(super) fn the_remaining_lease_is_reported(backend: &Backend) {
     let lock = backend.client().lock("orders");
     assert_eq!(lock.remaining_lease().unwrap(), None);
     let ten = lock.with_lease_time(Duration::from_secs(10));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn a_force_unlock_tells_the_old_holder(backend: &Backend) {
+pub(super) fn a_force_unlock_notifies_the_old_holder(backend: &Backend) {
     let client = backend.client_with(Settings::default());
     let lock = client.lock("orders");
     assert!(!lock.force_unlock().unwrap(), "nobody held it");
@@ -19,7 +19,7 @@ pub(super) fn a_force_unlock_tells_the_old_holder(backend: &Backend) {
     }
 }
 
-pub(super) fn a_force_unlock_tells_the_holder_of_another_client(backend: &Backend) {
+pub(super) fn a_force_unlock_notifies_the_holder_of_another_client(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let other = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
@@ -88,7 +88,7 @@ pub(super) fn a_panic_in_the_hook_is_contained(backend: &Backend) {
     assert!(guard.is_valid());
 }
 
-pub(super) fn the_channel_closes_when_the_hold_ends_well(backend: &Backend) {
+pub(super) fn the_loss_channel_closes_after_an_unlock(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     let lost = guard.lost();
@@ -108,7 +108,7 @@ fn selected(losses: &Losses) -> Result<Loss, RecvError> {
     }
 }
 
-pub(super) fn a_loss_is_told_to_everybody_and_never_used_up(backend: &Backend) {
+pub(super) fn a_loss_is_reported_to_every_receiver(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     let losses = guard.lost();
@@ -144,7 +144,7 @@ pub(super) fn a_loss_is_told_to_everybody_and_never_used_up(backend: &Backend) {
     assert!(losses.recv().is_ok() && selected(&losses).is_ok());
 }
 
-pub(super) fn a_channel_that_outlives_its_losses_tells_no_good_end(backend: &Backend) {
+pub(super) fn a_receiver_that_outlives_its_guard_reports_unheard(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     let channel = guard.lost().as_receiver().clone();
@@ -152,7 +152,7 @@ pub(super) fn a_channel_that_outlives_its_losses_tells_no_good_end(backend: &Bac
     guard.unlock().unwrap();
 }
 
-pub(super) fn a_loss_found_by_the_unlock_is_told_like_any_other(backend: &Backend) {
+pub(super) fn a_loss_found_by_the_unlock_is_reported(backend: &Backend) {
     let (sender, told) = mpsc::channel();
     let client = backend.client_with(Settings::default().on_lost(move |loss| {
         sender.send(loss.clone()).unwrap();

@@ -80,7 +80,7 @@ laws! {
     every {
         locks_and_unlocks_twice_in_a_row
         excludes_other_threads_and_other_clients
-        a_wait_ends_between_its_time_and_the_slack
+        a_wait_ends_between_its_timeout_and_the_slack
         an_unlock_wakes_a_waiter_of_another_client
         an_unlock_wakes_a_waiter_of_the_same_client
         an_interrupt_ends_the_wait_and_leaves_nothing
@@ -90,30 +90,30 @@ laws! {
         the_watchdog_renews_past_the_lease
         an_unlocked_lock_is_not_renewed
         a_fixed_lease_is_not_renewed_and_ends
-        the_end_of_a_fixed_lease_is_told
+        the_end_of_a_fixed_lease_is_reported
         a_foreign_unlock_is_refused
-        a_force_unlock_tells_the_old_holder
-        a_force_unlock_tells_the_holder_of_another_client
+        a_force_unlock_notifies_the_old_holder
+        a_force_unlock_notifies_the_holder_of_another_client
         a_guard_unlocks_when_its_thread_panics
-        a_guard_that_was_unlocked_by_hand_has_lost_nothing
+        a_guard_unlocked_by_hand_reports_no_loss
         run_keeps_the_value_when_the_hold_is_lost
         run_unlocks_on_return_error_and_panic
         try_run_for_gives_up
         the_end_of_a_thread_ends_the_renewal
-        a_forgotten_guard_is_renewed_no_longer_than_its_thread_lives
+        a_forgotten_guard_is_renewed_until_its_thread_ends
         the_loss_arrives_on_the_channel_and_at_the_hook
         a_panic_in_the_hook_is_contained
-        the_channel_closes_when_the_hold_ends_well
-        a_loss_is_told_to_everybody_and_never_used_up
-        a_channel_that_outlives_its_losses_tells_no_good_end
-        a_loss_found_by_the_unlock_is_told_like_any_other
+        the_loss_channel_closes_after_an_unlock
+        a_loss_is_reported_to_every_receiver
+        a_receiver_that_outlives_its_guard_reports_unheard
+        a_loss_found_by_the_unlock_is_reported
         a_shutdown_ends_every_wait_and_lets_holders_unlock
         dropping_the_last_handle_joins_the_threads
-        what_a_dead_client_held_is_free_after_its_lease
+        a_lock_of_a_dead_client_is_free_after_its_lease
         many_threads_never_overlap
         many_clients_never_overlap
-        many_threads_that_only_try_never_overlap
-        many_threads_on_a_few_names_all_get_through
+        many_threads_that_only_try_lock_never_overlap
+        many_threads_on_few_names_all_acquire
         an_interrupted_try_is_not_renewed
     }
     reentrant {
@@ -125,19 +125,19 @@ laws! {
         locking_after_a_loss_is_a_fresh_hold
         a_stale_guard_cannot_release_a_newer_hold
         guards_may_be_dropped_in_any_order
-        an_unlock_by_hand_leaves_the_levels_of_guards_to_them
+        an_unlock_by_hand_leaves_the_levels_of_guards
         counts_are_per_thread
-        the_remaining_lease_is_told
+        the_remaining_lease_is_reported
         bad_input_is_refused_and_leaves_nothing
     }
     with_data {
         a_write_runs_while_the_lock_is_held
-        a_write_is_refused_where_the_lock_is_not_held
-        a_write_under_a_lost_lock_writes_nothing_and_tells_the_loss
+        a_write_without_the_lock_is_refused
+        a_write_under_a_lost_lock_reports_the_loss
         the_first_command_that_fails_is_named
     }
     without_data {
-        a_store_without_data_says_why_it_guards_no_write
+        a_store_without_data_refuses_guarded_writes
     }
 }
 
@@ -158,21 +158,21 @@ pub(crate) fn until_queued(lock: &Lock, threads: usize) {
 
 // Redisson's tests of RLock, and where their meaning stands here:
 //
-// testSubscriptionsPerConnection, testSinglePubSub        many_threads_on_a_few_names_all_get_through
+// testSubscriptionsPerConnection, testSinglePubSub        many_threads_on_few_names_all_acquire
 // testLockIsNotRenewedAfterInterruptedTryLock             an_interrupted_try_is_not_renewed
 // testRedisFailed                                         faults/transport
-// testRemainTimeToLive, testRemainTimeToLive2             the_remaining_lease_is_told
-// testTryLockWait                                         a_wait_ends_between_its_time_and_the_slack
+// testRemainTimeToLive, testRemainTimeToLive2             the_remaining_lease_is_reported
+// testTryLockWait                                         a_wait_ends_between_its_timeout_and_the_slack
 // testLockUninterruptibly                                 lock() takes no Interrupt
 // testForceUnlock                                         a_force_unlock_tells_…
 // testExpire                                              a_fixed_lease_is_not_renewed_and_ends
-// testAutoExpire                                          what_a_dead_client_held_is_free_after_its_lease
+// testAutoExpire                                          a_lock_of_a_dead_client_is_free_after_its_lease
 // testGetHoldCount, testReentrancy                        re_enters_and_counts
 // testIsHeldByCurrentThread(OtherThread)                  counts_are_per_thread
 // testIsLocked(OtherThread)                               excludes_other_threads_and_other_clients
 // testUnlockFail                                          a_foreign_unlock_is_refused
 // testLockUnlock                                          locks_and_unlocks_twice_in_a_row
-// testConcurrencyTryLockUnLock                            many_threads_that_only_try_never_overlap
+// testConcurrencyTryLockUnLock                            many_threads_that_only_try_lock_never_overlap
 // testConcurrency_SingleInstance                          many_threads_never_overlap
 // testConcurrency(Loop)_MultiInstance                     many_clients_never_overlap
 // testLockListener                                        the_loss_arrives_on_the_channel_and_at_the_hook

@@ -43,7 +43,7 @@ pub(super) fn an_owned_guard_may_be_used_and_unlocked_by_any_thread(backend: &Ba
     assert!(!other.is_locked().unwrap());
 }
 
-pub(super) fn owned_guards_and_threads_exclude_each_other_on_one_thread_too(backend: &Backend) {
+pub(super) fn owned_guards_and_threads_exclude_each_other(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let other = backend.client().lock("orders");
     let guard = lock.owned().unwrap();
@@ -106,7 +106,7 @@ pub(super) fn an_owned_guard_is_renewed_past_the_end_of_its_thread(backend: &Bac
     other.unlock().unwrap();
 }
 
-pub(super) fn owned_guards_and_threads_wait_in_one_line(backend: &Backend) {
+pub(super) fn owned_guards_and_threads_share_one_queue(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let (sender, order) = mpsc::channel();
     let holder = lock.owned().unwrap();
@@ -141,7 +141,7 @@ pub(super) fn owned_guards_and_threads_wait_in_one_line(backend: &Backend) {
     assert!(!lock.is_locked().unwrap());
 }
 
-pub(super) fn an_unlock_wakes_who_waits_for_an_owned_guard(backend: &Backend) {
+pub(super) fn an_unlock_wakes_a_waiter_for_an_owned_guard(backend: &Backend) {
     let minute = Duration::from_secs(60);
     let lock = backend.client().lock("orders").with_lease_time(minute);
     let other = backend.client().lock("orders").with_lease_time(minute);
@@ -173,7 +173,7 @@ pub(super) fn an_unlock_wakes_who_waits_for_an_owned_guard(backend: &Backend) {
     }
 }
 
-pub(super) fn a_wait_for_an_owned_guard_ends_by_its_time_or_an_interrupt(backend: &Backend) {
+pub(super) fn a_wait_for_an_owned_guard_times_out_or_is_interrupted(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let other = backend.client().lock("orders");
     let holder = lock.owned().unwrap();
@@ -202,7 +202,7 @@ pub(super) fn a_wait_for_an_owned_guard_ends_by_its_time_or_an_interrupt(backend
     assert!(lock.try_owned_for(SLACK).unwrap().is_some());
 }
 
-pub(super) fn the_fixed_lease_of_an_owned_guard_ends_and_is_told(backend: &Backend) {
+pub(super) fn the_end_of_an_owned_fixed_lease_is_reported(backend: &Backend) {
     let lock = backend.client().lock("orders").with_lease_time(ms(500));
     let other = backend.client().lock("orders");
     let guard = taken_elsewhere(&lock);
@@ -216,7 +216,7 @@ pub(super) fn the_fixed_lease_of_an_owned_guard_ends_and_is_told(backend: &Backe
     next.unlock().unwrap();
 }
 
-pub(super) fn the_loss_of_an_owned_guard_is_told(backend: &Backend) {
+pub(super) fn the_loss_of_an_owned_guard_is_reported(backend: &Backend) {
     let (sender, told) = mpsc::channel();
     let client = backend.client_with(Settings::default().on_lost(move |loss| {
         sender.send(loss.clone()).unwrap();
@@ -273,7 +273,7 @@ pub(super) fn an_unlock_in_the_background_frees_the_lock(backend: &Backend) {
     other.unlock().unwrap();
 }
 
-pub(super) fn an_unlock_in_the_background_is_done_before_its_client_ends(backend: &Backend) {
+pub(super) fn a_background_unlock_finishes_before_its_client_ends(backend: &Backend) {
     let other = backend.client();
     for is_shut_down in [true, false] {
         let client = backend.client_with(Settings::default());
@@ -370,16 +370,16 @@ pub(super) fn a_write_under_an_owned_guard_runs_from_any_thread(backend: &Backen
 laws! {
     every {
         an_owned_guard_may_be_used_and_unlocked_by_any_thread
-        owned_guards_and_threads_exclude_each_other_on_one_thread_too
+        owned_guards_and_threads_exclude_each_other
         the_thread_that_made_an_owned_guard_holds_nothing
         an_owned_guard_is_renewed_past_the_end_of_its_thread
-        owned_guards_and_threads_wait_in_one_line
-        an_unlock_wakes_who_waits_for_an_owned_guard
-        a_wait_for_an_owned_guard_ends_by_its_time_or_an_interrupt
-        the_fixed_lease_of_an_owned_guard_ends_and_is_told
-        the_loss_of_an_owned_guard_is_told
+        owned_guards_and_threads_share_one_queue
+        an_unlock_wakes_a_waiter_for_an_owned_guard
+        a_wait_for_an_owned_guard_times_out_or_is_interrupted
+        the_end_of_an_owned_fixed_lease_is_reported
+        the_loss_of_an_owned_guard_is_reported
         an_unlock_in_the_background_frees_the_lock
-        an_unlock_in_the_background_is_done_before_its_client_ends
+        a_background_unlock_finishes_before_its_client_ends
         an_owned_guard_outlives_a_shutdown_like_any_other
         owned_guards_and_threads_never_overlap
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn a_wait_ends_between_its_time_and_the_slack(backend: &Backend) {
+pub(super) fn a_wait_ends_between_its_timeout_and_the_slack(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let other = backend.client().lock("orders");
     lock.lock().unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 
 #[test]
-fn threads_that_want_one_part_let_it_have_its_turn() {
+fn constant_users_of_one_member_do_not_starve_a_multi_lock() {
     let server = RedisServer::start();
     for client in [client(&server), Client::in_memory()] {
         let (a, b) = (client.lock("a"), client.lock("b"));

@@ -12,7 +12,7 @@ const WAITERS: i64 = 4;
 
 /// When each attempt took the free part and gave it back, it woke all the others: 2,700 attempts in a second.
 #[test]
-fn waiters_for_several_locks_ask_hardly_ever() {
+fn waiters_for_several_locks_poll_rarely() {
     let server = RedisServer::start();
     let lock = |name| Client::open(&server.url()).unwrap().lock(name);
     for (held, free) in [("a", "b"), ("b", "a")] {

@@ -28,7 +28,7 @@ fn refusal(database: &Database<'_>, client: &Client) -> Error {
 }
 
 #[test]
-fn a_url_that_cannot_be_used_is_refused_without_its_password() {
+fn an_invalid_url_is_refused_without_its_password() {
     for url in [
         "mysql://user:canary@127.0.0.1",
         "mysql://user:canary@127.0.0.1/",
@@ -60,7 +60,7 @@ fn a_url_that_cannot_be_used_is_refused_without_its_password() {
 }
 
 #[test]
-fn a_wrong_password_and_a_missing_right_are_told() {
+fn a_wrong_password_and_a_missing_right_are_reported() {
     let database = database();
     let open = |user: &str, password: &str| Client::open(&database.url_of(user, password)).unwrap();
     let error = refusal(&database, &open("nobody", "canary"));
@@ -101,7 +101,7 @@ fn a_wrong_password_and_a_missing_right_are_told() {
 }
 
 #[test]
-fn a_missing_or_wrong_table_is_told() {
+fn a_missing_or_wrong_table_is_reported() {
     let database = MariaDb::shared().database();
     let client = client(&database);
     let error = refusal(&database, &client);
@@ -172,7 +172,7 @@ fn a_missing_or_wrong_table_is_told() {
 }
 
 #[test]
-fn a_read_only_server_and_too_many_connections_are_told() {
+fn a_read_only_server_and_too_many_connections_are_reported() {
     let server = MariaDb::with(&["--max-connections=10"]);
     let database = server.database();
     let (name, password) = ("plain", "canary-plain");
@@ -213,7 +213,7 @@ fn a_read_only_server_and_too_many_connections_are_told() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
+fn a_missing_server_is_reported() {
     let client = Client::builder()
         .command_timeout(ms(1000))
         .open(&format!("mysql://user:canary@127.0.0.1:{}/db", free_port()))

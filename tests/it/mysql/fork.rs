@@ -35,7 +35,7 @@ fn rows(database: &Database<'_>) -> (i64, i64) {
 }
 
 #[test]
-fn a_forked_child_leaves_the_open_transaction_of_its_parent_alone() {
+fn a_forked_child_leaves_the_parents_transaction_open() {
     for role in ["forking row holder", "forking transaction"] {
         for ending in ["drop", "commit", "rollback"] {
             let database = with_rows();

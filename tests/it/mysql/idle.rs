@@ -11,7 +11,7 @@ use crate::support::{MariaDb, eventually, ms};
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
+fn requests_survive_a_balancer_that_drops_idle_connections() {
     let server = MariaDb::start();
     let database = database_on(&server);
     let builder = Client::builder()

@@ -33,7 +33,7 @@ fn fill(database: &Database<'_>) -> Vec<Conn> {
 }
 
 #[test]
-fn holds_outlast_a_server_without_room_for_a_renewal_connection() {
+fn holds_survive_max_connections_at_their_renewal() {
     let server = server();
     let database = database_on(&server);
     let client = quick(&database);
@@ -47,7 +47,7 @@ fn holds_outlast_a_server_without_room_for_a_renewal_connection() {
 }
 
 #[test]
-fn a_client_without_any_connection_says_that_the_server_has_no_room() {
+fn a_client_refused_at_max_connections_says_so() {
     let server = server();
     let database = database_on(&server);
     let client = quick(&database);

@@ -60,7 +60,7 @@ fn hammer(database: &Database<'_>, names: usize, rounds: usize, is_one_client: b
 }
 
 #[test]
-fn sixteen_threads_on_one_and_on_many_keys_never_overlap_nor_deadlock() {
+fn sixteen_threads_on_several_keys_neither_overlap_nor_deadlock() {
     // A server of its own, as the count of deadlocks is the server's.
     let server = MariaDb::start();
     let database = server.database();
@@ -122,7 +122,7 @@ fn the_fencing_number_rises_over_releases_losses_and_a_purge() {
 }
 
 #[test]
-fn killed_connections_are_not_noticed() {
+fn killed_connections_are_replaced() {
     let database = database();
     let client = client_with(&database, Client::builder().watchdog_timeout(ms(1500)));
     let other = client_with(&database, Client::builder().watchdog_timeout(ms(1500)));
@@ -270,7 +270,7 @@ pub(super) fn behind_a_proxy(
 }
 
 #[test]
-fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
+fn an_acquisition_on_a_cut_connection_leaves_no_row() {
     let server = MariaDb::shared();
     let database = database();
     let lease = Duration::from_secs(3);
@@ -327,7 +327,7 @@ fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
 }
 
 #[test]
-fn a_release_that_runs_behind_a_cut_connection_is_no_loss() {
+fn a_release_on_a_cut_connection_is_no_loss() {
     let database = database();
     let (client, proxy) = behind_a_proxy(&database, MariaDb::shared(), Client::builder());
     let lock = client.lock("orders");

@@ -81,7 +81,7 @@ fn all_works(database: &Database<'_>, builder: Builder, url: &str) {
 }
 
 #[test]
-fn locks_work_over_tls_where_it_is_demanded() {
+fn locks_work_where_tls_is_required() {
     let server = server(&certificates().server(), &["--require-secure-transport=ON"]);
     let database = server.database();
     all_works(&database, trusting(), &encrypted(&database.url()));
@@ -95,7 +95,7 @@ fn locks_work_over_tls_where_it_is_demanded() {
 }
 
 #[test]
-fn a_user_that_needs_tls_or_a_certificate_is_told() {
+fn a_user_that_requires_tls_or_a_certificate_is_reported() {
     let database = shared().database();
     make_tables(&database);
     for (user, needs) in [("encrypted", "SSL"), ("certified", "X509")] {
@@ -151,7 +151,7 @@ fn is_refused(builder: Builder, database: &Database<'_>, url: &str, words: &[&st
 }
 
 #[test]
-fn a_database_that_is_not_trusted_is_refused() {
+fn an_untrusted_database_is_refused() {
     let another = || Client::builder().ca_certificate(Certificates::new().authority_pem());
     let database = shared().database();
     let url = encrypted(&database.url());
@@ -214,7 +214,7 @@ fn a_database_that_is_not_trusted_is_refused() {
 }
 
 #[test]
-fn a_silent_or_a_slow_database_ends_a_call_in_its_time() {
+fn a_silent_or_slow_database_ends_a_call_in_time() {
     let database = shared().database();
     let builder = || {
         trusting()

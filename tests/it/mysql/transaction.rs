@@ -20,7 +20,7 @@ fn qty(database: &Database<'_>) -> i64 {
 }
 
 #[test]
-fn it_commits_what_was_written_and_rolls_back_the_rest() {
+fn a_transaction_commits_on_success_and_rolls_back_otherwise() {
     let database = with_stock();
     let client = client(&database);
     let guard = client.lock("stock:1").guard().unwrap();
@@ -64,7 +64,7 @@ fn it_commits_what_was_written_and_rolls_back_the_rest() {
 }
 
 #[test]
-fn nobody_takes_the_lock_while_it_runs_even_past_the_lease() {
+fn a_transaction_keeps_the_lock_even_past_the_lease() {
     let database = with_stock();
     let (mine, theirs) = (
         client_with(&database, Client::builder().watchdog_timeout(ms(600))),
@@ -195,7 +195,7 @@ fn a_killed_connection_writes_nothing_and_says_so() {
 }
 
 #[test]
-fn what_would_end_it_is_refused() {
+fn statements_that_end_a_transaction_are_refused() {
     let database = with_stock();
     let client = client(&database);
     let lock = client.lock("stock:1");
@@ -240,7 +240,7 @@ fn what_would_end_it_is_refused() {
 }
 
 #[test]
-fn a_hold_that_was_given_back_has_no_transaction() {
+fn a_released_hold_has_no_transaction() {
     let database = with_stock();
     let client = client(&database);
     let lock = client.lock("stock:1");
@@ -309,7 +309,7 @@ fn a_row_that_is_pinned_past_its_lease_is_refused_in_time() {
 }
 
 #[test]
-fn a_transaction_of_an_owned_guard_runs_on_any_thread_and_one_at_a_time() {
+fn owned_guard_transactions_run_on_any_thread_one_at_a_time() {
     let database = with_stock();
     let client = client(&database);
     let lock = client.lock("stock:1");

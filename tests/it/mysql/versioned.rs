@@ -76,7 +76,7 @@ fn no_update_is_lost_by_any_check() {
 }
 
 #[test]
-fn the_naive_loop_loses_some() {
+fn a_loop_without_checks_loses_updates() {
     let database = with_stock();
     thread::scope(|scope| {
         for _ in 0..WRITERS {
@@ -132,7 +132,7 @@ fn an_update_counts_only_if_nothing_changed_meanwhile() {
 }
 
 #[test]
-fn the_loop_ends_as_it_should() {
+fn the_update_loop_ends_on_each_outcome() {
     let database = with_stock();
     let stock = versioned(&database, Check::Version("version".into()));
     let stopped = stock

@@ -45,7 +45,7 @@ fn connections_are_counted_by_what_they_do() {
 }
 
 #[test]
-fn attempts_to_connect_are_told_with_their_result() {
+fn connection_attempts_are_reported_with_their_result() {
     let server = RedisServer::with(&["--requirepass", "hush-hush"]);
     let notes = Arc::new(Notes::default());
     let at = |url: &str| {

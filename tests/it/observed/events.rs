@@ -56,7 +56,7 @@ impl Notes {
 }
 
 #[test]
-fn an_observer_hears_all_in_order() {
+fn an_observer_receives_all_events_in_order() {
     let notes = Arc::new(Notes::default());
     let client = Client::builder()
         .observer(Arc::clone(&notes))
@@ -98,7 +98,7 @@ fn an_observer_hears_all_in_order() {
 }
 
 #[test]
-fn an_observer_that_panics_or_asks_harms_nothing() {
+fn an_observer_that_panics_or_calls_back_harms_nothing() {
     struct Rude(OnceLock<Client>);
     impl Observer for Rude {
         fn event(&self, event: &Event<'_>) {
@@ -136,7 +136,7 @@ fn an_observer_that_panics_or_asks_harms_nothing() {
 }
 
 #[test]
-fn a_long_wait_and_a_long_hold_are_told_at_each_doubling() {
+fn long_waits_and_holds_are_reported_at_each_doubling() {
     let server = RedisServer::start();
     let notes = Arc::new(Notes::default());
     let client = Client::builder()

@@ -226,7 +226,7 @@ fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
 }
 
 #[test]
-fn a_refusal_a_handover_and_a_loss_are_told_by_their_spans() {
+fn spans_record_refusals_hand_offs_and_losses() {
     let server = RedisServer::start();
     let (client, other) = (open(&server), open(&server));
     let spans = Spans::default();

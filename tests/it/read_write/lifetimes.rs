@@ -207,7 +207,7 @@ fn a_long_fixed_read_survives_the_renewals_of_others() {
 }
 
 #[test]
-fn a_reader_without_its_time_key_is_told_and_leaves_nothing() {
+fn a_reader_without_its_timeout_key_is_reported() {
     let (server, lock) = on_a_server();
     for side in [lock.read(), for_long(&lock.read())] {
         let reading = side.guard().unwrap();

@@ -89,7 +89,7 @@ fn dead_writers_end_and_are_forgotten() {
 }
 
 #[test]
-fn a_client_that_shuts_down_while_it_waits_leaves_no_note() {
+fn a_client_shut_down_while_it_waits_leaves_no_note() {
     let scene = Scene::new();
     let reading = scene.lock.read().guard().unwrap();
     let client = Client::builder().command_timeout(SLACK * 4);
@@ -108,7 +108,7 @@ fn a_client_that_shuts_down_while_it_waits_leaves_no_note() {
 }
 
 #[test]
-fn a_reader_that_died_holds_writers_up_for_three_seconds() {
+fn a_dead_reader_blocks_writers_for_three_seconds() {
     let scene = Scene::new();
     // It waited for a writer that has left.
     scene.note("dead:1:1", Some(0), 0);

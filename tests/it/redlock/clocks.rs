@@ -59,7 +59,7 @@ fn the_clock_of_one_node_jumps_backwards() {
 }
 
 #[test]
-fn locks_are_taken_while_the_clock_of_one_node_jumps_to_and_fro() {
+fn locks_are_granted_while_the_clock_of_one_node_jumps() {
     let shim = ClockShim::build();
     let servers = servers(&shim);
     let redlock = redlock(&servers);

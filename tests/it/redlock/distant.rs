@@ -102,7 +102,7 @@ fn connecting() -> usize {
 }
 
 #[test]
-fn a_dead_majority_costs_no_call_more_than_its_time() {
+fn calls_end_in_time_with_a_dead_majority() {
     let nodes = Distant::start();
     let redlock = nodes.redlock(SLACK * 4);
     for proxy in &nodes.proxies {

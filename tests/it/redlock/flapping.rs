@@ -116,7 +116,7 @@ impl Job {
 /// A short form here; `REDLATCH_LONG=1` goes on for minutes, and `REDLATCH_SEED` repeats the faults of a run.
 #[test]
 #[ignore = "takes long: make test-all"]
-fn flapping_nodes_let_no_two_in() {
+fn flapping_nodes_never_grant_two_holds() {
     let seed = std::env::var("REDLATCH_SEED")
         .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("REDLATCH_SEED={seed}");

@@ -18,7 +18,7 @@ fn counts(servers: &[RedisServer], name: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_hold_stands_at_every_node_and_leaves_nothing() {
+fn a_hold_is_on_every_node_and_leaves_no_key() {
     let servers = servers(5);
     let lock = redlock(&servers).lock("a");
     lock.lock().unwrap();
@@ -106,7 +106,7 @@ fn a_hold_that_a_majority_forgot_is_lost() {
 }
 
 #[test]
-fn a_hold_that_a_minority_forgot_goes_on_and_comes_back_there() {
+fn a_hold_that_a_minority_forgot_is_restored_there() {
     let servers = servers(5);
     let redlock = builder(&servers)
         .watchdog_timeout(ms(2400))
@@ -170,7 +170,7 @@ fn extensions_can_be_limited() {
 }
 
 #[test]
-fn an_unlock_reaches_all_nodes_and_those_that_missed_it_later() {
+fn an_unlock_reaches_all_nodes_even_late() {
     let servers = servers(5);
     let lock = redlock(&servers).lock("a");
     lock.lock().unwrap();
@@ -239,7 +239,7 @@ fn a_lease_without_renewal_ends_at_all_nodes() {
 
 /// The layout that programs in other languages have.
 #[test]
-fn a_canonical_hold_is_a_string_with_the_same_token_at_all_nodes() {
+fn a_canonical_hold_is_one_string_with_one_token_on_all_nodes() {
     let servers = servers(3);
     let canonical = || builder(&servers).canonical().build().unwrap().lock("a");
     let (lock, other) = (canonical(), canonical());

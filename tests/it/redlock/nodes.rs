@@ -215,7 +215,7 @@ fn one_server_has_one_vote() {
 }
 
 #[test]
-fn a_twin_that_is_found_later_has_no_vote_either() {
+fn a_duplicate_node_found_later_has_no_vote() {
     let servers = servers(2);
     let twin = Proxy::to(servers[1].addr());
     twin.refuse();
@@ -232,7 +232,7 @@ fn a_twin_that_is_found_later_has_no_vote_either() {
 }
 
 #[test]
-fn a_poor_number_of_nodes_is_told() {
+fn a_weak_number_of_nodes_is_reported() {
     let servers = servers(4);
     for (count, is_poor) in [(1, true), (2, true), (3, false), (4, true)] {
         let redlock = redlock(&servers[..count]);

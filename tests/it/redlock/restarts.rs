@@ -64,7 +64,7 @@ pub(super) fn until_somebody_tried(mut round: impl FnMut() -> usize) {
 }
 
 #[test]
-fn a_node_restarted_empty_grants_nothing_to_whom_has_seen_it_before() {
+fn a_node_restarted_empty_grants_nothing_to_earlier_clients() {
     let servers = servers(3);
     let other = short(&servers).build().unwrap();
     other.lock("b").lock().unwrap();
@@ -78,7 +78,7 @@ fn a_node_restarted_empty_grants_nothing_to_whom_has_seen_it_before() {
 }
 
 #[test]
-fn a_node_restarted_empty_grants_nothing_to_whom_sees_it_first() {
+fn a_node_restarted_empty_grants_nothing_to_new_clients() {
     let servers = servers(3);
     let newcomer = wary(&servers).build().unwrap();
     let error = newcomer.lock("a").try_lock().unwrap_err();
@@ -176,7 +176,7 @@ fn a_majority_that_restarts_ends_the_hold() {
 }
 
 #[test]
-fn a_lease_longer_than_all_have_agreed_on_is_refused() {
+fn a_lease_longer_than_the_quorum_maximum_is_refused() {
     let servers = servers(3);
     let lock = redlock(&servers).lock("a");
     let error = lock.with_lease_time(LONG + ms(1)).lock().unwrap_err();

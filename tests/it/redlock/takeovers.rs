@@ -145,28 +145,28 @@ fn by_the_replica(address: &Address, server: &RedisServer, replica: &RedisServer
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_replica_that_took_over_grants_nothing_to_whom_sees_it_first() {
+fn a_promoted_replica_grants_nothing_to_a_new_client() {
     for way in WAYS {
         nobody_else_is_granted_it(way, true, by_the_replica);
     }
 }
 
 #[test]
-fn a_replica_that_took_over_grants_nothing_to_whom_knows_its_master() {
+fn a_promoted_replica_grants_nothing_to_a_client_of_its_master() {
     for way in WAYS {
         nobody_else_is_granted_it(way, false, by_the_replica);
     }
 }
 
 #[test]
-fn a_server_that_was_a_replica_for_a_while_grants_nothing_for_another() {
+fn a_former_replica_grants_nothing_for_one_lease() {
     for way in WAYS {
         nobody_else_is_granted_it(way, false, |_, server, other| copies(server, other));
     }
 }
 
 #[test]
-fn a_node_that_follows_another_server_has_no_vote() {
+fn a_replica_has_no_vote() {
     let (one, two, three) = (server(), server(), server());
     let way = WAYS[0];
     let redlock = way.known(&[one.url(), two.url(), three.url()]);
@@ -207,7 +207,7 @@ fn a_cluster_is_no_node() {
 }
 
 #[test]
-fn new_servers_are_told_by_the_error_and_by_the_check() {
+fn the_error_and_the_check_report_new_servers() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
     let nodes = servers
         .iter()

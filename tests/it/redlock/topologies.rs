@@ -47,7 +47,7 @@ impl Pair {
 
 /// The silence of one of three nodes costs no grant and no hold, whichever it is.
 #[test]
-fn a_frozen_node_takes_no_time_of_those_whose_replicas_answer() {
+fn a_frozen_node_does_not_delay_the_replicas_of_other_nodes() {
     let pairs: Vec<_> = (0..3).map(|_| Pair::start()).collect();
     let redlock = builder(pairs.iter().map(Pair::client)).build().unwrap();
     let held = redlock.lock("held").guard().unwrap();

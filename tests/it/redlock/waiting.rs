@@ -64,7 +64,7 @@ fn an_unlock_wakes_a_waiter_even_if_a_minority_is_down() {
 }
 
 #[test]
-fn an_interrupt_and_a_shutdown_end_a_wait_that_a_majority_does_not_answer() {
+fn interrupt_and_shutdown_end_a_wait_without_a_majority() {
     let servers = servers(3);
     let redlock = redlock(&servers);
     let lock = redlock.lock("a");

@@ -50,7 +50,7 @@ impl<S: Permitting> Scene<S> {
     }
 }
 
-fn nothing_is_lost_and_nothing_made_by_copies<S: Permitting>() {
+fn repeated_requests_neither_lose_nor_add_permits<S: Permitting>() {
     let scene = Scene::<S>::new();
     for fault in LOST {
         let rule = scene.next(1, S::ACQUIRE, fault);
@@ -71,7 +71,7 @@ fn nothing_is_lost_and_nothing_made_by_copies<S: Permitting>() {
     }
 }
 
-fn a_request_without_any_answer_is_unknown_and_is_undone<S: Permitting>() {
+fn a_request_without_a_reply_is_unknown_and_is_undone<S: Permitting>() {
     let scene = Scene::<S>::new();
     let silent = Fault::SwallowReply(End::Silent);
     scene.next(usize::MAX, S::ACQUIRE, silent);
@@ -89,7 +89,7 @@ fn a_request_without_any_answer_is_unknown_and_is_undone<S: Permitting>() {
     assert_eq!(scene.free(), 6, "once");
 }
 
-fn a_late_acquisition_is_undone_and_a_late_release_gives_nothing<S: Permitting>() {
+fn late_acquisitions_are_undone_and_late_releases_add_nothing<S: Permitting>() {
     let scene = Scene::<S>::new();
     let held = scene.next(1, S::ACQUIRE, Fault::Hold);
     fails(scene.semaphore.try_acquire(3).map(drop), Class::Unknown);
@@ -108,7 +108,7 @@ fn a_late_acquisition_is_undone_and_a_late_release_gives_nothing<S: Permitting>(
     scene.all_come_back();
 }
 
-fn a_dead_client_gives_its_permits_back_when_somebody_looks<S: Permitting>() {
+fn permits_of_a_dead_client_return_at_the_next_request<S: Permitting>() {
     let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let dead = short.open(&scene.server.url()).unwrap();
@@ -139,7 +139,7 @@ fn a_lost_message_costs_a_waiter_a_second<S: Permitting>() {
     });
 }
 
-fn a_full_server_keeps_what_is_held_and_takes_it_back<S: Permitting>() {
+fn a_server_at_maxmemory_keeps_holds_and_accepts_releases<S: Permitting>() {
     let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let client = short.open(&scene.server.url()).unwrap();
@@ -169,7 +169,7 @@ fn a_full_server_keeps_what_is_held_and_takes_it_back<S: Permitting>() {
     full(false);
 }
 
-fn one_that_goes_under_its_holder_is_a_loss<S: Permitting>() {
+fn a_semaphore_deleted_under_its_holder_is_a_loss<S: Permitting>() {
     let scene = Scene::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
     let client = short.open(&scene.server.url()).unwrap();
@@ -208,12 +208,12 @@ macro_rules! of_both {
 }
 
 of_both! {
-    nothing_is_lost_and_nothing_made_by_copies
-    a_request_without_any_answer_is_unknown_and_is_undone
-    a_late_acquisition_is_undone_and_a_late_release_gives_nothing
-    a_dead_client_gives_its_permits_back_when_somebody_looks
+    repeated_requests_neither_lose_nor_add_permits
+    a_request_without_a_reply_is_unknown_and_is_undone
+    late_acquisitions_are_undone_and_late_releases_add_nothing
+    permits_of_a_dead_client_return_at_the_next_request
     a_lost_message_costs_a_waiter_a_second
-    a_full_server_keeps_what_is_held_and_takes_it_back
-    one_that_goes_under_its_holder_is_a_loss
+    a_server_at_maxmemory_keeps_holds_and_accepts_releases
+    a_semaphore_deleted_under_its_holder_is_a_loss
     what_is_no_semaphore_is_left_alone
 }

@@ -495,7 +495,7 @@ fn a_lost_answer<S: Permitting>() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn what_a_lost_answer_may_have_taken_is_given_back() {
+fn permits_of_a_lost_reply_are_released() {
     a_lost_answer::<redlatch::Semaphore>();
     a_lost_answer::<redlatch::PermitSemaphore>();
 }

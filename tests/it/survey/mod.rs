@@ -31,7 +31,7 @@ fn kinds(expected: &[(&str, LockKind)]) -> Vec<(String, LockKind)> {
 }
 
 #[test]
-fn every_kind_that_somebody_holds_is_listed_and_nothing_else() {
+fn exactly_the_held_locks_are_listed() {
     let server = RedisServer::start();
     let client = open(&server);
     client.lock("plain").lock().unwrap();
@@ -79,7 +79,7 @@ fn every_kind_that_somebody_holds_is_listed_and_nothing_else() {
 }
 
 #[test]
-fn a_holder_is_told_with_its_process() {
+fn a_holder_is_listed_with_its_process() {
     let server = RedisServer::start();
     let client = open(&server);
     let lock = client.lock("orders");
@@ -122,7 +122,7 @@ fn a_holder_is_told_with_its_process() {
 }
 
 #[test]
-fn what_is_no_lock_of_the_kind_is_not_described() {
+fn a_key_of_another_kind_is_not_described() {
     let server = RedisServer::start();
     let client = open(&server);
     server.cmd(&["HSET", "user", "name", "Ada"]);
@@ -144,7 +144,7 @@ fn what_is_no_lock_of_the_kind_is_not_described() {
 
 /// A look writes nothing and runs no command that stops a server.
 #[test]
-fn a_look_reads_and_does_no_more() {
+fn a_query_only_reads() {
     let server = RedisServer::start();
     let client = open(&server);
     let guards: Vec<_> = ["plain", "fenced"].map(|it| client.fenced_lock(it)).into();
@@ -194,7 +194,7 @@ fn a_look_reads_and_does_no_more() {
 }
 
 #[test]
-fn a_crowd_of_foreign_keys_is_passed_over_page_by_page() {
+fn many_foreign_keys_are_skipped_page_by_page() {
     let server = RedisServer::start();
     let client = open(&server);
     client.lock("lock:1").lock().unwrap();
@@ -221,7 +221,7 @@ fn a_crowd_of_foreign_keys_is_passed_over_page_by_page() {
 }
 
 #[test]
-fn a_server_that_is_gone_ends_the_list_with_an_error() {
+fn a_stopped_server_ends_the_list_with_an_error() {
     let server = RedisServer::start();
     let client = crate::invariants::quick().open(&server.url()).unwrap();
     server.kill();

@@ -129,7 +129,7 @@ fn changed_certificates_end_no_hold_and_no_wait() {
 }
 
 #[test]
-fn a_file_that_is_half_written_changes_nothing() {
+fn a_half_written_file_changes_nothing() {
     let certificates = Certificates::new();
     let files = Files::of(&certificates);
     let server = Server::with(
@@ -174,7 +174,7 @@ fn files_that_cannot_be_used_at_first_are_named() {
 }
 
 #[test]
-fn a_certificate_that_ends_soon_is_reported() {
+fn a_certificate_that_expires_soon_is_reported() {
     let certificates = Certificates::new();
     let found = |server: &Server, builder: Builder| {
         let client = builder.open(&server.url()).unwrap();

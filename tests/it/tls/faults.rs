@@ -108,7 +108,7 @@ fn a_handshake_that_hangs_ends_in_time() {
 }
 
 #[test]
-fn a_reply_that_drips_in_does_not_take_longer_than_a_command_may() {
+fn a_slow_reply_ends_at_the_command_timeout() {
     let server = RedisServer::start();
     let terminator = Terminator::before(server.addr(), certificates());
     let lock = hurried().open(&terminator.url()).unwrap().lock("orders");
@@ -124,7 +124,7 @@ fn a_reply_that_drips_in_does_not_take_longer_than_a_command_may() {
 }
 
 #[test]
-fn a_connection_that_only_got_new_keys_is_kept() {
+fn a_connection_with_updated_session_keys_is_kept() {
     let server = RedisServer::start();
     let terminator = Terminator::before(server.addr(), certificates());
     let lock = trusting().open(&terminator.url()).unwrap().lock("orders");
@@ -155,7 +155,7 @@ fn a_connection_that_only_got_new_keys_is_kept() {
 }
 
 #[test]
-fn a_server_that_closes_is_connected_to_again() {
+fn a_connection_closed_by_the_server_is_replaced() {
     let server = Server::start();
     let client = trusting().watchdog_timeout(LEASE).open(&server.url());
     let client = client.unwrap();

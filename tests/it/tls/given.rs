@@ -60,7 +60,7 @@ fn cut(server: &Server) {
 }
 
 #[test]
-fn given_certificates_are_asked_for_at_each_handshake_and_may_change() {
+fn the_certificate_callback_runs_at_each_handshake() {
     let pair = certificates().server();
     let server = Server::with(&pair, true, &[]);
     let strange = Certificates::new();
@@ -101,7 +101,7 @@ fn given_certificates_are_asked_for_at_each_handshake_and_may_change() {
 }
 
 #[test]
-fn one_that_fails_panics_or_gives_nonsense_ends_a_call_with_its_reason() {
+fn a_failing_certificate_callback_ends_the_call_with_its_cause() {
     let server = Server::with(&certificates().server(), true, &[]);
     let nonsense = || Ok(("canary no PEM".to_owned(), String::new()));
     let (_, identity) = all_of(certificates()).unwrap();
@@ -146,7 +146,7 @@ fn one_that_fails_panics_or_gives_nonsense_ends_a_call_with_its_reason() {
 }
 
 #[test]
-fn one_that_hangs_holds_no_call_and_harms_no_hold() {
+fn a_hanging_certificate_callback_delays_no_call() {
     let server = Server::with(&certificates().server(), true, &[]);
     let (go_on, orders) = mpsc::channel::<()>();
     let (orders, hangs) = (Mutex::new(orders), Arc::new(Mutex::new(false)));

@@ -168,7 +168,7 @@ fn a_name_an_ipv6_address_and_a_database_number_work() {
 }
 
 #[test]
-fn the_older_version_that_some_services_have_works() {
+fn tls_1_2_works() {
     let pair = certificates().server();
     let server = Server::with(&pair, false, &["--tls-protocols", "TLSv1.2"]);
     let client = trusting().watchdog_timeout(LEASE).open(&server.url());

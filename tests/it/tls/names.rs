@@ -10,7 +10,7 @@ fn takes(lock: &Lock) {
 }
 
 #[test]
-fn a_name_that_is_given_is_that_of_the_certificate() {
+fn the_certificate_must_have_the_given_name() {
     let server = Server::with(&certificates().elsewhere(), false, &[]);
     takes(&server.lock(trusting().tls_server_name("elsewhere.example")));
     let other = server.lock(trusting().tls_server_name("other.example"));
@@ -89,7 +89,7 @@ fn sentinels_may_talk_plain_text_and_their_master_tls() {
 }
 
 #[test]
-fn a_key_that_is_pinned_is_all_that_counts() {
+fn a_pinned_key_is_sufficient() {
     let certificates = Certificates::new();
     // Signed by itself, and for no host.
     let server = Server::with(&certificates.of_itself(), false, &[]);

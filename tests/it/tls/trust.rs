@@ -42,7 +42,7 @@ fn an_expired_certificate_is_refused() {
 }
 
 #[test]
-fn certificates_of_a_form_that_is_of_no_use_are_named() {
+fn certificates_in_unsupported_formats_are_named() {
     // Files of an authority of its own, as those of the shared one were made before.
     let certificates = Certificates::new();
     let trusting = || quick().ca_certificate(certificates.authority_pem());
@@ -63,7 +63,7 @@ fn certificates_of_a_form_that_is_of_no_use_are_named() {
 }
 
 #[test]
-fn encrypted_addresses_stand_beside_no_plain_ones() {
+fn tls_and_plain_addresses_cannot_be_mixed() {
     let (tls, plain) = ("rediss://:canary@10.0.0.1", "redis://:canary@10.0.0.2");
     for urls in [[tls, plain], [plain, tls]] {
         for opened in [
@@ -81,7 +81,7 @@ fn encrypted_addresses_stand_beside_no_plain_ones() {
 }
 
 #[test]
-fn a_server_may_ask_for_a_certificate() {
+fn a_server_may_require_a_client_certificate() {
     for version in ["TLSv1.3", "TLSv1.2"] {
         let protocols = ["--tls-protocols", version];
         let server = Server::with(&certificates().server(), true, &protocols);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_hand_over_is_one_request() {
+fn a_hand_off_is_one_request() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
     let (threads, rounds) = (8, 100);
@@ -32,7 +32,7 @@ fn a_hand_over_is_one_request() {
 }
 
 #[test]
-fn a_hold_that_was_handed_over_is_like_any_other() {
+fn a_handed_off_hold_is_like_any_other() {
     let server = RedisServer::start();
     let lease = ms(900);
     let client = Client::builder()
@@ -92,7 +92,7 @@ fn fields_of(server: &RedisServer, name: &str) -> (i64, Vec<(String, String)>) {
 }
 
 #[test]
-fn a_lost_hold_is_not_handed_over() {
+fn a_lost_hold_is_not_handed_off() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
     let lock = client.lock("orders");
@@ -113,7 +113,7 @@ fn a_lost_hold_is_not_handed_over() {
 }
 
 #[test]
-fn a_hand_over_of_unknown_outcome_ends_both_holds_and_the_waiter_goes_on() {
+fn a_hand_off_of_unknown_outcome_ends_both_holds() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     let client = Client::builder()
@@ -146,7 +146,7 @@ fn a_hand_over_of_unknown_outcome_ends_both_holds_and_the_waiter_goes_on() {
 }
 
 #[test]
-fn a_heir_that_left_leaves_the_lock_to_the_next_in_line() {
+fn a_hand_off_skips_a_waiter_that_left() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
     let lock = client.lock("orders");

@@ -6,7 +6,7 @@ use super::*;
 
 /// Each client has one thread that wants the lock again at once.
 #[test]
-fn of_four_busy_processes_none_waits_for_two_seconds() {
+fn none_of_four_busy_processes_waits_for_two_seconds() {
     let server = RedisServer::start();
     let clients: [Client; 4] = std::array::from_fn(|_| Client::open(&server.url()).unwrap());
     let (start, is_over) = (Barrier::new(clients.len()), AtomicBool::new(false));

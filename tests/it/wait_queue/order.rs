@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_comes_first_is_served_first() {
+fn threads_are_served_in_order_of_arrival() {
     let server = RedisServer::start();
     for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
         let lock = client.lock("orders");
@@ -53,7 +53,7 @@ fn other_processes_are_not_starved() {
 }
 
 #[test]
-fn five_hundred_waiters_make_no_storm() {
+fn five_hundred_waiters_send_few_requests() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
     let lock = client.lock("orders");
@@ -85,7 +85,7 @@ fn five_hundred_waiters_make_no_storm() {
 }
 
 #[test]
-fn an_outage_is_told_to_everybody_in_line() {
+fn an_outage_is_reported_to_every_waiter() {
     let server = RedisServer::start();
     let client = Client::builder()
         .command_timeout(ms(300))

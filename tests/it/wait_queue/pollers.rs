@@ -40,11 +40,11 @@ fn nobody_starves(lane: Lane) {
 }
 
 #[test]
-fn spin_locks_go_round_the_processes() {
+fn spin_locks_rotate_among_the_processes() {
     nobody_starves(|client| client.spin_lock("orders"));
 }
 
 #[test]
-fn token_locks_go_round_the_processes() {
+fn token_locks_rotate_among_the_processes() {
     nobody_starves(|client| client.token_lock("orders"));
 }

@@ -57,17 +57,17 @@ fn all_give_up(wait: fn(&Client) -> redlatch::Result<()>) {
 }
 
 #[test]
-fn all_who_wait_for_a_lock_give_up() {
+fn all_waiters_for_a_lock_give_up() {
     all_give_up(|client| client.lock("orders").lock());
 }
 
 #[test]
-fn all_who_wait_for_permits_give_up() {
+fn all_waiters_for_permits_give_up() {
     all_give_up(|client| client.semaphore("permits").acquire(1).map(drop));
 }
 
 #[test]
-fn a_holder_that_stays_lets_nobody_give_up() {
+fn no_waiter_gives_up_while_the_holder_stays() {
     let server = RedisServer::start();
     let patient = Client::builder().command_timeout(ms(10_000));
     let holder = patient.open(&server.url()).unwrap().lock("orders");

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn holds_are_renewed_at_once_when_a_shard_has_another_master() {
+fn holds_are_renewed_at_once_after_a_shard_failover() {
     let cluster = Cluster::start();
     let client = client(&cluster, LONG);
     let [kept, orders] = ["kept", "orders"].map(|stem| cluster.name_at(0, stem));
@@ -91,7 +91,7 @@ fn grants_go_on_at_the_new_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
+fn a_lock_that_was_not_replicated_is_reported_lost() {
     let cluster = Cluster::start();
     let (client, other) = (client(&cluster, PATIENT), client(&cluster, PATIENT));
     let name = cluster.name_at(1, "orders");
@@ -113,7 +113,7 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn an_old_master_that_comes_back_gets_nothing_of_ours() {
+fn a_returning_old_master_gets_no_requests() {
     let cluster = Cluster::start();
     let name = cluster.name_at(1, "orders");
     let lock = client(&cluster, KEPT).lock(&name);

@@ -119,7 +119,7 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn nodes_that_do_not_answer_are_asked_behind_those_that_did() {
+fn silent_nodes_are_asked_last() {
     let (first, second) = (RedisServer::start(), RedisServer::start());
     let guide = FakeClusterNode::start();
     // They take connections, and say nothing.
@@ -146,7 +146,7 @@ fn nodes_that_do_not_answer_are_asked_behind_those_that_did() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn what_is_in_doubt_on_one_shard_does_not_wait_for_another() {
+fn in_doubt_requests_of_one_shard_wait_for_no_other() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let proxies = [0, 1].map(|at| Proxy::to(servers[at].addr()));
     let guide = FakeClusterNode::start();
@@ -187,7 +187,7 @@ fn what_is_in_doubt_on_one_shard_does_not_wait_for_another() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_server_that_is_no_cluster_is_told() {
+fn a_server_that_is_no_cluster_is_reported() {
     let server = crate::support::RedisServer::start();
     let client = Client::builder().cluster([server.url()]).unwrap();
     let error = client.lock("orders").try_lock().unwrap_err();
@@ -224,7 +224,7 @@ fn a_cluster_may_have_a_password() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn rights_are_looked_for_at_each_master() {
+fn rights_are_checked_on_each_master() {
     let cluster = Cluster::masters();
     let listens = match product().has_sharded_messages() {
         true => "-ssubscribe",

@@ -111,7 +111,7 @@ fn a_wait_for_a_semaphore_goes_on_while_its_slot_moves() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn an_unlock_where_a_slot_moves_away_is_heard() {
+fn an_unlock_in_a_migrating_slot_wakes_waiters() {
     let cluster = Cluster::masters();
     let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
     let name = cluster.name_at(0, "orders");
@@ -143,7 +143,7 @@ fn an_unlock_where_a_slot_moves_away_is_heard() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_migration_that_is_given_up_harms_nobody() {
+fn an_aborted_slot_migration_loses_no_hold() {
     let cluster = Cluster::masters();
     let client = client(&cluster, KEPT);
     let name = cluster.name_at(2, "orders");

@@ -22,7 +22,7 @@ fn a_sentinel_that_is_behind_hides_no_failover() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn one_sentinel_alone_moves_nobody() {
+fn one_sentinel_alone_changes_no_master() {
     let (master, stranger) = (RedisServer::start(), RedisServer::start());
     let watch = Monitor::start(&stranger);
     let (client, sentinels) = told(LEASE, [(&stranger, 9), (&master, 1), (&master, 1)]);
@@ -43,7 +43,7 @@ fn one_sentinel_alone_moves_nobody() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn the_last_sentinel_is_believed_of_a_master_made_a_replica() {
+fn the_last_sentinel_decides_for_a_demoted_master() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(KEPT, [(&old, 1), (&old, 1), (&old, 1)]);
     old.cmd(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
@@ -76,7 +76,7 @@ fn the_last_sentinel_is_believed_of_a_master_made_a_replica() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn the_last_sentinel_is_believed_of_a_master_out_of_reach() {
+fn the_last_sentinel_decides_for_an_unreachable_master() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     let lock = client.lock("orders");
@@ -120,7 +120,7 @@ fn first_lock(urls: &[String]) -> Duration {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn one_sentinel_that_is_dead_or_frozen_or_lies_costs_little() {
+fn a_dead_frozen_or_lying_sentinel_costs_little() {
     let set = Sentinels::start();
     let stranger = RedisServer::start();
     let watch = Monitor::start(&stranger);
@@ -182,7 +182,7 @@ pub(crate) fn two_sentinels_of_three_frozen() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn without_any_sentinel_the_present_master_goes_on_being_used() {
+fn without_any_sentinel_the_current_master_is_kept() {
     let set = Sentinels::start();
     let client = client(&set, KEPT);
     let guard = client.lock("kept").guard().unwrap();

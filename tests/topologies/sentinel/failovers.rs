@@ -67,7 +67,7 @@ fn grants_go_on_at_the_new_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn waiters_hear_of_an_unlock_at_the_new_master() {
+fn waiters_are_notified_of_an_unlock_at_the_new_master() {
     let set = Sentinels::start();
     let (holder, waiter) = (client(&set, LONG), client(&set, LONG));
     for is_planned in [true, false] {
@@ -92,7 +92,7 @@ fn waiters_hear_of_an_unlock_at_the_new_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
+fn a_lock_that_was_not_replicated_is_reported_lost() {
     let set = Sentinels::start();
     let lease = Duration::from_secs(30);
     let client = client(&set, lease);
@@ -123,7 +123,7 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn an_old_master_that_comes_back_gets_nothing_of_ours() {
+fn a_returning_old_master_gets_no_requests() {
     let set = Sentinels::start();
     let old_client = client(&set, KEPT);
     let kept = old_client.lock("kept").guard().unwrap();
@@ -176,7 +176,7 @@ fn is_unlocked_or_lost(lock: &Lock) {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_master_that_was_cut_off_is_left_though_it_answers() {
+fn a_partitioned_master_is_left_though_it_answers() {
     let set = Sentinels::options().watcher().start();
     let builder = || {
         Client::builder()
@@ -251,7 +251,7 @@ fn messages_of_sentinels_are_enough_to_leave_a_master() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn holds_are_renewed_at_once_when_the_master_is_another_one() {
+fn holds_are_renewed_at_once_after_a_failover() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     let holds = ["a", "b", "c"].map(|name| client.lock(name).guard().unwrap());

@@ -113,7 +113,7 @@ fn passwords_of_sentinels_and_master_may_change() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn a_name_that_no_sentinel_knows_is_told() {
+fn a_name_that_no_sentinel_knows_is_reported() {
     let set = Sentinels::start();
     let client = Client::builder().sentinel("nobody", set.urls()).unwrap();
     let (took, result) = timed(|| client.lock("orders").try_lock());

@@ -5,7 +5,7 @@ use super::*;
 const PAUSE: Duration = ms(1800);
 
 #[test]
-fn a_process_that_was_paused_past_its_lease_has_lost_and_harms_no_successor() {
+fn a_process_paused_past_its_lease_loses_the_lock() {
     let server = RedisServer::start();
     let monitor = Monitor::start(&server);
     let other = Client::open(&server.url()).unwrap();
@@ -82,7 +82,7 @@ pub(super) fn paused_holder() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_clock_that_steps_forward_ends_holds_which_is_told() {
+fn a_server_clock_that_steps_forward_is_a_reported_loss() {
     let clock = ClockShim::build();
     let server = RedisServer::with_clock(&clock);
     let lease = ms(3000);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_panic_unlocks_and_an_abrupt_end_leaves_no_more_than_one_lease() {
+fn a_panic_unlocks_and_a_killed_process_blocks_for_one_lease() {
     let server = RedisServer::start();
     let lease = ms(1500);
     for (end, is_unlocked) in [("panic", true), ("exit", false), ("kill", false)] {
@@ -56,7 +56,7 @@ pub(super) fn dying_holder() {
 }
 
 #[test]
-fn a_lack_of_files_is_an_error_that_passes() {
+fn a_lack_of_file_descriptors_is_a_temporary_error() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder without files", &[("URL", &server.url())]);
     let end = child.wait(CHILD);

@@ -4,7 +4,7 @@ use super::*;
 
 #[cfg(feature = "test-util")]
 #[test]
-fn the_death_of_the_renewal_thread_ends_every_hold_and_every_try() {
+fn the_death_of_the_renewal_thread_ends_holds_and_attempts() {
     let server = RedisServer::start();
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
@@ -66,7 +66,7 @@ fn the_death_of_the_renewal_thread_ends_every_hold_and_every_try() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_renewal_thread_that_cannot_start_fails_the_call_before_anything_is_sent() {
+fn a_renewal_thread_that_cannot_start_fails_the_call_unsent() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder without threads", &[("URL", &server.url())]);
     let evals = server.eval_count();
@@ -117,7 +117,7 @@ const THOUSANDS: usize = 10_000;
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn of_ten_thousand_holds_none_is_lost_in_silence() {
+fn no_loss_among_ten_thousand_holds_is_silent() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder of thousands", &[("URL", &server.url())]);
     child.expect_line("held", MINUTE);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn settings_at_the_edge_of_sense_are_refused_or_work() {
+fn extreme_settings_are_refused_or_work() {
     let server = RedisServer::start();
     let url = server.url();
     let client = Client::open(&url).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn thread_numbers_are_never_used_twice() {
+fn thread_numbers_are_never_reused() {
     let mut seen = BTreeSet::new();
     for _ in 0..500 {
         // The operating system gives a thread the id of one that has just ended.
@@ -41,7 +41,7 @@ thread_local! {
 }
 
 #[test]
-fn a_thread_that_is_past_its_thread_local_values_takes_no_lock() {
+fn a_thread_without_thread_locals_acquires_no_lock() {
     let client = Client::in_memory();
     let (told, heard) = std::sync::mpsc::channel();
     let kept = client.lock("kept");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_url_that_cannot_be_used_is_refused_without_a_word_of_it() {
+fn an_invalid_url_is_refused_without_quoting_it() {
     let mut refused = 0;
     for url in bad_urls() {
         match Client::open(&url) {
@@ -24,7 +24,7 @@ fn a_url_that_cannot_be_used_is_refused_without_a_word_of_it() {
 }
 
 #[test]
-fn nothing_in_a_url_is_passed_over() {
+fn no_part_of_a_url_is_ignored() {
     for (url, word) in [
         ("redis://host?db=1", "redis://host/1"),
         ("redis://host/1?timeout=5", "redis://host/1"),
@@ -73,7 +73,7 @@ fn nothing_in_a_url_is_passed_over() {
 }
 
 #[test]
-fn a_server_that_is_no_redis_is_told_so_at_once() {
+fn a_server_that_is_not_redis_is_reported_at_once() {
     let greetings: [(&[u8], &str); 4] = [
         (
             b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
@@ -139,7 +139,7 @@ fn an_encrypted_connection_is_never_replaced_by_a_plain_one() {
 }
 
 #[test]
-fn a_port_that_refuses_is_unreachable_and_a_hold_of_it_is_none() {
+fn a_refusing_port_is_reported_as_unreachable() {
     let port = crate::support::free_port();
     let client = quick().open(&format!("redis://127.0.0.1:{port}")).unwrap();
     let lock = client.lock("orders");
@@ -160,7 +160,7 @@ fn a_port_that_refuses_is_unreachable_and_a_hold_of_it_is_none() {
 }
 
 #[test]
-fn a_unix_socket_does_as_well() {
+fn a_unix_socket_works() {
     let server = RedisServer::start();
     let client = quick().open(&server.unix_url()).unwrap();
     let lock = client.lock("orders");

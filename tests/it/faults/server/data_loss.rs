@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_late() {
+fn a_server_paused_past_the_lease_ends_the_hold_grants_nothing() {
     let server = RedisServer::start();
     teach(&server);
     let client = losing(&server);
@@ -44,7 +44,7 @@ fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_la
 }
 
 #[test]
-fn a_hold_that_is_wiped_out_is_lost_and_never_heard_of_again() {
+fn a_deleted_hold_is_lost_and_never_returns() {
     let server = RedisServer::start();
     let client = losing(&server);
     let lock = client.lock("orders");
@@ -79,7 +79,7 @@ fn a_hold_that_is_wiped_out_is_lost_and_never_heard_of_again() {
 }
 
 #[test]
-fn a_hold_that_is_evicted_is_lost_and_the_policy_was_warned_of() {
+fn an_evicted_hold_is_lost_after_a_warning_of_the_policy() {
     let server = RedisServer::with(&["--maxmemory", "3mb", "--maxmemory-policy", "volatile-lru"]);
     let client = losing(&server);
     let warnings = client.check().unwrap();
@@ -105,7 +105,7 @@ fn a_hold_that_is_evicted_is_lost_and_the_policy_was_warned_of() {
 }
 
 #[test]
-fn a_restart_loses_what_was_not_saved_and_nothing_else() {
+fn a_restart_loses_only_unsaved_holds() {
     let server = RedisServer::start();
     let client = losing(&server);
     let guard = client.lock("orders").guard().unwrap();

@@ -30,7 +30,7 @@ const FIELDS: [&[&str]; 19] = [
 const OF_CLUSTERS: [&str; 3] = ["cluster_slots_ok", "cluster_slots_pfail", "cluster_state"];
 
 #[test]
-fn the_server_has_every_field_and_word_that_is_read() {
+fn the_server_reports_every_field_that_the_client_reads() {
     let master = RedisServer::with(&[
         "--appendonly",
         "yes",
@@ -89,7 +89,7 @@ fn the_server_has_every_field_and_word_that_is_read() {
 }
 
 #[test]
-fn an_examination_names_the_product_and_leaves_nothing_untold() {
+fn the_check_names_the_product_and_every_item() {
     let server = RedisServer::start();
     let findings = client(&server).examine().unwrap();
     let product = product();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_name_that_is_used_by_something_else_is_left_alone() {
+fn a_key_of_another_program_is_left_alone() {
     let server = RedisServer::start();
     let client = losing(&server);
     for make in [
@@ -58,7 +58,7 @@ fn a_name_that_is_used_by_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_lock_that_something_else_was_written_over_is_a_loss_to_all_that_its_holder_does() {
+fn an_overwritten_lock_key_is_reported_as_lost_by_every_call() {
     type Step = fn(&Lock, Guard);
     let unlock: Step = |_, guard| drop(fails(guard.unlock(), Class::Lost));
     let give_level_back: Step = |lock, guard| {
@@ -125,7 +125,7 @@ fn a_lock_that_something_else_was_written_over_is_a_loss_to_all_that_its_holder_
 }
 
 #[test]
-fn a_count_that_is_no_number_is_an_error_without_a_loop() {
+fn a_hold_count_that_is_no_number_is_an_error() {
     let server = RedisServer::start();
     let client = client(&server);
     let lock = client.lock("orders");
@@ -152,7 +152,7 @@ fn a_count_that_is_no_number_is_an_error_without_a_loop() {
 }
 
 #[test]
-fn a_lock_without_an_end_is_told_and_can_be_freed() {
+fn a_lock_without_a_ttl_is_reported_and_can_be_freed() {
     let server = RedisServer::start();
     let client = client(&server);
     let lock = client.lock("orders");

@@ -15,7 +15,7 @@ fn warm(proxy: &Proxy, client: &Client) {
 }
 
 #[test]
-fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
+fn requests_survive_a_balancer_that_drops_idle_connections() {
     let server = RedisServer::start();
     teach(&server);
     let proxy = Proxy::to(server.addr());
@@ -40,7 +40,7 @@ fn requests_behind_a_balancer_that_forgets_idle_connections_succeed() {
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_client_at_rest_gives_its_connections_back() {
+fn an_idle_client_closes_its_connections() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     let client = quick()

@@ -72,7 +72,7 @@ fn keeping_at(addr: SocketAddr) -> Client {
 }
 
 #[test]
-fn each_request_finds_the_server_that_its_name_leads_to_now() {
+fn each_request_uses_the_current_address_of_the_name() {
     works_behind_a_move(|_, lock, _| lock.unlock().unwrap());
     works_behind_a_move(|_, lock, _| assert!(lock.try_lock().unwrap()));
     works_behind_a_move(|client, _, _| assert!(client.lock("more").try_lock().unwrap()));

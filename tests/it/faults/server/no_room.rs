@@ -50,7 +50,7 @@ fn work_but(fails: fn(&Error), threads: usize, span: Duration, lock: impl Fn(&st
 }
 
 #[test]
-fn an_unlock_waits_for_a_connection_for_its_whole_time() {
+fn an_unlock_waits_for_a_connection_until_its_deadline() {
     let server = RedisServer::start();
     let client = quick()
         .pool_size(1)
@@ -71,7 +71,7 @@ fn an_unlock_waits_for_a_connection_for_its_whole_time() {
 }
 
 #[test]
-fn threads_of_a_quorum_share_the_connections_that_are_there() {
+fn threads_of_a_quorum_share_the_available_connections() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let clients = servers.each_ref().map(|server| {
         let client = quick().pool_size(4).command_timeout(ms(4000));

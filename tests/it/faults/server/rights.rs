@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn two_rights_that_lack_leave_no_key_without_an_end() {
+fn missing_rights_leave_no_key_without_a_ttl() {
     let server = RedisServer::start();
     let url = user(&server, "app", &["-pexpire", "-hdel"]);
     let client = quick().open(&url).unwrap();
@@ -16,7 +16,7 @@ fn two_rights_that_lack_leave_no_key_without_an_end() {
 }
 
 #[test]
-fn a_user_without_evalsha_or_channels_can_lock_all_the_same() {
+fn a_user_without_evalsha_or_channels_can_lock() {
     let server = RedisServer::start();
     for rules in [&["-evalsha"][..], &["resetchannels"], &["-subscribe"]] {
         let url = user(&server, "app", rules);
@@ -48,7 +48,7 @@ fn a_user_without_evalsha_or_channels_can_lock_all_the_same() {
 }
 
 #[test]
-fn a_user_of_other_keys_is_told_which_one_it_lacks() {
+fn the_error_names_the_key_that_the_user_lacks() {
     let server = RedisServer::start();
     let url = user(&server, "app", &["resetkeys", "~invoices:*"]);
     let client = quick().open(&url).unwrap();
@@ -106,7 +106,7 @@ fn a_wrong_password_and_an_unknown_user_are_refused_at_once() {
 }
 
 #[test]
-fn rights_that_are_taken_away_meanwhile_end_waits_and_holds() {
+fn revoked_rights_end_waits_and_holds() {
     let server = RedisServer::start();
     let url = user(&server, "app", &[]);
     let client = quick().watchdog_timeout(SHORT).open(&url).unwrap();

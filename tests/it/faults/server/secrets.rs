@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn errors_do_not_speak_of_scripts() {
+fn errors_do_not_mention_scripts() {
     let server = RedisServer::start();
     server.cmd(&["SET", "orders", "1"]);
     let lock = quick().open(&server.url()).unwrap().lock("orders");
@@ -111,7 +111,7 @@ fn a_password_is_never_shown() {
 }
 
 #[test]
-fn a_server_that_repeats_the_password_does_not_make_it_known() {
+fn a_password_echoed_by_the_server_is_not_shown() {
     let log = Log::listen();
     // The error text of an unknown command has its arguments in it.
     let server = RedisServer::with(&["--rename-command", "AUTH", ""]);

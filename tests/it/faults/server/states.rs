@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_server_that_has_forgotten_the_scripts_is_told_them_again() {
+fn a_server_without_the_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let client = keeping(&server);
     let lock = client.lock("orders");
@@ -138,7 +138,7 @@ fn a_server_that_loads_its_data_is_waited_for() {
 }
 
 #[test]
-fn a_replica_takes_no_lock_and_is_left() {
+fn a_replica_grants_no_lock_and_is_left() {
     let master = RedisServer::with(&["--repl-diskless-sync-delay", "0"]);
     let server = RedisServer::with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     eventually(ms(5000), "the replica is linked", || {
@@ -247,7 +247,7 @@ fn a_server_that_cannot_save_ends_holds_and_grants_none() {
 }
 
 #[test]
-fn a_full_server_grants_nothing_and_frees_and_renews_all_the_same() {
+fn a_server_at_maxmemory_grants_nothing_but_renews_and_unlocks() {
     let server = RedisServer::start();
     teach(&server);
     let client = keeping(&server);
@@ -291,7 +291,7 @@ fn a_full_server_grants_nothing_and_frees_and_renews_all_the_same() {
 }
 
 #[test]
-fn a_server_that_takes_no_more_clients_is_waited_for() {
+fn a_server_at_maxclients_is_waited_for() {
     let server = RedisServer::start();
     let old = client(&server);
     let held = old.lock("invoices");

@@ -67,7 +67,7 @@ fn is_refused(client: redlatch::Result<Client>, url: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_server_of_another_kind_is_refused_with_the_cure() {
+fn a_server_of_another_kind_is_refused_with_a_hint() {
     let single = RedisServer::start();
     let sentinel = Sentinel::of(&single);
     let node = RedisServer::with(&["--cluster-enabled", "yes"]);

@@ -29,7 +29,7 @@ fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock
 }
 
 #[test]
-fn a_reply_too_many_is_not_taken_for_the_next_one() {
+fn an_extra_reply_is_not_used_for_the_next_request() {
     for after in [ms(0), ms(40)] {
         a_reply_too_many_answers_nothing(RELEASE, after, |lock| {
             lock.lock().unwrap();
@@ -45,7 +45,7 @@ fn a_reply_too_many_is_not_taken_for_the_next_one() {
 }
 
 #[test]
-fn a_reply_that_breaks_off_is_no_reply() {
+fn a_truncated_reply_is_not_used() {
     let scene = Scene::new();
     for bytes in [0, 1, 6] {
         let fault = Fault::TruncateReply(bytes);
@@ -63,7 +63,7 @@ fn a_reply_that_breaks_off_is_no_reply() {
 }
 
 #[test]
-fn a_reply_that_drips_in_does_not_take_longer_than_a_command_may() {
+fn a_slow_reply_ends_at_the_command_timeout() {
     let scene = Scene::new();
     let lock = scene.warm();
     // More than ten bytes: each comes in time, all together do not.

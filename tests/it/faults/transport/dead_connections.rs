@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_hold_needs_no_new_connection_to_be_kept() {
+fn renewals_need_no_new_connection() {
     let lease = ms(2000);
     let builder = Client::builder().command_timeout(Duration::from_secs(5));
     let scene = Scene::with(builder.watchdog_timeout(lease));
@@ -127,7 +127,7 @@ fn one_budget_covers_connecting_and_the_whole_handshake() {
 }
 
 #[test]
-fn waiters_ride_out_a_restart() {
+fn waiters_survive_a_restart() {
     let server = RedisServer::start();
     let client = quick()
         .outage_timeout(Duration::from_secs(30))

@@ -36,7 +36,7 @@ fn a_request_that_waited_in_a_frozen_server_grants_nothing() {
 }
 
 #[test]
-fn a_request_that_arrives_after_its_caller_has_left_grants_nothing() {
+fn a_request_that_arrives_after_its_call_ended_grants_nothing() {
     let scene = Scene::new();
     let lock = scene.warm();
     let monitor = Monitor::start(&scene.server);
@@ -93,7 +93,7 @@ fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
 }
 
 #[test]
-fn a_late_reply_is_not_taken_for_the_next_one() {
+fn a_late_reply_is_not_used_for_the_next_request() {
     let scene = Scene::with(quick().pool_size(1).command_timeout(ms(300)));
     let held = scene.client.lock("held");
     let free = scene.client.lock("free");

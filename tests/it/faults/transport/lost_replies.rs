@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_lost_reply_to_a_try_is_unknown_and_leaves_nothing() {
+fn a_lost_reply_to_try_lock_is_unknown_and_leaves_nothing() {
     let scene = Scene::new();
     for end in ENDS {
         try_lock_is_unknown_and_leaves_nothing(&scene, ACQUIRE, Fault::SwallowReply(end));
@@ -111,7 +111,7 @@ fn renewals_without_a_reply_extend_nothing() {
 }
 
 #[test]
-fn a_lost_request_is_unknown_or_tried_again() {
+fn a_lost_request_is_unknown_or_retried() {
     let scene = Scene::new();
     for end in ENDS {
         try_lock_is_unknown_and_leaves_nothing(&scene, ACQUIRE, Fault::SwallowRequest(end));

@@ -39,7 +39,7 @@ fn resolving_threads() -> usize {
 }
 
 #[test]
-fn a_resolver_that_hangs_holds_no_call_beyond_its_bound() {
+fn a_hanging_resolver_delays_no_call_past_its_bound() {
     let server = RedisServer::start();
     let resolver = Resolver::saying("hang");
     let mut child = child("caller of a name", &resolver, &server);

@@ -8,7 +8,7 @@ fn id(list: Option<String>) -> Option<String> {
 }
 
 #[test]
-fn a_dead_subscriber_is_replaced_and_delays_no_waiter_for_long() {
+fn a_dead_subscriber_is_replaced_promptly() {
     let scene = Scene::new();
     let lock = scene.client.lock("orders");
     let undisturbed = scene.undisturbed();
@@ -65,7 +65,7 @@ fn channels(server: &RedisServer) -> usize {
 
 /// One who may hear one lock's messages and not another's.
 #[test]
-fn a_channel_without_the_right_to_it_keeps_no_other_from_being_heard() {
+fn a_forbidden_channel_does_not_block_other_channels() {
     let server = RedisServer::start();
     let rules = [
         "ACL",
@@ -101,7 +101,7 @@ fn a_channel_without_the_right_to_it_keeps_no_other_from_being_heard() {
 
 /// A server behind which something ends each connection that subscribes.
 #[test]
-fn a_connection_that_ends_at_each_subscription_is_made_anew_ever_more_seldom() {
+fn reconnects_of_a_failing_subscription_back_off() {
     let server = RedisServer::start();
     held_by_another(&server, &["orders".to_owned()]);
     let proxy = Proxy::to(server.addr());

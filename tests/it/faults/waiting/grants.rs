@@ -44,7 +44,7 @@ fn a_lock_that_never_ends_is_reported_and_its_end_is_noticed() {
 }
 
 #[test]
-fn a_grant_that_is_answered_at_the_end_of_the_wait_is_held_or_given_back() {
+fn a_grant_at_the_deadline_is_held_or_released() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     let client = Client::open(&proxy.url()).unwrap();
@@ -96,7 +96,7 @@ fn a_grant_that_is_answered_at_the_end_of_the_wait_is_held_or_given_back() {
 }
 
 #[test]
-fn what_is_promised_of_times_has_room_for_the_way_back() {
+fn the_documented_time_bounds_include_the_round_trip() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
     let command = ms(1600);
     let clients: Vec<_> = servers
@@ -176,7 +176,7 @@ fn what_is_promised_of_times_has_room_for_the_way_back() {
 }
 
 #[test]
-fn an_interrupt_waits_for_the_request_that_is_under_way_and_no_longer() {
+fn an_interrupt_waits_for_the_request_in_flight_only() {
     const COMMAND: Duration = ms(1000);
     let waits: [fn(&Client, &Interrupt) -> redlatch::Result<()>; 4] = [
         |client, interrupt| client.lock("orders").lock_interruptibly(interrupt),

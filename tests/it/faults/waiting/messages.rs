@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_subscriber_that_the_server_gives_up_for_its_slowness_comes_back() {
+fn a_subscriber_disconnected_as_too_slow_reconnects() {
     let server = RedisServer::start();
     server.cmd(&[
         "CONFIG",
@@ -56,7 +56,7 @@ fn unlock_in_the_gap(server: &RedisServer, fault: Fault) -> Duration {
 }
 
 #[test]
-fn an_unlock_before_the_subscription_is_not_slept_through() {
+fn an_unlock_before_the_subscription_is_noticed() {
     let server = RedisServer::start();
     for fault in [Fault::Hold, Fault::DelayReply(ms(100))] {
         let times: Vec<_> = (0..7).map(|_| unlock_in_the_gap(&server, fault)).collect();
@@ -67,7 +67,7 @@ fn an_unlock_before_the_subscription_is_not_slept_through() {
 }
 
 #[test]
-fn a_message_that_is_lost_in_silence_costs_one_poll() {
+fn a_lost_message_costs_one_poll() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     let (holder, waiter) = (lock_of(&server.url()), lock_of(&proxy.url()));
@@ -102,7 +102,7 @@ fn a_message_that_is_lost_in_silence_costs_one_poll() {
 }
 
 #[test]
-fn a_flood_of_forged_messages_gives_a_bounded_number_of_tries_and_nothing_else() {
+fn forged_messages_cause_a_bounded_number_of_attempts() {
     const WAITERS: u32 = 1;
     let server = RedisServer::start();
     let holder = lock_of(&server.url());

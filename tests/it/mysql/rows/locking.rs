@@ -3,9 +3,7 @@
 use super::*;
 use redlatch::mysql::DatabaseError;
 
-pub(super) fn a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped(
-    server: &'static MariaDb,
-) {
+pub(super) fn a_row_lock_lasts_until_commit_rollback_or_drop(server: &'static MariaDb) {
     is_send::<RowGuard>();
     let (database, accounts) = with_accounts(server);
     let (mine, theirs) = (client(&database), client(&database));

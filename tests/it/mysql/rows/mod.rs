@@ -44,7 +44,7 @@ macro_rules! on_both_servers {
 }
 
 on_both_servers! {
-    a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped
+    a_row_lock_lasts_until_commit_rollback_or_drop
     a_wait_ends_when_it_should
     a_missing_row_is_told_and_locks_nothing
     only_the_primary_key_finds_rows
@@ -52,7 +52,7 @@ on_both_servers! {
     many_rows_are_locked_in_one_order
     names_make_their_own_rows
     an_idle_holder_is_ended
-    what_ends_a_transaction_is_refused_and_the_level_can_be_chosen
+    statements_that_end_a_transaction_are_refused
     a_killed_holder_frees_the_row_at_once
     an_interrupt_and_a_shutdown_end_a_wait
     a_wait_for_a_connection_ends_as_any_other

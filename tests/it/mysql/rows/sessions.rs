@@ -40,9 +40,7 @@ pub(super) fn an_idle_holder_is_ended(server: &'static MariaDb) {
     assert_eq!(sum, 400, "nothing was written");
 }
 
-pub(super) fn what_ends_a_transaction_is_refused_and_the_level_can_be_chosen(
-    server: &'static MariaDb,
-) {
+pub(super) fn statements_that_end_a_transaction_are_refused(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let client = client(&database);
     for (isolation, name) in [
