@@ -33,7 +33,7 @@ help:
 TEST_THREADS = $(shell expr 5 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 # The library, its server, and the tests that are packages of their own.
-TESTED = $(foreach name,redlatch redlatch-server redlatch-model redlatch-shuttle redlatch-sim redlatch-spec redlatch-worlds,-p $(name))
+TESTED = $(foreach name,redlatch redlatch-server redlatch-model redlatch-shuttle redlatch-sim redlatch-server-checks redlatch-worlds,-p $(name))
 
 test: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features $(TESTED)
@@ -65,7 +65,7 @@ differential: tools
 	@compared=0; for name in $${SERVERS:-6.2 7.0 8.0 valkey-8.1 valkey-9.1}; do \
 		program=$$(tests/servers program $$name) || { echo "skipped: $$name" >&2; continue; }; \
 		REDIS_SERVER=$$program SECONDS=$(or $(SECONDS),35) \
-			$(CARGO) test --package redlatch-spec --test differential -- --nocapture || exit 1; \
+			$(CARGO) test --package redlatch-server-checks --test differential -- --nocapture || exit 1; \
 		compared=$$((compared + 1)); \
 	done; [ $$compared -gt 0 ]
 

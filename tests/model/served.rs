@@ -4,7 +4,7 @@ use std::array;
 use std::sync::{LazyLock, OnceLock};
 
 use redlatch_server::{Engine, Entry, Execution, Keyspace, Reply, Script, Surroundings, Value};
-use redlatch_spec::scripts;
+use redlatch_server_checks::scripts;
 
 use crate::quorum::{CLIENTS, Key, LEASE};
 

@@ -68,7 +68,7 @@ fn runs_until(
 fn each_planted_bug_has_a_search() {
     let (_, looked_for) = simulate(&[("BUGS", "1")]);
     let mut planted: BTreeSet<_> = planted::bugs().map(|bug| bug.name.to_owned()).collect();
-    planted.extend(redlatch_spec::PLANTS.map(|plant| plant.name.to_owned()));
+    planted.extend(redlatch_server_checks::PLANTS.map(|plant| plant.name.to_owned()));
     let looked_for: BTreeSet<_> = looked_for.lines().map(str::to_owned).collect();
     let amiss: Vec<_> = planted.symmetric_difference(&looked_for).collect();
     assert!(amiss.is_empty(), "in one of two lists: {amiss:?}");

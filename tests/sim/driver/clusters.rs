@@ -1,6 +1,6 @@
 //! A cluster: the slots of its shards, which move, and what its servers know of that.
 
-use redlatch_spec::{Address, SlotRange, slot};
+use redlatch_server_checks::{Address, SlotRange, slot};
 use redlatch_world::scheduler::{self, MILLI};
 use redlatch_world::{events, network};
 

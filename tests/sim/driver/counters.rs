@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redlatch_server_checks::Value;
 use redlatch_sim::eye::Seen;
 use redlatch_sim::{Losses, Permits};
-use redlatch_spec::Value;
 use redlatch_world::network;
 use redlatch_world::scheduler::{self, Nanos};
 

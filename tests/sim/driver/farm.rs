@@ -29,7 +29,7 @@ pub(crate) fn work(core: u64) -> ExitCode {
     let last = seeds.map_or(u64::MAX, |seeds| first + seeds);
     let step = if finds { 1 } else { cores() };
     let mut seed = if finds { first } else { first + core };
-    redlatch_spec::warm_up();
+    redlatch_server_checks::warm_up();
     redlatch_sim::eye::warm_up();
     thread::spawn(end_what_hangs);
     while seed < last && began.elapsed() < seconds {

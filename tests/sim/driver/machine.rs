@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redlatch_spec::{Config, Persistence, Server, Unread, Value, scripts};
+use redlatch_server_checks::{Config, Persistence, Server, Unread, Value, scripts};
 use redlatch_world::events;
 use redlatch_world::network::{self, Machine};
 use redlatch_world::scheduler;
@@ -80,7 +80,7 @@ impl Machine for Simulated {
         input.extend(bytes);
         let (mut at, mut answers) = (0, Vec::new());
         loop {
-            match redlatch_spec::next(&input, &mut at) {
+            match redlatch_server_checks::next(&input, &mut at) {
                 Ok(request) => answers.extend(self.run(now, connection, &request)),
                 Err(Unread::More) => {
                     self.begun.insert(connection, input.split_off(at));

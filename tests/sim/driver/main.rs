@@ -67,7 +67,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         redlatch_world::plant(&bug);
-        redlatch_spec::plant(&bug);
+        redlatch_server_checks::plant(&bug);
     }
     if let Some(seed) = variable("SEED") {
         if variable("SHRUNK").is_some() {

@@ -8,7 +8,7 @@ use std::thread;
 use crate::report::{verdict_of, worker};
 use crate::{cores, variable};
 
-/// Which seeds a bug is looked for in, and its name in `tests/sim/planted`, or in `redlatch_spec::PLANTS` for a bug of a script.
+/// Which seeds a bug is looked for in, and its name in `tests/sim/planted`, or in `redlatch_server_checks::PLANTS` for a bug of a script.
 /// Other seeds are counted, and not run: it may be found in them, too, and seldom is.
 const MUTANTS: [&str; 54] = [
     "SHAPE Writes: a batch goes without its check",

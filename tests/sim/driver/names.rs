@@ -1,6 +1,6 @@
 //! The names of the scripts, by which a trace calls them.
 
-use redlatch_spec::scripts::{ALL, hash};
+use redlatch_server_checks::scripts::{ALL, hash};
 
 /// Has traces call scripts by their names.
 pub(crate) fn introduce() {

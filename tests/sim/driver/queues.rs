@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
-use redlatch_spec::{Server, Value};
+use redlatch_server_checks::{Server, Value};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 

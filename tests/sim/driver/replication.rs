@@ -1,6 +1,6 @@
 //! What replication, sentinels and clusters do with one server.
 
-use redlatch_spec::Delivery;
+use redlatch_server_checks::Delivery;
 use redlatch_world::network;
 use redlatch_world::scheduler::Nanos;
 

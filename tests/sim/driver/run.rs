@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch_spec::Persistence;
+use redlatch_server_checks::Persistence;
 use redlatch_world::events;
 use redlatch_world::network::{self, Faults};
 use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};

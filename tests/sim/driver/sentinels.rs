@@ -1,6 +1,6 @@
 //! Sentinels that name the master: late, falsely, or not at all.
 
-use redlatch_spec::Persistence;
+use redlatch_server_checks::Persistence;
 use redlatch_world::scheduler::{self, Nanos};
 use redlatch_world::{events, network};
 

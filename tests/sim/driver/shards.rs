@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redlatch_spec::Persistence;
+use redlatch_server_checks::Persistence;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 use redlatch_world::{events, network};
 

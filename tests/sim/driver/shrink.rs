@@ -91,7 +91,7 @@ pub(crate) fn shrink(seed: u64) -> ExitCode {
         verdict.is_some_and(|(verdict, _)| kind_of(&verdict) == kind_of(&first))
     };
     let rest = |kept: &[usize]| (0..all).filter(|it| !kept.contains(it)).collect::<Vec<_>>();
-    let kept = redlatch_spec::shrunk((0..all).collect(), &mut |kept| {
+    let kept = redlatch_server_checks::shrunk((0..all).collect(), &mut |kept| {
         began.elapsed() < LONGEST && breaks(&rest(kept))
     });
     let left_out = rest(&kept);

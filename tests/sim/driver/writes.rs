@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use redlatch_server_checks::{Server, Value};
 use redlatch_sim::{Error, eye};
-use redlatch_spec::{Server, Value};
 use redlatch_world::events;
 use redlatch_world::scheduler;
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use calls::{Kind, Step, decoded, listed, locks as kinds};
 use draw::{drawn, name_of};
-use redlatch_spec::{Engine, PLANTS, plant_in, shrunk};
+use redlatch_server_checks::{Engine, PLANTS, plant_in, shrunk};
 use world::World;
 
 /// Runs a sequence. Returns the number of its calls, or what does not hold and after how many steps.

@@ -22,7 +22,7 @@ use calls::{Kind, NAMES, Step, Trouble, channel, decoded, kinds, listed, locks, 
 use fastrand::Rng;
 use real::{Real, Wire};
 use redlatch_server::{Config, Server};
-use redlatch_spec::{Engine, Reply, shrunk};
+use redlatch_server_checks::{Engine, Reply, shrunk};
 
 /// 2026-11-22, in microseconds since 1970.
 const NOW: i64 = 1_795_305_600_000_000;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use redlatch_spec::Reply;
+use redlatch_server_checks::Reply;
 
 use super::calls::decoded;
 use super::versions::Version;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redlatch_spec::{Entry, Keyspace, Value};
+use redlatch_server_checks::{Entry, Keyspace, Value};
 
 use crate::calls::{Call, braced};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use redlatch_server::{Config, Server};
-use redlatch_spec::{Engine, Keyspace, Reply, slot};
+use redlatch_server_checks::{Engine, Keyspace, Reply, slot};
 
 use super::calls::{Call, Step, Trouble};
 use super::ledger::{Holds, entry, fields, taken_key};
@@ -353,7 +353,9 @@ impl World {
 }
 
 /// All keys but the notes of read-write locks, which count refusals.
-fn without_notes(keys: &Keyspace) -> Vec<(&redlatch_spec::Key, &redlatch_spec::Entry)> {
+fn without_notes(
+    keys: &Keyspace,
+) -> Vec<(&redlatch_server_checks::Key, &redlatch_server_checks::Entry)> {
     keys.iter()
         .filter(|((_, key), _)| !key.starts_with(b"redlatch_rw:"))
         .collect()

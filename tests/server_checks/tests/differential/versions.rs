@@ -16,7 +16,7 @@
 
 use std::fmt;
 
-use redlatch_spec::Reply;
+use redlatch_server_checks::Reply;
 
 /// The version of a server, as it says itself.
 #[derive(Debug)]

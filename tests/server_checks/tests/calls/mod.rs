@@ -20,7 +20,7 @@
 #![allow(dead_code, reason = "no binary uses all of it")]
 
 use fastrand::Rng;
-use redlatch_spec::{Reply, Script, scripts};
+use redlatch_server_checks::{Reply, Script, scripts};
 
 /// A kind of lock, or a group of commands.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Mutual exclusion: what each reply to a script of a lock means for the holds.
 
-use redlatch_spec::{Keyspace, Reply};
+use redlatch_server_checks::{Keyspace, Reply};
 
 use super::ledger::{Hold, Holds, entry, fields, int, kept_until, number};
 use super::world::{Answer, Seen};
