@@ -8,7 +8,7 @@ use crate::harness::median;
 use crate::harness::report::{Report, Table};
 use crate::protocol::Order;
 use crate::support::RedisServer;
-use crate::throughput::Crew;
+use crate::throughput::Workers;
 use crate::{Contender, Plan};
 
 const HOLD: Duration = Duration::from_millis(50);
@@ -23,21 +23,21 @@ const RUNS: usize = 5;
 
 pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut connection = bare::connect(&server.url());
-    let mut crews: Vec<(Crew, Vec<f64>, usize)> = plan
+    let mut all_workers: Vec<(Workers, Vec<f64>, usize)> = plan
         .who
         .iter()
         .map(|who| {
-            let crew = Crew::start(plan, *who, server, "w4", 2, 1);
-            (crew, Vec::new(), 0)
+            let workers = Workers::start(plan, *who, server, "w4", 2, 1);
+            (workers, Vec::new(), 0)
         })
         .collect();
     let mut pings = Vec::new();
     for round in 0..WARM_UP + plan.rounds {
-        for (crew, times, early) in &mut crews {
-            if crew.who.is_peer() && round >= WARM_UP + plan.rounds / PEERS_SHARE {
+        for (workers, times, early) in &mut all_workers {
+            if workers.who.is_peer() && round >= WARM_UP + plan.rounds / PEERS_SHARE {
                 continue;
             }
-            let (unlocked, had) = hand_on(crew);
+            let (unlocked, had) = hand_on(workers);
             if had < unlocked {
                 *early += 1;
             } else if round >= WARM_UP {
@@ -69,7 +69,7 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
             "two holders",
         ],
     );
-    for (crew, times, early) in &mut crews {
+    for (workers, times, early) in &mut all_workers {
         if times.is_empty() {
             continue;
         }
@@ -77,7 +77,7 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
         let medians: Vec<f64> = runs.map(|run| median(&mut run.to_vec())).collect();
         let middle = median(times);
         table.row(vec![
-            crew.who.name().to_owned(),
+            workers.who.name().to_owned(),
             format!("{middle:.0}"),
             format!("{:.0}", times[times.len() * 9 / 10]),
             format!("{:.2}", middle / ping),
@@ -86,13 +86,13 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
         ]);
         let in_pings = medians.iter().map(|it| it / ping).collect();
         let in_ms = medians.iter().map(|it| it / 1000.0).collect();
-        if crew.who == Contender::Redlatch {
+        if workers.who == Contender::Redlatch {
             report.value("w4_cold_rtts", middle / ping);
             report.range("w4_cold_rtts", in_pings);
             report.range("w4: median, ms", in_ms);
             report.two_holders(*early);
         } else {
-            let who = crew.who.name();
+            let who = workers.who.name();
             report.range(&format!("w4 of {who}: cold round trips"), in_pings);
             report.range(&format!("w4 of {who}: median, ms"), in_ms);
         }
@@ -101,15 +101,15 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
 }
 
 /// When the holder began to give the lock back, and when the waiter had it.
-fn hand_on(crew: &mut Crew) -> (u64, u64) {
-    let [holder, waiter] = &mut crew.parts[..] else {
+fn hand_on(workers: &mut Workers) -> (u64, u64) {
+    let [holder, waiter] = &mut workers.parts[..] else {
         panic!("two processes")
     };
-    holder.tell(&Order::Hold(HOLD).to_string());
-    holder.hear();
-    waiter.tell(&Order::Wait.to_string());
-    let unlocked = holder.hear()[0];
-    let [asked, had] = waiter.hear()[..] else {
+    holder.send(&Order::Hold(HOLD).to_string());
+    holder.receive();
+    waiter.send(&Order::Wait.to_string());
+    let unlocked = holder.receive()[0];
+    let [asked, had] = waiter.receive()[..] else {
         panic!("the waiter says two times")
     };
     assert!(asked < unlocked, "the waiter has waited for the holder");

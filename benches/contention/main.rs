@@ -101,7 +101,7 @@ struct Plan {
     turns: usize,
     turn: Duration,
     rounds: usize,
-    crowd: usize,
+    waiters: usize,
     /// The program of rslock and redis-lock.
     peers: Option<PathBuf>,
 }
@@ -118,7 +118,7 @@ impl Plan {
             turns: number("REDLATCH_BENCH_TURNS", 5),
             turn: Duration::from_millis(number("REDLATCH_BENCH_TURN_MS", 3000) as u64),
             rounds: number("REDLATCH_BENCH_ROUNDS", 50),
-            crowd: number("REDLATCH_BENCH_CROWD", 500),
+            waiters: number("REDLATCH_BENCH_CROWD", 500),
             peers: None,
         };
         if plan.who.iter().any(|who| who.is_peer()) {
@@ -184,8 +184,8 @@ impl Contender {
 fn main() {
     if let Some((part, args)) = Part::of_this_process() {
         return match &*part {
-            "crew" => worker_process::run(&args),
-            "peers" => peers::become_crew(&args),
+            "workers" => worker_process::run(&args),
+            "peers" => peers::become_workers(&args),
             "crowd" => many_waiters::run(&args),
             "pass" => pass_on::run(&args),
             "names" => many_names::run(&args),

@@ -20,21 +20,21 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let who = plan.who.iter().filter(|who| !who.is_peer());
-    let mut courses: Vec<(Contender, Part, Vec<f64>)> = who
+    let mut all_series: Vec<(Contender, Part, Vec<f64>)> = who
         .map(|who| {
             let mut part = Part::start("names", &[who.name(), &server.url()]);
-            part.hear();
+            part.receive();
             per_s(&mut part, WARM_UP);
             (*who, part, Vec::new())
         })
         .collect();
     for _ in 0..plan.turns {
-        for (_, part, rates) in &mut courses {
+        for (_, part, rates) in &mut all_series {
             rates.push(per_s(part, plan.turn));
         }
     }
     let of = |wanted| {
-        let found = courses.iter().find(|(who, ..)| *who == wanted);
+        let found = all_series.iter().find(|(who, ..)| *who == wanted);
         found.map(|(_, _, rates)| rates.clone()).unwrap_or_default()
     };
     let (ours, bare) = (of(Contender::Redlatch), of(Contender::Bare));
@@ -50,7 +50,7 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
         ),
         &["", "acq/s", "(range)"],
     );
-    for (who, _, rates) in &mut courses {
+    for (who, _, rates) in &mut all_series {
         let middle = median(rates);
         table.row(vec![
             who.name().to_owned(),
@@ -65,8 +65,8 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
 }
 
 fn per_s(part: &mut Part, length: Duration) -> f64 {
-    part.tell(&length.as_millis().to_string());
-    part.hear()[0] as f64 / length.as_secs_f64()
+    part.send(&length.as_millis().to_string());
+    part.receive()[0] as f64 / length.as_secs_f64()
 }
 
 /// A thread's way to have the lock with this number once.

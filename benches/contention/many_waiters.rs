@@ -25,7 +25,7 @@ const PATIENCE: u32 = 100;
 
 pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut all: Vec<Vec<f64>> = (0..REPEATS)
-        .map(|_| once(plan.crowd, server, report))
+        .map(|_| once(plan.waiters, server, report))
         .collect();
     let mut middle = |column: usize| {
         let mut values: Vec<f64> = all.iter_mut().map(|values| values[column]).collect();
@@ -34,7 +34,7 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut table = Table::new(
         &format!(
             "{} threads of one process wait for one name, then each has it once (redlatch; {REPEATS} repeats)",
-            plan.crowd
+            plan.waiters
         ),
         &["", ""],
     );
@@ -74,17 +74,17 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
 fn once(size: usize, server: &RedisServer, report: &mut Report) -> Vec<f64> {
     let mut counter = Counter::of(server);
     let mut part = Part::start("crowd", &[&server.url(), &size.to_string()]);
-    part.hear();
+    part.receive();
     let before = counter.counts();
-    part.tell("wait");
-    let [queueing, thread, waiting] = part.hear()[..] else {
+    part.send("wait");
+    let [queueing, thread, waiting] = part.receive()[..] else {
         panic!("the crowd says three numbers")
     };
     let queued = counter.since(before).reads;
     let clients = connections(server);
     let before = counter.counts();
-    part.tell("go");
-    let [time, pause, handing_on, overlaps] = part.hear()[..] else {
+    part.send("go");
+    let [time, pause, handing_on, overlaps] = part.receive()[..] else {
         panic!("the crowd says four numbers")
     };
     let handed_on = counter.since(before).reads;

@@ -24,17 +24,18 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     );
     for size in SIZES {
         let who = plan.who.iter().filter(|who| !who.is_peer());
-        let mut courses: Vec<(Contender, Vec<f64>)> = who.map(|who| (*who, Vec::new())).collect();
+        let mut all_series: Vec<(Contender, Vec<f64>)> =
+            who.map(|who| (*who, Vec::new())).collect();
         for _ in 0..plan.turns {
-            for (who, times) in &mut courses {
+            for (who, times) in &mut all_series {
                 let args = [who.name(), &server.url(), &size.to_string()];
                 let mut part = Part::start("pass", &args);
-                times.push(part.hear()[0] as f64 / 1e6);
+                times.push(part.receive()[0] as f64 / 1e6);
             }
         }
-        let bare = courses.iter().find(|(who, _)| *who == Contender::Bare);
+        let bare = all_series.iter().find(|(who, _)| *who == Contender::Bare);
         let bare = bare.map(|(_, times)| times.clone()).unwrap_or_default();
-        for (who, times) in &mut courses {
+        for (who, times) in &mut all_series {
             let mut ratios: Vec<f64> = times
                 .iter()
                 .zip(&bare)

@@ -1,4 +1,4 @@
-//! What a crew is told to do and what it notes of it; the package of the peers has its own crews and shares this.
+//! What a workers is told to do and what it notes of it; the package of the peers has its own all_workers and shares this.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The holder says when it unlocked only after this, to be out of the way of what is measured.
 pub(crate) const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 
-/// What a crew is told.
+/// What a workers is told.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     /// All threads take the lock and give it back, again and again. Answer: the CPU time in ns, and how many

@@ -12,7 +12,7 @@ use crate::protocol::{Notes, Order, Rush, Stay, read};
 use crate::support::RedisServer;
 use crate::{Contender, Plan};
 
-/// The crews have heard their orders by then.
+/// The all_workers have heard their orders by then.
 const AHEAD: Duration = Duration::from_millis(50);
 
 /// Connects and loads scripts.
@@ -26,12 +26,12 @@ const INSIDE: Duration = Duration::from_millis(1);
 const PAIRS: Duration = Duration::from_millis(500);
 
 /// The processes of one of those who take part.
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     pub(crate) who: Contender,
     pub(crate) parts: Vec<Part>,
 }
 
-impl Crew {
+impl Workers {
     pub(crate) fn start(
         plan: &Plan,
         who: Contender,
@@ -39,34 +39,34 @@ impl Crew {
         name: &str,
         processes: usize,
         threads: usize,
-    ) -> Crew {
+    ) -> Workers {
         let url = server.url();
         let name = format!("{name}:{}", who.name());
         let threads = threads.to_string();
-        let crew = [who.name(), &url, &name, &threads];
+        let workers = [who.name(), &url, &name, &threads];
         let parts = (0..processes).map(|_| {
             let mut part = match plan.peers.as_ref().filter(|_| who.is_peer()) {
                 Some(peers) => {
                     let peers = peers.to_str().expect("a path of UTF-8");
-                    Part::start("peers", &[&[peers], &crew[..]].concat())
+                    Part::start("peers", &[&[peers], &workers[..]].concat())
                 }
-                None => Part::start("crew", &crew),
+                None => Part::start("workers", &workers),
             };
-            part.hear();
+            part.receive();
             part
         });
-        Crew {
+        Workers {
             who,
             parts: parts.collect(),
         }
     }
 
-    fn rush(&mut self, length: Duration, inside: Duration, desk: &mut Desk) -> Turn {
+    fn rush(&mut self, length: Duration, inside: Duration, recorder: &mut Recorder) -> Turn {
         let start = now() + nanoseconds(AHEAD);
         let end = start + nanoseconds(length);
-        let before = desk.requests(self.who);
+        let before = recorder.requests(self.who);
         let files: Vec<_> = (0..self.parts.len())
-            .map(|part| desk.folder.path().join(part.to_string()))
+            .map(|part| recorder.folder.path().join(part.to_string()))
             .collect();
         for (part, file) in self.parts.iter_mut().zip(&files) {
             let file = file.to_str().expect("a path of UTF-8").to_owned();
@@ -76,31 +76,31 @@ impl Crew {
                 inside,
                 file,
             });
-            part.tell(&order.to_string());
+            part.send(&order.to_string());
         }
         let (mut cpu, mut failed) = (0, 0);
         for part in &mut self.parts {
-            let [used, failures] = part.hear()[..] else {
-                panic!("a crew says two numbers")
+            let [used, failures] = part.receive()[..] else {
+                panic!("a workers says two numbers")
             };
             cpu += used;
             failed += failures;
         }
-        let requests = desk.requests(self.who) - before;
+        let requests = recorder.requests(self.who) - before;
         let processes: Vec<Vec<Notes>> = files.iter().map(|file| read(file)).collect();
         Turn::of(&processes, start, end, requests, cpu, failed)
     }
 }
 
 /// What one of those who take part came to.
-struct Course {
-    crew: Crew,
+struct Series {
+    workers: Workers,
     turns: Vec<Turn>,
     /// How often two held the lock at once.
     overlaps: usize,
 }
 
-impl Course {
+impl Series {
     /// This value of all turns, from the lowest to the highest.
     fn sorted(&self, value: impl Fn(&Turn) -> f64) -> Vec<f64> {
         let mut values: Vec<f64> = self.turns.iter().map(value).collect();
@@ -183,14 +183,14 @@ pub(crate) fn overlaps(stays: &mut [Stay]) -> usize {
 }
 
 /// Where the requests are counted and the notes are left.
-struct Desk {
+struct Recorder {
     connection: Connection,
     folder: TempDir,
 }
 
-impl Desk {
-    fn new(server: &RedisServer) -> Desk {
-        Desk {
+impl Recorder {
+    fn new(server: &RedisServer) -> Recorder {
+        Recorder {
             connection: bare::connect(&server.url()),
             folder: tempfile::tempdir().expect("a temporary directory"),
         }
@@ -240,16 +240,16 @@ fn measure(
     title: &str,
     keys: [&'static str; 3],
 ) {
-    let mut desk = Desk::new(server);
-    let mut courses: Vec<Course> = plan
+    let mut recorder = Recorder::new(server);
+    let mut all_series: Vec<Series> = plan
         .who
         .iter()
         .map(|who| {
-            let mut crew = Crew::start(plan, *who, server, name, processes, threads);
-            crew.rush(WARM_UP, Duration::ZERO, &mut desk);
-            let check = crew.rush(CHECK, INSIDE, &mut desk);
-            Course {
-                crew,
+            let mut workers = Workers::start(plan, *who, server, name, processes, threads);
+            workers.rush(WARM_UP, Duration::ZERO, &mut recorder);
+            let check = workers.rush(CHECK, INSIDE, &mut recorder);
+            Series {
+                workers,
                 turns: Vec::new(),
                 overlaps: check.overlaps,
             }
@@ -261,12 +261,14 @@ fn measure(
     let mut before = pairs_per_s(&mut bare);
     let mut pairs = vec![before];
     for _ in 0..plan.turns {
-        for course in &mut courses {
-            let mut turn = course.crew.rush(plan.turn, Duration::ZERO, &mut desk);
+        for series in &mut all_series {
+            let mut turn = series
+                .workers
+                .rush(plan.turn, Duration::ZERO, &mut recorder);
             let after = pairs_per_s(&mut bare);
             turn.ratio = turn.per_s / f64::midpoint(before, after);
-            course.overlaps += turn.overlaps;
-            course.turns.push(turn);
+            series.overlaps += turn.overlaps;
+            series.turns.push(turn);
             pairs.push(after);
             before = after;
         }
@@ -294,41 +296,41 @@ fn measure(
             "failed",
         ],
     );
-    for course in &courses {
-        let ratios = course.sorted(|turn| turn.ratio);
-        let ratio = course.median(|turn| turn.ratio);
-        let fairness = course.median(|turn| turn.fairness);
-        let requests = course.median(|turn| turn.requests);
-        let longest = course.sorted(|turn| turn.wait_max_ms);
-        let failed: u64 = course.turns.iter().map(|turn| turn.failed).sum();
+    for series in &all_series {
+        let ratios = series.sorted(|turn| turn.ratio);
+        let ratio = series.median(|turn| turn.ratio);
+        let fairness = series.median(|turn| turn.fairness);
+        let requests = series.median(|turn| turn.requests);
+        let longest = series.sorted(|turn| turn.wait_max_ms);
+        let failed: u64 = series.turns.iter().map(|turn| turn.failed).sum();
         table.row(vec![
-            course.crew.who.name().to_owned(),
-            format!("{:.0}", course.median(|turn| turn.per_s)),
+            series.workers.who.name().to_owned(),
+            format!("{:.0}", series.median(|turn| turn.per_s)),
             format!("{ratio:.2}"),
             format!("{:.2} to {:.2}", ratios[0], ratios[ratios.len() - 1]),
             format!("{fairness:.3}"),
-            format!("{:.3}", course.sorted(|turn| turn.fairness)[0]),
+            format!("{:.3}", series.sorted(|turn| turn.fairness)[0]),
             format!("{requests:.2}"),
-            format!("{:.1}", course.median(|turn| turn.cpu_us)),
-            format!("{:.2}", course.median(|turn| turn.wait_p99_ms)),
+            format!("{:.1}", series.median(|turn| turn.cpu_us)),
+            format!("{:.2}", series.median(|turn| turn.wait_p99_ms)),
             format!("{:.0}", longest[longest.len() - 1]),
-            course.overlaps.to_string(),
+            series.overlaps.to_string(),
             failed.to_string(),
         ]);
-        if course.crew.who == Contender::Redlatch {
-            report.values(keys[0], course.sorted(|turn| turn.fairness));
-            report.values(keys[1], course.sorted(|turn| turn.requests));
+        if series.workers.who == Contender::Redlatch {
+            report.values(keys[0], series.sorted(|turn| turn.fairness));
+            report.values(keys[1], series.sorted(|turn| turn.requests));
             report.values(keys[2], ratios);
             report.range(&format!("{name}: longest wait, ms"), longest);
             if name == "w5" {
-                report.values("w5_staircase", course.sorted(|turn| turn.staircase));
+                report.values("w5_staircase", series.sorted(|turn| turn.staircase));
             }
-            report.two_holders(course.overlaps);
+            report.two_holders(series.overlaps);
         } else {
-            let who = course.crew.who.name();
+            let who = series.workers.who.name();
             let mut range = |of, figures| report.range(&format!("{name} of {who}: {of}"), figures);
-            range("fewest / most", course.sorted(|turn| turn.fairness));
-            range("requests", course.sorted(|turn| turn.requests));
+            range("fewest / most", series.sorted(|turn| turn.fairness));
+            range("requests", series.sorted(|turn| turn.requests));
             range("acquisitions / bare pairs", ratios);
             range("longest wait, ms", longest);
         }

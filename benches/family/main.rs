@@ -56,7 +56,6 @@
 
 mod condition;
 mod cost;
-mod crowd;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/interop/driver.rs"]
 mod driver;
@@ -73,6 +72,7 @@ mod rush;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod together;
+mod waiters;
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ struct Plan {
     turn: Duration,
     warm_up: Duration,
     rounds: usize,
-    crowd: usize,
+    waiters: usize,
     server: RedisServer,
     cores: Cores,
 }
@@ -127,7 +127,7 @@ impl Plan {
             turn: time("REDLATCH_BENCH_TURN_MS", 1200),
             warm_up: time("REDLATCH_BENCH_WARM_UP_MS", 2000),
             rounds: number("REDLATCH_BENCH_ROUNDS", 60),
-            crowd: number("REDLATCH_BENCH_CROWD", 500),
+            waiters: number("REDLATCH_BENCH_CROWD", 500),
             server: RedisServer::start(),
             cores: Cores::choose(),
         }
@@ -178,7 +178,7 @@ fn main() {
         together::fair(&plan, other.as_ref(), &mut report);
     }
     if plan.wants("crowd") {
-        crowd::measure(&plan, other.as_ref(), &mut report);
+        waiters::measure(&plan, other.as_ref(), &mut report);
     }
     if plan.wants("rw") {
         together::mixed(&plan, other.as_ref(), &mut report);

@@ -115,7 +115,7 @@ impl Bare {
     }
 
     fn send(&mut self, request: &Cmd) {
-        self.hear();
+        self.receive();
         self.connection
             .send_packed_command(&request.get_packed_command())
             .expect("a request is sent");
@@ -123,7 +123,7 @@ impl Bare {
     }
 
     /// Reads the answer that is owed, if one is.
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn receive(&mut self) {
         if std::mem::take(&mut self.is_owed) {
             let answer = self.connection.recv_response().expect("an answer");
             assert!(matches!(answer, Value::Nil | Value::Int(1)), "{answer:?}");

@@ -35,7 +35,7 @@ pub(crate) fn build() -> Option<PathBuf> {
 }
 
 /// Goes on as their program: its path, and then what it is told.
-pub(crate) fn become_crew(args: &[String]) {
+pub(crate) fn become_workers(args: &[String]) {
     let error = Command::new(&args[0]).args(&args[1..]).exec();
     panic!("{}: {error}", args[0]);
 }

@@ -56,7 +56,7 @@ impl Part {
         ran.is_ok_and(|status| status.success())
     }
 
-    pub(crate) fn tell(&mut self, order: &str) {
+    pub(crate) fn send(&mut self, order: &str) {
         let orders = self.orders.as_mut().expect("a pipe");
         orders
             .write_all(format!("{order}\n").as_bytes())
@@ -64,7 +64,7 @@ impl Part {
     }
 
     /// The numbers that it says next.
-    pub(crate) fn hear(&mut self) -> Vec<u64> {
+    pub(crate) fn receive(&mut self) -> Vec<u64> {
         let mut line = String::new();
         let length = self.words.read_line(&mut line).expect("it speaks");
         assert!(length > 0, "a process of the benchmark has failed");

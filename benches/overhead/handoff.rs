@@ -28,11 +28,11 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let (mut handed_on, mut pings) = (Vec::new(), Vec::new());
     let warm_up = 3;
     for round in 0..warm_up + plan.rounds {
-        holder.tell("hold");
-        holder.hear();
-        waiter.tell("wait");
-        let unlocked = holder.hear()[0];
-        let [asked, had] = waiter.hear()[..] else {
+        holder.send("hold");
+        holder.receive();
+        waiter.send("wait");
+        let unlocked = holder.receive()[0];
+        let [asked, had] = waiter.receive()[..] else {
             panic!("the waiter says two times")
         };
         assert!(

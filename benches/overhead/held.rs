@@ -24,10 +24,10 @@ pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &RedisServer, report: 
         hold: plan.hold,
         lease: Duration::from_secs(3),
     };
-    let mut keeper = Keeper::start(keep, server);
+    let mut holder = HolderProcess::start(keep, server);
     idle.begin();
     woken.begin();
-    let kept = keeper.keep(cores, server);
+    let kept = holder.keep(cores, server);
     let idle = idle.end(plan, report);
     woken.end(plan, report);
     kept.print(keep, report);
@@ -44,7 +44,7 @@ pub(crate) fn many(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mu
         hold: plan.hold * 7 / 2,
         lease: Duration::from_secs(30),
     };
-    let kept = Keeper::start(keep, server).keep(cores, server);
+    let kept = HolderProcess::start(keep, server).keep(cores, server);
     kept.print(keep, report);
     report.value("many_lost", kept.lost as f64);
     report.value("many_cpu_s", kept.cpu);
@@ -60,7 +60,7 @@ struct Keep {
 }
 
 /// A process that holds locks.
-struct Keeper {
+struct HolderProcess {
     keep: Keep,
     process: Part,
     empty: u64,
@@ -80,16 +80,16 @@ struct Kept {
     stall: Duration,
 }
 
-impl Keeper {
+impl HolderProcess {
     /// Starts one that takes its locks.
-    fn start(keep: Keep, server: &RedisServer) -> Keeper {
+    fn start(keep: Keep, server: &RedisServer) -> HolderProcess {
         let lease = keep.lease.as_millis().to_string();
         let args = [&server.url(), &keep.holds.to_string(), &lease];
-        let mut process = Part::start("keeper", &args.map(String::as_str));
-        let [empty, full] = process.hear()[..] else {
-            panic!("the keeper says two sizes")
+        let mut process = Part::start("renewing_holder", &args.map(String::as_str));
+        let [empty, full] = process.receive()[..] else {
+            panic!("the holder says two sizes")
         };
-        Keeper {
+        HolderProcess {
             keep,
             process,
             empty,
@@ -102,10 +102,10 @@ impl Keeper {
         let Keep { holds, hold, .. } = self.keep;
         let mut counter = Counter::of(server);
         let stalls = Stalls::watch(cores);
-        self.process.tell(&hold.as_millis().to_string());
+        self.process.send(&hold.as_millis().to_string());
         let before = counter.counts();
-        let [cpu, later, renewers, valid] = self.process.hear()[..] else {
-            panic!("the keeper says four numbers")
+        let [cpu, later, renewers, valid] = self.process.receive()[..] else {
+            panic!("the holder says four numbers")
         };
         let reads = counter.since(before).reads;
         let grown = |size: u64| size.saturating_sub(self.empty) as f64 / holds as f64;
@@ -144,7 +144,7 @@ impl Kept {
     }
 }
 
-/// How many of the keeper's locks are there, to be asked while it still holds them.
+/// How many of the holder's locks are there, to be asked while it still holds them.
 fn present(server: &RedisServer, holds: usize) -> u64 {
     let mut connection = bare::connect(&server.url());
     let mut present = 0;
@@ -164,7 +164,7 @@ fn name(index: usize) -> String {
 }
 
 /// Takes locks and keeps them. Says its size before and after; then, when told for how long, what it took to hold.
-pub(crate) fn keeper(args: &[String]) {
+pub(crate) fn renewing_holder(args: &[String]) {
     let holds: usize = args[1].parse().expect("a number");
     let lease: u64 = args[2].parse().expect("a number");
     let client = Client::builder()
@@ -220,7 +220,7 @@ impl Idle {
         let server = RedisServer::start();
         cores.split(&server);
         let mut process = Part::start("idler", &[&server.url(), past]);
-        process.hear();
+        process.receive();
         Idle {
             what,
             process,
@@ -231,7 +231,7 @@ impl Idle {
     }
 
     fn begin(&mut self) {
-        self.process.tell("begin");
+        self.process.send("begin");
         self.before = Some(self.counter.counts());
     }
 
@@ -239,8 +239,8 @@ impl Idle {
     fn end(mut self, plan: &Plan, report: &mut Report) -> f64 {
         let before = self.before.expect("a beginning");
         let counts = self.counter.since(before);
-        self.process.tell("end");
-        let cpu = self.process.hear()[0] as f64 / 1e6;
+        self.process.send("end");
+        let cpu = self.process.receive()[0] as f64 / 1e6;
         let others = counts.reads - counts.pings;
         report.row(
             self.what,

@@ -102,7 +102,7 @@ fn main() {
         return match &*part {
             "holder" => handoff::holder(&args),
             "waiter" => handoff::waiter(&args),
-            "keeper" => held::keeper(&args),
+            "renewing_holder" => held::renewing_holder(&args),
             "pairs" => counted::run(&args),
             "idler" => held::idler(&args),
             other => panic!("no such part: {other}"),

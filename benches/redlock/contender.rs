@@ -72,7 +72,7 @@ impl Contender {
         let mut args = vec![program, "quorum", name];
         args.extend(urls.iter().map(String::as_str));
         let mut part = Part::start("peers", &args);
-        part.hear();
+        part.receive();
         Contender::Peer(part, name)
     }
 
@@ -90,15 +90,15 @@ impl Contender {
             Contender::AtOnce(nodes) => turn_of(slice, || {
                 let majority = nodes.len() / 2 + 1;
                 nodes.iter_mut().for_each(Bare::send_lock);
-                nodes.iter_mut().take(majority).for_each(Bare::hear);
+                nodes.iter_mut().take(majority).for_each(Bare::receive);
                 nodes.iter_mut().for_each(Bare::send_unlock);
-                nodes.iter_mut().take(majority).for_each(Bare::hear);
+                nodes.iter_mut().take(majority).for_each(Bare::receive);
                 true
             }),
             Contender::Peer(part, name) => {
                 let (lease, slice) = (crate::LEASE.as_millis(), slice.as_millis());
-                part.tell(&format!("pairs {name} {lease} {slice}"));
-                match &part.hear()[..] {
+                part.send(&format!("pairs {name} {lease} {slice}"));
+                match &part.receive()[..] {
                     [cpu, failed, hangs, pairs @ ..] => Turn {
                         pairs: pairs.to_vec(),
                         failed: *failed,

@@ -26,7 +26,7 @@ impl Roads {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
         let mut process = Part::start("roads", &ports);
-        let begins = process.hear();
+        let begins = process.receive();
         Roads {
             urls: begins
                 .iter()

@@ -116,7 +116,7 @@ fn main() {
     if let Some((part, args)) = Part::of_this_process() {
         return match &*part {
             "roads" => delay_proxy::keep(&args),
-            "peers" => peers::become_crew(&args),
+            "peers" => peers::become_workers(&args),
             other => panic!("no such part: {other}"),
         };
     }

@@ -77,7 +77,7 @@ fn ten_thousand_increments_and_none_is_lost() {
     let mut child = Child::spawn("counter", &[("URL", &url)]);
     child.expect_line("ready", CHILD);
     let (took, ()) = timed(|| {
-        child.tell("go");
+        child.send_line("go");
         let java: Vec<_> = (0..4)
             .map(|_| {
                 let thread = sides.java.thread();

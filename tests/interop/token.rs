@@ -68,7 +68,7 @@ impl Ours {
 }
 
 /// Both sides on some servers. Clients go first.
-struct Scene {
+struct Fixture {
     ours: Ours,
     theirs: Foreign,
     peer: Peer,
@@ -76,16 +76,16 @@ struct Scene {
     _turn: Turn,
 }
 
-impl Scene {
-    /// A scene where our locks are renewed for [`LONG`].
-    fn new(peer: Peer) -> Scene {
-        Scene::with(peer, Turn::together(), LONG)
+impl Fixture {
+    /// A fixture where our locks are renewed for [`LONG`].
+    fn new(peer: Peer) -> Fixture {
+        Fixture::with(peer, Turn::together(), LONG)
     }
 
-    fn with(peer: Peer, turn: Turn, lease: Duration) -> Scene {
+    fn with(peer: Peer, turn: Turn, lease: Duration) -> Fixture {
         let nodes: Vec<_> = (0..peer.servers).map(|_| RedisServer::start()).collect();
         let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
-        Scene {
+        Fixture {
             ours: Ours::open(Client::builder, lease, &urls),
             theirs: peer.open(&urls),
             peer,
@@ -158,25 +158,25 @@ fn is_told(outcome: &Answer, class: Option<&str>) {
 }
 
 fn each_keeps_the_other_out(peer: Peer) {
-    let scene = Scene::new(peer);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::new(peer);
+    let (ours, theirs) = fixture.locks();
     for _ in 0..3 {
         let guard = ours.guard().unwrap();
         assert!(!theirs.try_lock(LONG));
         assert!(matches!(ours.try_lock(), Err(Error::NotReentrant { .. })));
         let token = guard.visitor().as_str().to_owned();
         assert_eq!(token.len(), 20);
-        scene.holding(&token);
-        for node in &scene.nodes {
+        fixture.holding(&token);
+        for node in &fixture.nodes {
             // A minority may lack it: what counts is that no key is without an end.
             let left = node.int(&["PTTL", NAME]);
             assert!((1..=30_000).contains(&left) || left == -2, "{left}");
         }
         guard.unlock().unwrap();
-        scene.is_free();
+        fixture.is_free();
 
         assert!(theirs.lock(LONG, SLACK));
-        let held = scene.holding(&theirs.token());
+        let held = fixture.holding(&theirs.token());
         assert!(!ours.try_lock().unwrap());
         assert!(!ours.try_lock_for(ms(100)).unwrap());
         assert!(ours.is_locked().unwrap());
@@ -185,21 +185,21 @@ fn each_keeps_the_other_out(peer: Peer) {
         let left = ours.remaining_lease().unwrap().unwrap();
         assert!(left > LONG / 2 && left <= LONG, "{left:?}");
         assert!(matches!(ours.unlock(), Err(Error::NotHeld { .. })));
-        assert_eq!(scene.holding(&theirs.token()), held);
+        assert_eq!(fixture.holding(&theirs.token()), held);
         theirs.unlock();
-        scene.is_free();
+        fixture.is_free();
     }
 }
 
 fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
     const THREADS: u32 = 2;
     const TIMES: u32 = 1000;
-    let scene = Scene::with(peer, Turn::together(), PATIENCE);
-    let counter = &scene.nodes[0];
+    let fixture = Fixture::with(peer, Turn::together(), PATIENCE);
+    let counter = &fixture.nodes[0];
     let handed = AtomicU32::new(0);
     let add = || {
         let mut connection = counter.admin();
-        let lock = scene.ours.lock(NAME);
+        let lock = fixture.ours.lock(NAME);
         let mut own = 0;
         for _ in 0..TIMES {
             let guard = lock.guard().unwrap();
@@ -222,7 +222,7 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
     let (took, theirs) = timed(|| {
         let counting: Vec<_> = (0..THREADS)
             .map(|_| {
-                let lock = scene.theirs.lock(NAME);
+                let lock = fixture.theirs.lock(NAME);
                 lock.start_count(PATIENCE, &counter.url(), "counter", TIMES)
             })
             .collect();
@@ -239,8 +239,8 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
         counter.int(&["GET", "counter"]),
         i64::from(2 * THREADS * TIMES)
     );
-    scene.is_free();
-    scene.report(&format!(
+    fixture.is_free();
+    fixture.report(&format!(
         "2,000 increments of each took {took:.1?}; our threads found another's before theirs {ours} times, theirs \
          {theirs} times"
     ));
@@ -249,8 +249,8 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
 }
 
 fn its_unlock_is_noticed_in_bounded_time(peer: Peer) {
-    let scene = Scene::new(peer);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::new(peer);
+    let (ours, theirs) = fixture.locks();
     let mut times: Vec<Duration> = (0..9)
         .map(|_| {
             assert!(theirs.lock(LONG, SLACK));
@@ -272,15 +272,15 @@ fn its_unlock_is_noticed_in_bounded_time(peer: Peer) {
         .collect();
     times.sort();
     let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
-    scene.report(&format!(
+    fixture.report(&format!(
         "its unlock is noticed: p50 {median:.0?}, longest {longest:.0?}"
     ));
     assert!(median < NOTICE && longest < SLACK, "{times:?}");
 }
 
 fn our_unlock_lets_it_in(peer: Peer) {
-    let scene = Scene::new(peer);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::new(peer);
+    let (ours, theirs) = fixture.locks();
     for _ in 0..5 {
         let guard = ours.guard().unwrap();
         let waiting = theirs.start_lock(LONG, LONG);
@@ -298,8 +298,8 @@ fn its_extension_keeps_us_out(peer: Peer) {
     if !peer.extends() {
         return;
     }
-    let scene = Scene::with(peer, Turn::together(), TERM);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::with(peer, Turn::together(), TERM);
+    let (ours, theirs) = fixture.locks();
     assert!(theirs.lock(TERM, SLACK));
     let start = Instant::now();
     thread::scope(|scope| {
@@ -321,8 +321,8 @@ fn its_extension_keeps_us_out(peer: Peer) {
 }
 
 fn our_watchdog_keeps_it_out(peer: Peer) {
-    let scene = Scene::with(peer, Turn::together(), TERM);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::with(peer, Turn::together(), TERM);
+    let (ours, theirs) = fixture.locks();
     let guard = ours.guard().unwrap();
     let start = Instant::now();
     while start.elapsed() < 3 * TERM + ms(200) {
@@ -341,32 +341,32 @@ fn our_watchdog_keeps_it_out(peer: Peer) {
 }
 
 fn its_killed_process_frees_the_lock_within_its_lease(peer: Peer) {
-    let scene = Scene::new(peer);
-    let doomed = peer.open_alone(&scene.urls());
+    let fixture = Fixture::new(peer);
+    let doomed = peer.open_alone(&fixture.urls());
     let theirs = doomed.lock(NAME);
     let start = Instant::now();
     assert!(theirs.lock(TERM, SLACK));
-    assert!(!scene.locks().0.try_lock().unwrap());
+    assert!(!fixture.locks().0.try_lock().unwrap());
     doomed.kill();
-    let (ours, _) = scene.locks();
+    let (ours, _) = fixture.locks();
     assert!(ours.try_lock_for(TERM + SLACK).unwrap());
     let took = start.elapsed();
     // The servers count in whole milliseconds.
     assert!(took >= TERM - ms(2), "{took:?}");
-    scene.report(&format!(
+    fixture.report(&format!(
         "a killed process's lock of {TERM:?} was ours after {took:.1?}"
     ));
     ours.unlock().unwrap();
 }
 
 fn our_killed_process_frees_the_lock_within_a_lease(peer: Peer) {
-    let scene = Scene::new(peer);
-    let urls = scene.urls().join(" ");
+    let fixture = Fixture::new(peer);
+    let urls = fixture.urls().join(" ");
     let mut child = Child::spawn("token holder", &[("URLS", &urls)]);
     child.expect_line("held", CHILD);
     // Past the first renewals, so that it is the watchdog's lease that has to end.
     thread::sleep(TERM);
-    let (_, theirs) = scene.locks();
+    let (_, theirs) = fixture.locks();
     assert!(!theirs.try_lock(LONG));
     child.kill();
     let (took, got) = timed(|| theirs.lock(LONG, TERM + SLACK));
@@ -375,18 +375,18 @@ fn our_killed_process_frees_the_lock_within_a_lease(peer: Peer) {
 }
 
 fn our_force_unlock_makes_it_fail(peer: Peer) {
-    let scene = Scene::new(peer);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::new(peer);
+    let (ours, theirs) = fixture.locks();
     let (extend, unlock) = peer.gone;
     assert!(theirs.lock(LONG, SLACK));
     assert!(ours.force_unlock().unwrap());
-    scene.is_free();
+    fixture.is_free();
     if peer.extends() {
         assert!(!theirs.is_owned());
         is_told(&theirs.try_extend(LONG), extend);
     }
     is_told(&theirs.try_unlock(), unlock);
-    scene.is_free();
+    fixture.is_free();
 
     // The same once it is ours, which stays ours.
     assert!(theirs.lock(LONG, SLACK));
@@ -397,7 +397,7 @@ fn our_force_unlock_makes_it_fail(peer: Peer) {
         is_told(&theirs.try_extend(LONG), extend);
     }
     is_told(&theirs.try_unlock(), peer.taken);
-    scene.holding(guard.visitor().as_str());
+    fixture.holding(guard.visitor().as_str());
     assert!(guard.is_valid());
     guard.unlock().unwrap();
     assert!(!ours.force_unlock().unwrap(), "nobody holds it any more");
@@ -407,10 +407,10 @@ fn each_keeps_the_other_out_while_a_minority_is_down(peer: Peer) {
     if peer.servers == 1 || !peer.extends() {
         return;
     }
-    let scene = Scene::new(peer);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::new(peer);
+    let (ours, theirs) = fixture.locks();
     ours.run(|_| ()).unwrap();
-    for node in &scene.nodes[..peer.servers / 2] {
+    for node in &fixture.nodes[..peer.servers / 2] {
         node.kill();
     }
     for _ in 0..3 {
@@ -462,8 +462,8 @@ suite!(redsync_of_five REDSYNC_OF_FIVE);
 #[test]
 #[ignore = "needs Python and Go: make interop"]
 fn redis_py_can_read_our_token_as_text() {
-    let scene = Scene::new(crate::other_languages::REDIS_PY);
-    let (ours, theirs) = scene.locks();
+    let fixture = Fixture::new(crate::other_languages::REDIS_PY);
+    let (ours, theirs) = fixture.locks();
     let guard = ours.guard().unwrap();
     assert!(theirs.is_locked());
     assert!(!theirs.is_owned());

@@ -10,20 +10,20 @@ use crate::invariants::{ACQUIRE, RELEASE, quick, sha, teach};
 use crate::support::{End, Fault, Proxy, RedisServer, free_port, ms};
 
 /// A server, and a client whose way to it can be disturbed.
-struct Scene {
+struct Fixture {
     client: Client,
     proxy: Proxy,
     _server: RedisServer,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
         let client = quick().command_timeout(ms(300)).open(&proxy.url()).unwrap();
         client.lock("warm").run(|_| ()).unwrap();
-        Scene {
+        Fixture {
             client,
             proxy,
             _server: server,
@@ -51,9 +51,9 @@ fn until_it_is_done(mut attempt: impl FnMut() -> Result<(), Error>) -> Result<()
 
 #[test]
 fn completed_work_is_not_repeated() {
-    let scene = Scene::new();
-    let lock = scene.client.lock("orders");
-    scene.silence(RELEASE);
+    let fixture = Fixture::new();
+    let lock = fixture.client.lock("orders");
+    fixture.silence(RELEASE);
     let done = AtomicU32::new(0);
     let error = until_it_is_done(|| {
         lock.run(|_| {
@@ -78,16 +78,16 @@ fn completed_work_is_not_repeated() {
 
 #[test]
 fn what_may_have_been_done_is_not_retryable() {
-    let scene = Scene::new();
-    scene.silence(ACQUIRE);
-    let error = scene.client.lock("orders").try_lock().unwrap_err();
+    let fixture = Fixture::new();
+    fixture.silence(ACQUIRE);
+    let error = fixture.client.lock("orders").try_lock().unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     assert!(error.is_ambiguous() && !error.is_retryable());
     // A wait goes on all the same, to its end.
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let fault = Fault::SwallowReply(End::Reset);
-    scene.proxy.next(1, Some(sha(ACQUIRE).as_bytes()), fault);
-    let lock = scene.client.lock("orders");
+    fixture.proxy.next(1, Some(sha(ACQUIRE).as_bytes()), fault);
+    let lock = fixture.client.lock("orders");
     assert!(lock.try_lock_for(ms(5000)).unwrap());
     lock.unlock().unwrap();
 }
@@ -160,10 +160,10 @@ fn an_error_chain_repeats_no_text() {
     let unknown = quick().open("redis://no-such-host.invalid").unwrap();
     errors.push(unknown.lock("orders").try_lock().unwrap_err().into());
     for silence in [End::Silent, End::Reset] {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let fault = Fault::SwallowReply(silence);
-        scene.proxy.next(9, Some(sha(ACQUIRE).as_bytes()), fault);
-        errors.push(scene.client.lock("orders").try_lock().unwrap_err().into());
+        fixture.proxy.next(9, Some(sha(ACQUIRE).as_bytes()), fault);
+        errors.push(fixture.client.lock("orders").try_lock().unwrap_err().into());
     }
     for error in errors {
         let mut said = vec![error.to_string()];
@@ -222,12 +222,12 @@ fn the_error_of_the_operating_system_is_kept() {
         (End::Silent, io::ErrorKind::TimedOut),
         (End::Reset, io::ErrorKind::ConnectionReset),
     ] {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let fault = Fault::SwallowReply(end);
-        scene
+        fixture
             .proxy
             .next(usize::MAX, Some(sha(ACQUIRE).as_bytes()), fault);
-        let error = scene.client.lock("orders").try_lock().unwrap_err();
+        let error = fixture.client.lock("orders").try_lock().unwrap_err();
         assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
         assert_eq!(behind(&error), expected, "{error:?}");
     }

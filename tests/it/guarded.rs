@@ -6,27 +6,27 @@ use redlatch::{Batch, Client, Error, Lock, Reply};
 
 use crate::acl;
 use crate::invariants::{
-    Class, GUARDED, TIMEOUT, ends_within, fails, leaves_nothing, quick, sha, teach, told,
+    Class, GUARDED, TIMEOUT, ends_within, fails, leaves_nothing, next_loss, quick, sha, teach,
 };
 use crate::laws::until_queued;
 use crate::support::{End, Fault, Monitor, Proxy, RedisServer, Rule, elsewhere, eventually, ms};
 
 /// A client behind a proxy.
-struct Scene {
+struct Fixture {
     lock: Lock,
     proxy: Proxy,
     server: RedisServer,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
         let client = quick().open(&proxy.url()).unwrap();
         let lock = client.lock("orders");
         lock.run(|_| ()).unwrap();
-        Scene {
+        Fixture {
             lock,
             proxy,
             server,
@@ -66,51 +66,51 @@ fn comes_late(rule: Rule, server: &RedisServer) {
 
 #[test]
 fn a_write_that_arrives_after_the_unlock_does_nothing() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for is_handed_off in [false, true] {
-        let guard = scene.lock.guard().unwrap();
-        let rule = scene.next(Fault::Hold);
+        let guard = fixture.lock.guard().unwrap();
+        let rule = fixture.next(Fault::Hold);
         let error = ends_within(TIMEOUT, || fails(guard.write(write), Class::Unknown));
         assert!(error.to_string().contains("guarded write"), "{error}");
         assert!(guard.is_valid(), "an outcome that is not known is no loss");
         if is_handed_off {
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    scene.lock.lock().unwrap();
-                    comes_late(rule, &scene.server);
-                    scene.lock.unlock().unwrap();
+                    fixture.lock.lock().unwrap();
+                    comes_late(rule, &fixture.server);
+                    fixture.lock.unlock().unwrap();
                 });
-                until_queued(&scene.lock, 1);
+                until_queued(&fixture.lock, 1);
                 guard.unlock().unwrap();
             });
         } else {
             guard.unlock().unwrap();
-            comes_late(rule, &scene.server);
+            comes_late(rule, &fixture.server);
         }
-        assert_eq!(scene.data(), None);
+        assert_eq!(fixture.data(), None);
     }
-    leaves_nothing(&scene.server);
+    leaves_nothing(&fixture.server);
 }
 
 #[test]
 fn a_write_that_arrives_after_the_validity_does_nothing() {
-    let scene = Scene::new();
-    let guard = scene.lock.with_lease_time(ms(400)).guard().unwrap();
-    let rule = scene.next(Fault::Hold);
+    let fixture = Fixture::new();
+    let guard = fixture.lock.with_lease_time(ms(400)).guard().unwrap();
+    let rule = fixture.next(Fault::Hold);
     fails(guard.write(write), Class::Unknown);
     // The key stands, as if the answer to a renewal had been lost.
-    scene.server.cmd(&["PERSIST", "orders"]);
-    told(&guard.lost(), ms(400));
-    comes_late(rule, &scene.server);
-    assert_eq!(scene.data(), None);
+    fixture.server.cmd(&["PERSIST", "orders"]);
+    next_loss(&guard.lost(), ms(400));
+    comes_late(rule, &fixture.server);
+    assert_eq!(fixture.data(), None);
     fails(guard.unlock(), Class::Lost);
 }
 
 #[test]
 fn a_write_at_the_end_of_validity_runs_or_reports_the_loss() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for _ in 0..20 {
-        let guard = scene.lock.with_lease_time(ms(40)).guard().unwrap();
+        let guard = fixture.lock.with_lease_time(ms(40)).guard().unwrap();
         let error = (0..10_000).find_map(|_| guard.write(write).err()).unwrap();
         assert!(error.is_lost(), "{error}");
         fails(guard.unlock(), Class::Lost);
@@ -119,7 +119,7 @@ fn a_write_at_the_end_of_validity_runs_or_reports_the_loss() {
 
 #[test]
 fn a_write_without_a_reply_is_sent_once() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for (fault, is_written) in [
         (Fault::SwallowRequest(End::Reset), false),
         (Fault::SwallowRequest(End::Silent), false),
@@ -127,24 +127,24 @@ fn a_write_without_a_reply_is_sent_once() {
         (Fault::SwallowReply(End::Silent), true),
         (Fault::TruncateReply(3), true),
     ] {
-        let guard = scene.lock.guard().unwrap();
-        let monitor = Monitor::start(&scene.server);
-        let rule = scene.next(fault);
+        let guard = fixture.lock.guard().unwrap();
+        let monitor = Monitor::start(&fixture.server);
+        let rule = fixture.next(fault);
         ends_within(TIMEOUT, || fails(guard.write(write), Class::Unknown));
         assert_eq!(rule.hits(), 1);
         guard.unlock().unwrap();
         thread::sleep(ms(50));
         assert_eq!(writes(&monitor), usize::from(is_written), "{fault:?}");
-        assert_eq!(scene.data().is_some(), is_written, "{fault:?}");
-        scene.server.cmd(&["DEL", "data"]);
+        assert_eq!(fixture.data().is_some(), is_written, "{fault:?}");
+        fixture.server.cmd(&["DEL", "data"]);
     }
 }
 
 #[test]
 fn a_server_without_the_script_gets_it_and_runs_it_once() {
-    let scene = Scene::new();
-    let guard = scene.lock.guard().unwrap();
-    scene.server.cmd(&["SCRIPT", "FLUSH"]);
+    let fixture = Fixture::new();
+    let guard = fixture.lock.guard().unwrap();
+    fixture.server.cmd(&["SCRIPT", "FLUSH"]);
     for round in 1..=3 {
         let sum = guard
             .write(|batch| {
@@ -158,10 +158,10 @@ fn a_server_without_the_script_gets_it_and_runs_it_once() {
 
 #[test]
 fn a_server_at_maxmemory_names_the_refused_command() {
-    let scene = Scene::new();
-    let guard = scene.lock.guard().unwrap();
-    scene.server.cmd(&["SET", "data", "1"]);
-    scene.server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    let fixture = Fixture::new();
+    let guard = fixture.lock.guard().unwrap();
+    fixture.server.cmd(&["SET", "data", "1"]);
+    fixture.server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = |outcome: Result<Vec<Reply>, Error>| match outcome.unwrap_err() {
         Error::CommandFailed {
             index,
@@ -179,14 +179,14 @@ fn a_server_at_maxmemory_names_the_refused_command() {
         batch.get("data").set("data", "2");
     });
     assert_eq!(refused(outcome), (1, vec![Reply::Bytes(b"1".to_vec())]));
-    assert_eq!(scene.data().as_deref(), Some("1"));
+    assert_eq!(fixture.data().as_deref(), Some("1"));
     let deleted = guard
         .write(|batch| {
             batch.del("data");
         })
         .unwrap();
     assert_eq!(deleted, [Reply::Int(1)]);
-    scene.server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
+    fixture.server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
     guard.write(write).unwrap();
     guard.unlock().unwrap();
 }
@@ -248,21 +248,21 @@ fn a_missing_right_is_named_and_nothing_is_written() {
 
 #[test]
 fn a_lock_key_of_another_program_is_a_loss() {
-    let scene = Scene::new();
-    let guard = scene.lock.guard().unwrap();
-    scene.server.cmd(&["SET", "orders", "data"]);
+    let fixture = Fixture::new();
+    let guard = fixture.lock.guard().unwrap();
+    fixture.server.cmd(&["SET", "orders", "data"]);
     let error = fails(guard.write(write), Class::Lost);
     assert!(error.to_string().contains("another type"), "{error}");
     fails(guard.unlock(), Class::Lost);
-    assert_eq!(scene.data(), None);
+    assert_eq!(fixture.data(), None);
 }
 
 #[test]
 fn scripts_have_their_own_keys_and_arguments() {
-    let scene = Scene::new();
-    let client = Client::open(&scene.server.url()).unwrap();
+    let fixture = Fixture::new();
+    let client = Client::open(&fixture.server.url()).unwrap();
     let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
-    for lock in [scene.lock.clone(), client.token_lock("report")] {
+    for lock in [fixture.lock.clone(), client.token_lock("report")] {
         let guard = lock.guard().unwrap();
         let eval = |script: &str| {
             guard
@@ -305,14 +305,14 @@ fn scripts_have_their_own_keys_and_arguments() {
         guard.unlock().unwrap();
         let behind = lock.eval("return redis.call('SET', KEYS[1], 'b')", &["data"], &[]);
         assert!(matches!(behind, Err(Error::NotHeld { .. })));
-        assert_eq!(scene.data().as_deref(), Some("a"));
+        assert_eq!(fixture.data().as_deref(), Some("a"));
     }
 }
 
 #[test]
 fn a_script_that_fails_says_why() {
-    let scene = Scene::new();
-    let guard = scene.lock.guard().unwrap();
+    let fixture = Fixture::new();
+    let guard = fixture.lock.guard().unwrap();
     for (script, reason) in [
         (
             "redis.call('SET', KEYS[1], 'x') error('on purpose')",
@@ -354,7 +354,7 @@ fn a_script_that_fails_says_why() {
         assert!(said.contains(reason), "{script}: {said}");
         assert!(!said.contains("user_script"), "{script}: {said}");
     }
-    assert_eq!(scene.data().as_deref(), Some("x"));
+    assert_eq!(fixture.data().as_deref(), Some("x"));
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }

@@ -214,7 +214,7 @@ pub(crate) fn written(monitor: &Monitor, visitor: &str) -> Vec<String> {
 
 /// O6: the loss is told within `limit` and what a busy machine may add.
 #[track_caller]
-pub(crate) fn told(lost: &Losses, limit: Duration) -> Loss {
+pub(crate) fn next_loss(lost: &Losses, limit: Duration) -> Loss {
     match lost.recv_timeout(limit + SLACK) {
         Ok(loss) => {
             no_secret(&loss);

@@ -48,7 +48,7 @@ fn a_forked_child_neither_releases_nor_renews_what_it_inherits() {
     };
     let before = sent();
     assert!(before > 0);
-    child.tell("fork");
+    child.send_line("fork");
     assert_eq!(
         child.expect_line("forked", CHILD),
         "forked valid=false remaining=0ns lost=Forked unlock=forked try_owned=forked write=forked"
@@ -56,7 +56,7 @@ fn a_forked_child_neither_releases_nor_renews_what_it_inherits() {
     child.expect_line("joined", CHILD);
     assert_eq!(sent(), before, "the child has sent nothing of its parent's");
     assert_eq!(server.int(&["DBSIZE"]), 3);
-    child.tell("go on");
+    child.send_line("go on");
     assert_eq!(child.expect_line("parent", CHILD), "parent valid=true ok");
     assert!(child.wait(CHILD).success());
     assert_eq!(server.int(&["DBSIZE"]), 0);

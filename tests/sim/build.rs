@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// Files of `src`, or new ones there, and what they are in the simulation: threads, clocks, chance and network of the world.
 const SWAPPED: [(&str, &str); 9] = [
-    ("engine/owner/eye.rs", "swapped/eye.rs"),
+    ("engine/owner/thread_holds.rs", "swapped/thread_holds.rs"),
     ("ground/host.rs", "swapped/host.rs"),
     ("ground/poll.rs", "swapped/poll.rs"),
     ("ground/random.rs", "swapped/random.rs"),
@@ -28,7 +28,7 @@ const SWAPPED: [(&str, &str); 9] = [
 
 /// What stands at the end of files in the simulation, so that it sees what is private to them.
 const ADDED: [(&str, &str); 2] = [
-    ("engine/owner/mod.rs", "pub mod eye;\n"),
+    ("engine/owner/mod.rs", "pub mod thread_holds;\n"),
     (
         "engine/hold/renewal_schedule.rs",
         "\

@@ -5,7 +5,7 @@
 
 include!(concat!(env!("OUT_DIR"), "/src/lib.rs"));
 
-pub use engine::owner::eye;
+pub use engine::owner::thread_holds;
 
 // So that rustfmt finds them.
 #[cfg(false)]

@@ -39,7 +39,7 @@ impl Child {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this binary can be started again");
-        super::keeper::keep(&process);
+        super::reaper::register(&process);
         let stdout = process.stdout.take().expect("a piped stdout");
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -83,7 +83,7 @@ impl Child {
 
     /// The lines the child has said and nobody has taken yet; all that are left after [`Child::wait`].
     #[track_caller]
-    pub fn said(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         if !self.has_ended {
             return self.lines.try_iter().collect();
         }
@@ -103,7 +103,7 @@ impl Child {
     }
 
     /// Sends a line to the child, which gets it from [`listen`].
-    pub fn tell(&mut self, line: &str) {
+    pub fn send_line(&mut self, line: &str) {
         let stdin = self.process.stdin.as_mut().expect("a piped stdin");
         stdin
             .write_all(format!("{line}\n").as_bytes())
@@ -129,7 +129,7 @@ impl Child {
     pub fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        super::keeper::drop(self.process.id());
+        super::reaper::unregister(self.process.id());
     }
 
     /// Closes the child's stdin and waits until it ends by itself; panics after `limit`.

@@ -226,7 +226,7 @@ impl Contenders {
     pub fn all_progress(&mut self, limit: Duration) {
         for contender in &mut self.running {
             let mut got = || -> u64 {
-                contender.tell("how often?");
+                contender.send_line("how often?");
                 let said = contender.expect_line("got ", PATIENCE);
                 said.trim_start_matches("got ").parse().expect("a number")
             };

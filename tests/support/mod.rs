@@ -21,12 +21,12 @@ pub mod clock;
 pub mod contender;
 mod frames;
 pub mod history;
-pub mod keeper;
 #[cfg(feature = "mysql")]
 pub mod mariadb;
 pub mod monitor;
 pub mod program;
 pub mod proxy;
+pub mod reaper;
 #[cfg(target_os = "linux")]
 pub mod resolver;
 pub mod scripts;

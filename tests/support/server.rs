@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::program::{product, program};
-use super::{free_port, keeper, ms};
+use super::{free_port, ms, reaper};
 
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -289,7 +289,7 @@ impl RedisServer {
             let _ = kill_process(pid, signal);
             let _ = kill_process(pid, Signal::CONT);
             let _ = process.wait();
-            keeper::drop(process.id());
+            reaper::unregister(process.id());
         }
     }
 
@@ -353,11 +353,11 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
         Ok(process) => process,
         Err(error) => panic!("redis-server cannot be started: {error}"),
     };
-    keeper::keep(&process);
+    reaper::register(&process);
     let start = Instant::now();
     while start.elapsed() < START_LIMIT {
         if let Some(status) = process.try_wait().expect("the state of the child is known") {
-            keeper::drop(process.id());
+            reaper::unregister(process.id());
             return Err(format!("redis-server ended with {status}"));
         }
         if answers(port, process.id()) {
@@ -367,7 +367,7 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
     }
     let _ = process.kill();
     let _ = process.wait();
-    keeper::drop(process.id());
+    reaper::unregister(process.id());
     Err(format!(
         "redis-server does not answer within {START_LIMIT:?}"
     ))

@@ -46,7 +46,7 @@ fn pair_of(client: &Client) -> Pair {
 }
 
 /// A condition behind a proxy, the same one seen without it, and the server.
-struct Scene {
+struct Fixture {
     pair: Pair,
     other: Pair,
     proxy: Proxy,
@@ -54,8 +54,8 @@ struct Scene {
     _clients: [Client; 2],
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
@@ -63,7 +63,7 @@ impl Scene {
             let builder = quick().command_timeout(TIMEOUT * 2);
             builder.open(&url).unwrap()
         });
-        Scene {
+        Fixture {
             pair: pair_of(&clients[0]),
             other: pair_of(&clients[1]),
             proxy,
@@ -105,59 +105,59 @@ fn signal((lock, condition): &(Lock, Condition)) -> bool {
 
 #[test]
 fn lost_or_repeated_requests_lose_no_entry_and_no_signal() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let (sender, woken) = mpsc::channel();
     for fault in LOST {
         thread::scope(|scope| {
             // The request for the place.
-            let rule = scene.next(1, CONDITION_LOOK, fault);
-            start(scope, &scene.pair, 2, &sender, 1, is_woken);
+            let rule = fixture.next(1, CONDITION_LOOK, fault);
+            start(scope, &fixture.pair, 2, &sender, 1, is_woken);
             assert_eq!(rule.hits(), 1, "{fault:?}");
-            assert_eq!(scene.waiting(), 1, "{fault:?}");
+            assert_eq!(fixture.waiting(), 1, "{fault:?}");
             // The look that hears of the signal.
             thread::sleep(ms(100));
-            let rule = scene.next(1, CONDITION_LOOK, fault);
-            assert!(scene.signal());
+            let rule = fixture.next(1, CONDITION_LOOK, fault);
+            assert!(fixture.signal());
             assert_eq!(next(&woken), 1);
             assert_eq!(rule.hits(), 1, "{fault:?}");
             // The unlock of the wait.
-            let rule = scene.next(1, RELEASE, fault);
-            start(scope, &scene.pair, 1, &sender, 2, is_woken);
+            let rule = fixture.next(1, RELEASE, fault);
+            start(scope, &fixture.pair, 1, &sender, 2, is_woken);
             assert_eq!(rule.hits(), 1, "{fault:?}");
-            assert!(scene.signal());
+            assert!(fixture.signal());
             assert_eq!(next(&woken), 2);
         });
         eventually(LONG, "nothing is left", || {
-            scene.server.int(&["DBSIZE"]) == 0
+            fixture.server.int(&["DBSIZE"]) == 0
         });
     }
 }
 
 #[test]
 fn a_failed_wait_keeps_the_lock_and_leaves_no_queue_entry() {
-    let scene = Scene::new();
-    let (lock, condition) = &scene.pair;
+    let fixture = Fixture::new();
+    let (lock, condition) = &fixture.pair;
     lock.lock().unwrap();
     lock.lock().unwrap();
-    let rule = scene.next(usize::MAX, CONDITION_LOOK, Fault::SwallowReply(End::Silent));
+    let rule = fixture.next(usize::MAX, CONDITION_LOOK, Fault::SwallowReply(End::Silent));
     fails(condition.wait(), Class::Unknown);
     assert!(lock.is_valid() && lock.hold_count().unwrap() == 2);
     rule.lift();
-    eventually(LONG, "its place goes", || scene.waiting() == 0);
-    let rule = scene.next(
+    eventually(LONG, "its place goes", || fixture.waiting() == 0);
+    let rule = fixture.next(
         usize::MAX,
         CONDITION_LOOK,
         Fault::SwallowRequest(End::Silent),
     );
     fails(condition.wait(), Class::Unknown);
     rule.lift();
-    scene.server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    fixture.server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     fails(condition.wait(), Class::Unavailable);
-    scene.server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
-    scene.server.cmd(&["RPUSH", WAITING, "1"]);
+    fixture.server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
+    fixture.server.cmd(&["RPUSH", WAITING, "1"]);
     fails(condition.wait(), Class::WrongType);
     fails(condition.signal(), Class::WrongType);
-    scene.server.cmd(&["DEL", WAITING]);
+    fixture.server.cmd(&["DEL", WAITING]);
     assert!(!condition.wait_for(ms(1)).unwrap());
     assert_eq!(lock.hold_count().unwrap(), 2);
     lock.unlock().unwrap();
@@ -167,40 +167,40 @@ fn a_failed_wait_keeps_the_lock_and_leaves_no_queue_entry() {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn the_signal_of_a_dead_waiter_goes_to_the_next() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let (sender, woken) = mpsc::channel();
     // Killed before it was signalled: the next one gets the signal at once when its place has ended.
-    let mut dead = scene.child();
+    let mut dead = fixture.child();
     dead.kill();
     thread::scope(|scope| {
-        start(scope, &scene.other, 1, &sender, 1, is_woken);
+        start(scope, &fixture.other, 1, &sender, 1, is_woken);
         eventually(LIFE + SLACK + SLACK, "the place of the dead ends", || {
-            scene.waiting() == 1
+            fixture.waiting() == 1
         });
-        assert!(scene.signal());
+        assert!(fixture.signal());
         assert_eq!(next(&woken), 1);
     });
     // Killed when it was signalled, and before it looked.
-    let mut dead = scene.child();
+    let mut dead = fixture.child();
     thread::scope(|scope| {
-        start(scope, &scene.other, 1, &sender, 2, is_woken);
+        start(scope, &fixture.other, 1, &sender, 2, is_woken);
         dead.freeze();
-        assert!(scene.signal());
+        assert!(fixture.signal());
         let signalled = Instant::now();
         dead.kill();
         assert_eq!(next(&woken), 2, "no signal is lost");
         let took = signalled.elapsed();
         assert!(took < LIFE + ms(1200) + SLACK, "{took:?}");
     });
-    assert_eq!(scene.waiting(), 0);
+    assert_eq!(fixture.waiting(), 0);
 }
 
 #[test]
 fn every_key_of_a_waiter_has_a_ttl() {
-    let scene = Scene::new();
-    let mut child = scene.child();
+    let fixture = Fixture::new();
+    let mut child = fixture.child();
     for key in [WAITING, DUE] {
-        let left = scene.server.int(&["PTTL", key]);
+        let left = fixture.server.int(&["PTTL", key]);
         assert!((90_000..=100_000).contains(&left), "{key}: {left}");
     }
     child.kill();

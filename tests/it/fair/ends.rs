@@ -4,7 +4,7 @@ use std::thread;
 
 use redlatch::{Client, Error, Interrupt, Lock};
 
-use super::queue::Scene;
+use super::queue::Fixture;
 use crate::invariants::{SLACK, TIMEOUT};
 use crate::support::{eventually, ms, timed};
 
@@ -19,10 +19,12 @@ fn patient(url: &str) -> (Client, Lock) {
 }
 
 /// Has some threads wait until `end` ends their waits, which it is to do.
-fn waits_end(scene: &Scene, lock: &Lock, interrupt: &Interrupt, end: impl FnOnce()) {
+fn waits_end(fixture: &Fixture, lock: &Lock, interrupt: &Interrupt, end: impl FnOnce()) {
     thread::scope(|scope| {
         let waits = [(); WAITERS].map(|()| scope.spawn(|| lock.lock_interruptibly(interrupt)));
-        eventually(SLACK * 2, "they wait", || scene.waiting().len() == WAITERS);
+        eventually(SLACK * 2, "they wait", || {
+            fixture.waiting().len() == WAITERS
+        });
         end();
         for wait in waits {
             let error = wait.join().unwrap().unwrap_err();
@@ -36,35 +38,35 @@ fn waits_end(scene: &Scene, lock: &Lock, interrupt: &Interrupt, end: impl FnOnce
 
 #[test]
 fn a_closed_client_leaves_no_queue_entries() {
-    let scene = Scene::new();
-    let (_holder, held) = scene.process();
+    let fixture = Fixture::new();
+    let (_holder, held) = fixture.process();
     held.lock().unwrap();
     for is_interrupted in [false, true] {
-        let (client, lock) = patient(&scene.server.url());
+        let (client, lock) = patient(&fixture.server.url());
         let interrupt = Interrupt::new();
-        waits_end(&scene, &lock, &interrupt, || {
+        waits_end(&fixture, &lock, &interrupt, || {
             if is_interrupted {
                 interrupt.raise();
             }
             client.shutdown();
         });
         // Nobody has asked for the lock since.
-        assert_eq!(scene.waiting(), [""; 0], "interrupted: {is_interrupted}");
+        assert_eq!(fixture.waiting(), [""; 0], "interrupted: {is_interrupted}");
     }
     held.unlock().unwrap();
-    scene.all_goes();
+    fixture.all_goes();
 }
 
 #[test]
 fn a_silent_server_does_not_block_the_shutdown() {
-    let scene = Scene::new();
-    let (_holder, held) = scene.process();
+    let fixture = Fixture::new();
+    let (_holder, held) = fixture.process();
     held.lock().unwrap();
-    let (client, lock) = scene.process();
-    waits_end(&scene, &lock, &Interrupt::new(), || {
-        scene.server.freeze();
+    let (client, lock) = fixture.process();
+    waits_end(&fixture, &lock, &Interrupt::new(), || {
+        fixture.server.freeze();
         let (took, ()) = timed(|| client.shutdown());
-        scene.server.thaw();
+        fixture.server.thaw();
         assert!(took < TIMEOUT + ms(250) + SLACK, "{took:?}");
     });
 }

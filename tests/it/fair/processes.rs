@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::Client;
 
-use super::queue::Scene;
+use super::queue::Fixture;
 use crate::invariants::SLACK;
 use crate::support::child::{self, arg};
 use crate::support::{Child, eventually, ms, timed};
@@ -31,7 +31,7 @@ pub(crate) fn wait() {
     child::say("over");
 }
 
-impl Scene {
+impl Fixture {
     /// A process whose threads wait for the lock, which is held.
     fn waiters(&self, threads: usize) -> Child {
         let before = self.waiting().len();
@@ -72,28 +72,31 @@ impl Scene {
 
 #[test]
 fn killed_waiters_cost_a_second_anywhere_in_the_queue() {
-    let scene = Scene::new();
-    let (_client, held) = scene.process();
-    let (other, lock) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, held) = fixture.process();
+    let (other, lock) = fixture.process();
     // At the head, inside, at the end, and many.
     for (before, threads, behind) in [(0, 1, 1), (1, 1, 1), (2, 1, 0), (0, 20, 1), (0, 64, 1)] {
         held.lock().unwrap();
         let (took, ()) = thread::scope(|scope| {
             let wait = |count: usize| {
                 for _ in 0..count {
-                    let waiting = scene.waiting().len();
+                    let waiting = fixture.waiting().len();
                     scope.spawn(|| lock.run(|_| ()).unwrap());
-                    eventually(SLACK, "it waits", || scene.waiting().len() == waiting + 1);
+                    eventually(SLACK, "it waits", || fixture.waiting().len() == waiting + 1);
                 }
             };
             wait(before);
-            let mut killed = scene.waiters(threads);
+            let mut killed = fixture.waiters(threads);
             wait(behind);
             killed.kill();
             timed(|| {
                 held.unlock().unwrap();
                 eventually(Duration::from_secs(60), "all had it", || {
-                    scene.waiting().iter().all(|it| !it.starts_with(other.id()))
+                    fixture
+                        .waiting()
+                        .iter()
+                        .all(|it| !it.starts_with(other.id()))
                         && !lock.is_locked().unwrap()
                 });
             })
@@ -102,22 +105,22 @@ fn killed_waiters_cost_a_second_anywhere_in_the_queue() {
         assert!(took < ms(2700) + SLACK, "with {threads} behind {before}");
         // Those at the end go with the next look.
         lock.run(|_| ()).unwrap();
-        scene.all_goes();
+        fixture.all_goes();
     }
 }
 
 #[test]
 fn a_briefly_stopped_process_keeps_its_queue_entry() {
-    let scene = Scene::new();
-    let (_client, held) = scene.process();
-    let (_other, lock) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, held) = fixture.process();
+    let (_other, lock) = fixture.process();
     for stopped in [1, 5] {
         held.lock().unwrap();
-        let waits = scene.waiters(1);
-        scene.stop_asleep(&waits);
+        let waits = fixture.waiters(1);
+        fixture.stop_asleep(&waits);
         thread::scope(|scope| {
             let behind = scope.spawn(|| lock.run(|_| ()).unwrap());
-            eventually(SLACK, "it waits", || scene.waiting().len() == 2);
+            eventually(SLACK, "it waits", || fixture.waiting().len() == 2);
             held.unlock().unwrap();
             thread::sleep(Duration::from_secs(stopped));
             assert!(!behind.is_finished(), "it keeps its place");
@@ -125,21 +128,21 @@ fn a_briefly_stopped_process_keeps_its_queue_entry() {
             waits.expect_line("in", SLACK);
             behind.join().unwrap();
         });
-        scene.all_goes();
+        fixture.all_goes();
     }
 }
 
 #[test]
 fn a_stopped_process_is_skipped_and_returns_to_the_front() {
-    let scene = Scene::new();
-    let (_client, held) = scene.process();
-    let (_other, lock) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, held) = fixture.process();
+    let (_other, lock) = fixture.process();
     held.lock().unwrap();
-    let waits = scene.waiters(1);
-    scene.stop_asleep(&waits);
+    let waits = fixture.waiters(1);
+    fixture.stop_asleep(&waits);
     thread::scope(|scope| {
         let behind = scope.spawn(|| lock.lock().unwrap());
-        eventually(SLACK, "it waits", || scene.waiting().len() == 2);
+        eventually(SLACK, "it waits", || fixture.waiting().len() == 2);
         let (took, ()) = timed(|| {
             held.unlock().unwrap();
             behind.join().unwrap();
@@ -147,22 +150,22 @@ fn a_stopped_process_is_skipped_and_returns_to_the_front() {
         assert!(took < ms(11_200) + SLACK, "{took:?}");
         // It comes back before one that came later.
         let later = scope.spawn(|| held.lock().unwrap());
-        eventually(SLACK, "it waits", || scene.waiting().len() == 1);
+        eventually(SLACK, "it waits", || fixture.waiting().len() == 1);
         waits.thaw();
-        eventually(SLACK, "it is back", || scene.waiting().len() == 2);
+        eventually(SLACK, "it is back", || fixture.waiting().len() == 2);
         assert!(lock.force_unlock().unwrap());
         waits.expect_line("in", SLACK);
         later.join().unwrap();
         assert!(lock.force_unlock().unwrap());
     });
-    scene.all_goes();
+    fixture.all_goes();
 }
 
 #[test]
 fn stopped_waiters_cost_10_s_anywhere_in_the_queue() {
-    let scene = Scene::new();
-    let (_client, held) = scene.process();
-    let (_other, lock) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, held) = fixture.process();
+    let (_other, lock) = fixture.process();
     held.lock().unwrap();
     let is_taken = || {
         let is_taken = lock.try_lock_for(Duration::from_secs(40)).unwrap();
@@ -171,10 +174,10 @@ fn stopped_waiters_cost_10_s_anywhere_in_the_queue() {
     thread::scope(|scope| {
         let mut both = Vec::new();
         for _ in 0..2 {
-            let stopped = scene.waiters(10);
-            let before = scene.waiting().len();
+            let stopped = fixture.waiters(10);
+            let before = fixture.waiting().len();
             both.push((stopped, scope.spawn(is_taken)));
-            eventually(SLACK, "it waits", || scene.waiting().len() == before + 1);
+            eventually(SLACK, "it waits", || fixture.waiting().len() == before + 1);
         }
         both.iter().for_each(|(stopped, _)| stopped.freeze());
         let began = Instant::now();
@@ -188,5 +191,5 @@ fn stopped_waiters_cost_10_s_anywhere_in_the_queue() {
             stopped.expect_line("over", Duration::from_secs(30));
         }
     });
-    scene.all_goes();
+    fixture.all_goes();
 }

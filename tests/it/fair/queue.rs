@@ -13,15 +13,15 @@ pub(super) const QUEUE: &str = "redisson_lock_queue:{tickets}";
 pub(super) const TIMES: &str = "redisson_lock_timeout:{tickets}";
 
 /// A server, and its lock as processes see it.
-pub(super) struct Scene {
+pub(super) struct Fixture {
     pub(super) server: RedisServer,
 }
 
-impl Scene {
-    pub(super) fn new() -> Scene {
+impl Fixture {
+    pub(super) fn new() -> Fixture {
         let server = RedisServer::start();
         teach(&server);
-        Scene { server }
+        Fixture { server }
     }
 
     pub(super) fn process(&self) -> (Client, Lock) {
@@ -68,11 +68,11 @@ impl Scene {
 
 #[test]
 fn a_dead_first_waiter_costs_1_5_s() {
-    let scene = Scene::new();
-    let (_client, lock) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, lock) = fixture.process();
     for dead in ["dead:1:1", "0b6f7a52-0000-4000-8000-000000000002:41"] {
         for waits in [1, 3] {
-            scene.queue(dead);
+            fixture.queue(dead);
             let (took, ()) = timed(|| {
                 thread::scope(|scope| {
                     for _ in 0..waits {
@@ -82,16 +82,16 @@ fn a_dead_first_waiter_costs_1_5_s() {
             });
             assert!(took >= ms(1400), "{took:?}: it may be about to come");
             assert!(took < ms(2700) + SLACK, "{took:?}");
-            scene.all_goes();
+            fixture.all_goes();
         }
     }
 }
 
 #[test]
 fn try_lock_skips_dead_waiters() {
-    let scene = Scene::new();
-    let (_client, lock) = scene.process();
-    scene.queue("dead:1:1");
+    let fixture = Fixture::new();
+    let (_client, lock) = fixture.process();
+    fixture.queue("dead:1:1");
     let (took, ()) = timed(|| {
         eventually(ms(10_000), "it is taken", || {
             thread::sleep(ms(50));
@@ -100,7 +100,7 @@ fn try_lock_skips_dead_waiters() {
     });
     assert!(took >= ms(1400) && took < ms(1700) + SLACK, "{took:?}");
     lock.unlock().unwrap();
-    scene.all_goes();
+    fixture.all_goes();
 }
 
 /// Listens to the channel of a waiter, and reads nothing.
@@ -113,73 +113,73 @@ fn listen<'c>(connection: &'c mut redis::Connection, waiter: &str) -> PubSub<'c>
 
 #[test]
 fn a_silent_first_waiter_costs_10_s_unless_it_is_redisson() {
-    let scene = Scene::new();
-    let (_client, lock) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, lock) = fixture.process();
     let [theirs, ours] = ["0b6f7a52-0000-4000-8000-000000000002:41", "silent:1:1"];
-    let mut connections = [(); 2].map(|()| scene.server.admin());
+    let mut connections = [(); 2].map(|()| fixture.server.admin());
     let [first, second] = &mut connections;
     let (_theirs, _ours) = (listen(first, theirs), listen(second, ours));
-    scene.queue(ours);
+    fixture.queue(ours);
     let (took, ()) = timed(|| lock.run(|_| ()).unwrap());
     assert!(took >= ms(9900) && took < ms(11_200) + SLACK, "{took:?}");
-    scene.queue(theirs);
+    fixture.queue(theirs);
     assert!(!elsewhere(|| lock.try_lock_for(ms(12_000)).unwrap()));
-    eventually(SLACK, "it has left", || scene.waiting() == [theirs]);
+    eventually(SLACK, "it has left", || fixture.waiting() == [theirs]);
 }
 
 #[test]
 fn a_pruned_waiter_is_first_again() {
-    let scene = Scene::new();
-    let [(_one, held), (_two, first), (_three, second)] = [(); 3].map(|()| scene.process());
+    let fixture = Fixture::new();
+    let [(_one, held), (_two, first), (_three, second)] = [(); 3].map(|()| fixture.process());
     held.lock().unwrap();
     let order = std::sync::Mutex::new(Vec::new());
     thread::scope(|scope| {
         for (number, lock) in [&first, &second].into_iter().enumerate() {
             let order = &order;
             scope.spawn(move || lock.run(|_| order.lock().unwrap().push(number)).unwrap());
-            eventually(SLACK, "it waits", || scene.waiting().len() == number + 1);
+            eventually(SLACK, "it waits", || fixture.waiting().len() == number + 1);
         }
         // As Redisson does whose clock is ahead.
-        let waiting = scene.waiting();
-        scene.server.cmd(&["LPOP", QUEUE]);
-        scene.server.cmd(&["ZREM", TIMES, &waiting[0]]);
+        let waiting = fixture.waiting();
+        fixture.server.cmd(&["LPOP", QUEUE]);
+        fixture.server.cmd(&["ZREM", TIMES, &waiting[0]]);
         eventually(ms(1100) + SLACK, "it comes back", || {
-            scene.waiting() == waiting
+            fixture.waiting() == waiting
         });
         held.unlock().unwrap();
     });
     assert_eq!(order.into_inner().unwrap(), [0, 1]);
-    scene.all_goes();
+    fixture.all_goes();
 }
 
 #[test]
 fn the_queue_survives_a_server_without_its_data() {
-    let scene = Scene::new();
-    let (_client, held) = scene.process();
+    let fixture = Fixture::new();
+    let (_client, held) = fixture.process();
     held.lock().unwrap();
-    let (_other, lock) = scene.process();
+    let (_other, lock) = fixture.process();
     let (took, ()) = timed(|| {
         thread::scope(|scope| {
             for number in 0..5 {
                 scope.spawn(|| lock.run(|_| thread::sleep(ms(20))).unwrap());
-                eventually(SLACK, "it waits", || scene.waiting().len() == number + 1);
+                eventually(SLACK, "it waits", || fixture.waiting().len() == number + 1);
             }
-            scene.server.cmd(&["FLUSHALL"]);
+            fixture.server.cmd(&["FLUSHALL"]);
         });
     });
     assert!(took < ms(3500) + SLACK * 2, "{took:?}");
     assert!(held.unlock().unwrap_err().is_lost());
-    scene.all_goes();
+    fixture.all_goes();
 }
 
 #[test]
 fn scores_stay_within_the_timeout_of_each_entry() {
     const PATIENCE: i64 = 60_000;
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let open = || {
         let patience = Duration::from_millis(PATIENCE.unsigned_abs());
         let builder = quick().fair_lock_wait_timeout(patience);
-        let client = builder.open(&scene.server.url()).unwrap();
+        let client = builder.open(&fixture.server.url()).unwrap();
         (client.fair_lock("tickets"), client)
     };
     let processes = [(); 2].map(|()| open());
@@ -187,7 +187,7 @@ fn scores_stay_within_the_timeout_of_each_entry() {
     let lease = 30_000;
     held.lock().unwrap();
     let are_right = |count: usize| {
-        let times = scene.times();
+        let times = fixture.times();
         let is_right = |(place, left): (i64, &i64)| {
             // So that it counts as alive long behind the next look, and no longer than behind all others.
             let least = PATIENCE / 2 - 4000;
@@ -216,38 +216,40 @@ fn scores_stay_within_the_timeout_of_each_entry() {
                     lock.unlock().unwrap();
                 }
             });
-            eventually(SLACK, "it waits", || scene.waiting().len() == number + 1);
-            assert!(are_right(number + 1), "{:?}", scene.times());
+            eventually(SLACK, "it waits", || fixture.waiting().len() == number + 1);
+            assert!(are_right(number + 1), "{:?}", fixture.times());
         }
-        eventually(ms(1500) + SLACK, "two leave", || scene.waiting().len() == 4);
+        eventually(ms(1500) + SLACK, "two leave", || {
+            fixture.waiting().len() == 4
+        });
         eventually(SLACK, "they are counted", || are_right(4));
         held.unlock().unwrap();
         for left in [3, 2, 1] {
-            eventually(SLACK, "one is in", || scene.waiting().len() == left);
+            eventually(SLACK, "one is in", || fixture.waiting().len() == left);
             // The places are counted by the next one that looks.
             eventually(SLACK, "they are counted", || {
-                are_right(left) || scene.waiting().len() < left
+                are_right(left) || fixture.waiting().len() < left
             });
         }
     });
-    scene.all_goes();
+    fixture.all_goes();
 }
 
 #[test]
 fn try_lock_leaves_no_queue_entry() {
-    let scene = Scene::new();
-    let [(_one, held), (_two, lock)] = [(); 2].map(|()| scene.process());
+    let fixture = Fixture::new();
+    let [(_one, held), (_two, lock)] = [(); 2].map(|()| fixture.process());
     held.lock().unwrap();
     assert!(!lock.try_lock().unwrap());
-    assert!(scene.waiting().is_empty());
+    assert!(fixture.waiting().is_empty());
     // A wait that ends leaves no entry.
     let (took, taken) = timed(|| lock.try_lock_for(ms(500)).unwrap());
     assert!(
         !taken && took >= ms(500) && took < ms(800) + SLACK,
         "{took:?}"
     );
-    eventually(SLACK, "it has left", || scene.waiting().is_empty());
-    assert_eq!(scene.server.int(&["EXISTS", TIMES]), 0);
+    eventually(SLACK, "it has left", || fixture.waiting().is_empty());
+    assert_eq!(fixture.server.int(&["EXISTS", TIMES]), 0);
     held.unlock().unwrap();
-    assert_eq!(scene.server.int(&["DBSIZE"]), 0);
+    assert_eq!(fixture.server.int(&["DBSIZE"]), 0);
 }

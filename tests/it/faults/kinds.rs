@@ -58,7 +58,7 @@ const fn row(
 }
 
 /// A lock behind a proxy, the lock that keeps it out as another process has it, and the server.
-struct Scene {
+struct Fixture {
     lock: Lock,
     other: Lock,
     proxy: Proxy,
@@ -66,8 +66,8 @@ struct Scene {
     _clients: [Client; 2],
 }
 
-impl Scene {
-    fn new(row: &Row) -> Scene {
+impl Fixture {
+    fn new(row: &Row) -> Fixture {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
@@ -76,7 +76,7 @@ impl Scene {
             "read" => clients[1].read_write_lock("a").write(),
             _ => (row.of)(&clients[1]),
         };
-        Scene {
+        Fixture {
             lock: (row.of)(&clients[0]),
             other,
             proxy,
@@ -104,18 +104,18 @@ impl Scene {
 #[test]
 fn a_lost_or_repeated_request_counts_once() {
     for row in &ROWS {
-        let scene = Scene::new(row);
+        let fixture = Fixture::new(row);
         for fault in LOST {
             let what = format!("{}, {fault:?}", row.name);
-            let rule = scene.next(1, row.acquire, fault);
-            assert!(scene.lock.try_lock_for(ms(20_000)).unwrap(), "{what}");
+            let rule = fixture.next(1, row.acquire, fault);
+            assert!(fixture.lock.try_lock_for(ms(20_000)).unwrap(), "{what}");
             assert_eq!(rule.hits(), 1, "{what}");
-            assert!(scene.lock.is_valid(), "{what}");
-            assert_eq!(scene.lock.hold_count().unwrap(), 1, "{what}");
-            let rule = scene.next(1, row.release, fault);
-            scene.lock.unlock().unwrap();
+            assert!(fixture.lock.is_valid(), "{what}");
+            assert_eq!(fixture.lock.hold_count().unwrap(), 1, "{what}");
+            let rule = fixture.next(1, row.release, fault);
+            fixture.lock.unlock().unwrap();
             assert_eq!(rule.hits(), 1, "{what}");
-            scene.all_goes(&what);
+            fixture.all_goes(&what);
         }
     }
 }
@@ -123,40 +123,40 @@ fn a_lost_or_repeated_request_counts_once() {
 #[test]
 fn a_request_without_a_reply_is_unknown_and_is_undone() {
     for row in &ROWS {
-        let scene = Scene::new(row);
+        let fixture = Fixture::new(row);
         let silent = Fault::SwallowReply(End::Silent);
-        scene.next(usize::MAX, row.acquire, silent);
-        fails(scene.lock.try_lock(), Class::Unknown);
-        scene.proxy.heal();
-        scene.all_goes(row.name);
-        scene.lock.lock().unwrap();
-        scene.next(usize::MAX, row.release, silent);
-        fails(scene.lock.unlock(), Class::Unknown);
-        scene.proxy.heal();
-        scene.all_goes(row.name);
+        fixture.next(usize::MAX, row.acquire, silent);
+        fails(fixture.lock.try_lock(), Class::Unknown);
+        fixture.proxy.heal();
+        fixture.all_goes(row.name);
+        fixture.lock.lock().unwrap();
+        fixture.next(usize::MAX, row.release, silent);
+        fails(fixture.lock.unlock(), Class::Unknown);
+        fixture.proxy.heal();
+        fixture.all_goes(row.name);
     }
 }
 
 #[test]
 fn a_late_request_of_an_ended_wait_leaves_nothing() {
     for row in &ROWS {
-        let scene = Scene::new(row);
+        let fixture = Fixture::new(row);
         for is_held in [true, false] {
             if is_held {
-                scene.other.lock().unwrap();
+                fixture.other.lock().unwrap();
             }
-            let late = scene.next(1, row.acquire, Fault::Hold);
-            let taken = elsewhere(|| scene.lock.try_lock_for(ms(100)));
+            let late = fixture.next(1, row.acquire, Fault::Hold);
+            let taken = elsewhere(|| fixture.lock.try_lock_for(ms(100)));
             assert!(!taken.is_ok_and(|taken| taken), "{}", row.name);
             assert_eq!(late.hits(), 1, "{}", row.name);
             late.release();
             thread::sleep(ms(300));
             if is_held {
-                assert!(scene.other.is_valid(), "{}", row.name);
-                assert!(scene.other.is_held_by_current_thread().unwrap());
-                scene.other.unlock().unwrap();
+                assert!(fixture.other.is_valid(), "{}", row.name);
+                assert!(fixture.other.is_held_by_current_thread().unwrap());
+                fixture.other.unlock().unwrap();
             }
-            scene.all_goes(row.name);
+            fixture.all_goes(row.name);
         }
     }
 }
@@ -164,14 +164,14 @@ fn a_late_request_of_an_ended_wait_leaves_nothing() {
 #[test]
 fn a_lost_message_costs_a_waiter_a_second() {
     for row in &ROWS {
-        let scene = Scene::new(row);
-        scene.other.lock().unwrap();
+        let fixture = Fixture::new(row);
+        fixture.other.lock().unwrap();
         thread::scope(|scope| {
-            let waits = scope.spawn(|| scene.lock.run(|_| ()).unwrap());
+            let waits = scope.spawn(|| fixture.lock.run(|_| ()).unwrap());
             thread::sleep(ms(400));
-            scene.proxy.next(1, None, Fault::DropPush);
+            fixture.proxy.next(1, None, Fault::DropPush);
             let (took, ()) = timed(|| {
-                scene.other.unlock().unwrap();
+                fixture.other.unlock().unwrap();
                 waits.join().unwrap();
             });
             assert!(took < ms(1100) + SLACK, "{}: {took:?}", row.name);
@@ -182,23 +182,23 @@ fn a_lost_message_costs_a_waiter_a_second() {
 #[test]
 fn a_server_at_maxmemory_grants_nothing_and_keeps_holds() {
     for row in &ROWS {
-        let scene = Scene::new(row);
+        let fixture = Fixture::new(row);
         let full = |is_full: bool| {
             let memory = if is_full { "1" } else { "0" };
-            scene.server.cmd(&["CONFIG", "SET", "maxmemory", memory]);
+            fixture.server.cmd(&["CONFIG", "SET", "maxmemory", memory]);
         };
         full(true);
-        fails(scene.lock.try_lock(), Class::Unavailable);
-        scene.all_goes(row.name);
+        fails(fixture.lock.try_lock(), Class::Unavailable);
+        fixture.all_goes(row.name);
         full(false);
-        scene.other.lock().unwrap();
+        fixture.other.lock().unwrap();
         full(true);
-        assert!(!elsewhere(|| scene.lock.try_lock_for(ms(10))).is_ok_and(|taken| taken));
-        assert!(scene.other.is_valid(), "{}", row.name);
-        scene.other.unlock().unwrap();
+        assert!(!elsewhere(|| fixture.lock.try_lock_for(ms(10))).is_ok_and(|taken| taken));
+        assert!(fixture.other.is_valid(), "{}", row.name);
+        fixture.other.unlock().unwrap();
         full(false);
-        assert!(scene.lock.try_lock_for(Duration::from_secs(20)).unwrap());
-        scene.lock.unlock().unwrap();
-        scene.all_goes(row.name);
+        assert!(fixture.lock.try_lock_for(Duration::from_secs(20)).unwrap());
+        fixture.lock.unlock().unwrap();
+        fixture.all_goes(row.name);
     }
 }

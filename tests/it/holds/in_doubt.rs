@@ -8,7 +8,7 @@ fn an_in_doubt_release_is_retried_until_the_lease_ends() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder of an hour", &[("URL", &server.url())]);
     assert!(child.wait(CHILD).success());
-    assert!(child.said().contains(&"done".to_owned()));
+    assert!(child.lines().contains(&"done".to_owned()));
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }
 

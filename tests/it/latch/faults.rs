@@ -9,7 +9,7 @@ use crate::invariants::{Class, LATCH_COUNT, SLACK, fails, quick, sha, teach};
 use crate::support::{End, Fault, Proxy, RedisServer, ms, timed};
 
 /// A latch of 5 behind a proxy, and the server itself.
-fn scene() -> (Client, Latch, Proxy, RedisServer) {
+fn fixture() -> (Client, Latch, Proxy, RedisServer) {
     let server = RedisServer::start();
     teach(&server);
     let proxy = Proxy::to(server.addr());
@@ -25,7 +25,7 @@ fn next(proxy: &Proxy, times: usize, fault: Fault) -> crate::support::Rule {
 
 #[test]
 fn a_count_down_counts_once_under_every_fault() {
-    let (_client, latch, proxy, server) = scene();
+    let (_client, latch, proxy, server) = fixture();
     let count = || server.int(&["GET", "import"]);
     for fault in [
         Fault::SwallowReply(End::Reset),
@@ -43,7 +43,7 @@ fn a_count_down_counts_once_under_every_fault() {
 
 #[test]
 fn a_count_down_without_a_reply_is_unknown_and_counts_once() {
-    let (_client, latch, proxy, server) = scene();
+    let (_client, latch, proxy, server) = fixture();
     next(&proxy, usize::MAX, Fault::SwallowReply(End::Silent));
     fails(latch.count_down(), Class::Unknown);
     fails(latch.try_set(3), Class::Unknown);
@@ -66,7 +66,7 @@ fn a_count_down_without_a_reply_is_unknown_and_counts_once() {
 
 #[test]
 fn a_waiter_that_misses_the_message_polls() {
-    let (_client, latch, proxy, server) = scene();
+    let (_client, latch, proxy, server) = fixture();
     let admin = Client::open(&server.url()).unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| latch.wait());
@@ -82,7 +82,7 @@ fn a_waiter_that_misses_the_message_polls() {
 
 #[test]
 fn a_server_at_maxmemory_counts_nothing_and_waits_go_on() {
-    let (_client, latch, _proxy, server) = scene();
+    let (_client, latch, _proxy, server) = fixture();
     server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     fails(latch.count_down(), Class::Unavailable);
     fails(latch.delete(), Class::Unavailable);
@@ -101,7 +101,7 @@ fn a_server_at_maxmemory_counts_nothing_and_waits_go_on() {
 
 #[test]
 fn a_value_that_is_no_count_is_left_alone() {
-    let (_client, latch, _proxy, server) = scene();
+    let (_client, latch, _proxy, server) = fixture();
     server.cmd(&["SET", "import", "many"]);
     fails(latch.count_down(), Class::WrongType);
     fails(latch.try_set(2), Class::WrongType);

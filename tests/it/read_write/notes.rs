@@ -15,17 +15,17 @@ const BEHIND_THE_DEAD: Duration = ms(4000);
 const NOTES: &str = "redlatch_rw:{prices}";
 
 /// A lock on a server.
-struct Scene {
+struct Fixture {
     _client: Client,
     lock: ReadWriteLock,
     server: RedisServer,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let server = RedisServer::start();
         let client = quick().open(&server.url()).unwrap();
-        Scene {
+        Fixture {
             lock: client.read_write_lock("prices"),
             _client: client,
             server,
@@ -57,64 +57,64 @@ impl Scene {
 
 #[test]
 fn dead_writers_end_and_are_forgotten() {
-    let scene = Scene::new();
-    let reading = scene.lock.read().guard().unwrap();
-    scene.note("dead:1:1:write", None, 0);
-    let (took, ()) = timed(|| elsewhere(|| scene.lock.read().run(|_| ()).unwrap()));
+    let fixture = Fixture::new();
+    let reading = fixture.lock.read().guard().unwrap();
+    fixture.note("dead:1:1:write", None, 0);
+    let (took, ()) = timed(|| elsewhere(|| fixture.lock.read().run(|_| ()).unwrap()));
     assert!(
         took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
         "{took:?}"
     );
     reading.unlock().unwrap();
     // One that is dead keeps no writer out for longer, either.
-    let (took, ()) = timed(|| scene.lock.write().run(|_| ()).unwrap());
+    let (took, ()) = timed(|| fixture.lock.write().run(|_| ()).unwrap());
     assert!(took < WAKE_UP, "{took:?}");
-    scene.note("dead:1:2:write", None, 0);
-    let (took, ()) = timed(|| scene.lock.write().run(|_| ()).unwrap());
+    fixture.note("dead:1:2:write", None, 0);
+    let (took, ()) = timed(|| fixture.lock.write().run(|_| ()).unwrap());
     assert!(
         took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
         "{took:?}"
     );
     // Others go on to wait there, and yet the dead are no more.
-    scene.note("dead:1:3:write", None, 3300);
-    let reading = scene.lock.read().guard().unwrap();
-    assert!(!elsewhere(|| scene
+    fixture.note("dead:1:3:write", None, 3300);
+    let reading = fixture.lock.read().guard().unwrap();
+    assert!(!elsewhere(|| fixture
         .lock
         .write()
         .try_lock_for(ms(300))
         .unwrap()));
     reading.unlock().unwrap();
-    scene.lock.write().run(|_| ()).unwrap();
-    assert!(!scene.noted().contains(&"dead:1:3:write".to_owned()));
+    fixture.lock.write().run(|_| ()).unwrap();
+    assert!(!fixture.noted().contains(&"dead:1:3:write".to_owned()));
 }
 
 #[test]
 fn a_client_shut_down_while_it_waits_leaves_no_note() {
-    let scene = Scene::new();
-    let reading = scene.lock.read().guard().unwrap();
+    let fixture = Fixture::new();
+    let reading = fixture.lock.read().guard().unwrap();
     let client = Client::builder().command_timeout(SLACK * 4);
-    let client = client.open(&scene.server.url()).unwrap();
+    let client = client.open(&fixture.server.url()).unwrap();
     let other = client.read_write_lock("prices");
     thread::scope(|scope| {
         let waits = scope.spawn(|| other.write().lock());
-        eventually(SLACK * 4, "it waits", || scene.noted().len() == 1);
+        eventually(SLACK * 4, "it waits", || fixture.noted().len() == 1);
         client.shutdown();
         assert!(waits.join().unwrap().is_err());
     });
-    assert_eq!(scene.noted(), [""; 0]);
-    let (took, ()) = timed(|| elsewhere(|| scene.lock.read().run(|_| ()).unwrap()));
+    assert_eq!(fixture.noted(), [""; 0]);
+    let (took, ()) = timed(|| elsewhere(|| fixture.lock.read().run(|_| ()).unwrap()));
     assert!(took < WAKE_UP, "{took:?}");
     reading.unlock().unwrap();
 }
 
 #[test]
 fn a_dead_reader_blocks_writers_for_three_seconds() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // It waited for a writer that has left.
-    scene.note("dead:1:1", Some(0), 0);
-    let (took, ()) = timed(|| scene.lock.read().run(|_| ()).unwrap());
+    fixture.note("dead:1:1", Some(0), 0);
+    let (took, ()) = timed(|| fixture.lock.read().run(|_| ()).unwrap());
     assert!(took < WAKE_UP, "{took:?}");
-    let (took, ()) = timed(|| scene.lock.write().run(|_| ()).unwrap());
+    let (took, ()) = timed(|| fixture.lock.write().run(|_| ()).unwrap());
     assert!(
         took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
         "{took:?}"

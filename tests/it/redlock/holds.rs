@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use redlatch::{Error, LossCause};
 
-use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
+use super::{
+    LONG, SLACK, all_free, all_have, builder, no_quorum, nodes_with_key, redlock, servers,
+};
 use crate::support::{RedisServer, eventually, ms};
 
 /// The counts of the only hold, one for each server; 0 where nobody has it.
@@ -179,7 +181,7 @@ fn an_unlock_reaches_all_nodes_even_late() {
     let start = Instant::now();
     lock.unlock().unwrap();
     assert!(start.elapsed() < SLACK);
-    assert_eq!(kept(&servers[..4], "a"), 0);
+    assert_eq!(nodes_with_key(&servers[..4], "a"), 0);
     thread::sleep(ms(300));
     servers[4].thaw();
     all_free(&servers, "a");
@@ -208,7 +210,7 @@ fn a_force_unlock_frees_it_at_all_nodes() {
     let guard = lock.guard().unwrap();
     all_have(&servers, "a");
     assert!(other.force_unlock().unwrap());
-    assert_eq!(kept(&servers, "a"), 0);
+    assert_eq!(nodes_with_key(&servers, "a"), 0);
     assert!(other.try_lock().unwrap());
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(other.is_valid());
@@ -220,7 +222,7 @@ fn a_force_unlock_frees_it_at_all_nodes() {
     assert!(!other.is_locked().unwrap());
     assert_eq!(other.remaining_lease().unwrap(), None);
     assert!(!other.force_unlock().unwrap());
-    assert_eq!(kept(&servers, "a"), 0);
+    assert_eq!(nodes_with_key(&servers, "a"), 0);
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn a_canonical_hold_is_one_string_with_one_token_on_all_nodes() {
             lock.unlock().unwrap();
         }
         eventually(SLACK, "ours is gone, theirs stays", || {
-            kept(&servers, "a") == taken
+            nodes_with_key(&servers, "a") == taken
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{NODE_TIMEOUT, SLACK, builder_at, kept, servers};
+use super::{NODE_TIMEOUT, SLACK, builder_at, nodes_with_key, servers};
 use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
 
 /// Four quick servers, and a last one behind a proxy.
@@ -44,5 +44,7 @@ fn one_slow_node_does_not_slow_the_others_down() {
     // Nobody waits for the answers to earlier requests that come from it one by one.
     assert!(slowed[99] < NODE_TIMEOUT, "{slowed:?}");
     // At the slow one a release may overtake its acquisition, which is withdrawn in the background then.
-    eventually(SLACK * 4, "nothing is left", || kept(&servers, "a") == 0);
+    eventually(SLACK * 4, "nothing is left", || {
+        nodes_with_key(&servers, "a") == 0
+    });
 }

@@ -66,20 +66,22 @@ fn redlock(servers: &[RedisServer]) -> Redlock {
 }
 
 /// On how many of these servers the key stands.
-fn kept(servers: &[RedisServer], name: &str) -> usize {
+fn nodes_with_key(servers: &[RedisServer], name: &str) -> usize {
     let has = |server: &&RedisServer| server.int(&["EXISTS", name]) == 1;
     servers.iter().filter(has).count()
 }
 
 #[track_caller]
 fn all_free(servers: &[RedisServer], name: &str) {
-    eventually(SLACK, "no node keeps the key", || kept(servers, name) == 0);
+    eventually(SLACK, "no node keeps the key", || {
+        nodes_with_key(servers, name) == 0
+    });
 }
 
 #[track_caller]
 fn all_have(servers: &[RedisServer], name: &str) {
     eventually(SLACK, "all nodes have the key", || {
-        kept(servers, name) == servers.len()
+        nodes_with_key(servers, name) == servers.len()
     });
 }
 

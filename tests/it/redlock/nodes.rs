@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use redlatch::{Client, Error, LossCause, Redlock};
 
 use super::{
-    LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, clients, elsewhere, kept,
-    no_quorum, proxies, redlock, servers,
+    LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, clients, elsewhere,
+    no_quorum, nodes_with_key, proxies, redlock, servers,
 };
 use crate::support::{Proxy, RedisServer, eventually, ms};
 
@@ -82,11 +82,11 @@ fn a_minority_fails(failure: Failure) {
     lock.unlock().unwrap();
     let took = start.elapsed();
     assert!(took < SLACK, "{took:?}");
-    assert_eq!(kept(&nodes.servers[2..], "a"), 0);
+    assert_eq!(nodes_with_key(&nodes.servers[2..], "a"), 0);
     nodes.mend(2, failure);
     // What was sent to them before is undone when they can be reached.
     eventually(SLACK * 2, "nobody keeps the key", || {
-        kept(&nodes.servers, "a") == 0
+        nodes_with_key(&nodes.servers, "a") == 0
     });
 }
 
@@ -144,11 +144,11 @@ fn a_majority_fails(failure: Failure) {
 
     nodes.mend(3, failure);
     eventually(SLACK * 2, "nobody keeps the key", || {
-        kept(&nodes.servers, "a") == 0
+        nodes_with_key(&nodes.servers, "a") == 0
     });
     // Nor does what was still on its way bring it back.
     thread::sleep(NODE_TIMEOUT * 2);
-    assert_eq!(kept(&nodes.servers, "a"), 0);
+    assert_eq!(nodes_with_key(&nodes.servers, "a"), 0);
     if failure != Failure::Killed {
         // One that was left alone is connected again at the first call, which does without it.
         assert!(lock.try_lock_for(LONG).unwrap());

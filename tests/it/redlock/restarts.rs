@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Error, Guard, Redlock, RedlockBuilder};
 
-use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
+use super::{
+    LONG, SLACK, all_free, all_have, builder, no_quorum, nodes_with_key, redlock, servers,
+};
 use crate::support::{RedisServer, eventually, ms};
 
 pub(super) const MAX_LEASE: Duration = ms(2000);
@@ -29,7 +31,7 @@ fn held_by_two(servers: &[RedisServer]) -> Guard {
     let guard = lock.with_lease_time(MAX_LEASE).guard().unwrap();
     servers[2].thaw();
     eventually(SLACK, "the last one has it not", || {
-        kept(&servers[2..], "a") == 0
+        nodes_with_key(&servers[2..], "a") == 0
     });
     guard
 }
@@ -72,7 +74,11 @@ fn a_node_restarted_empty_grants_nothing_to_earlier_clients() {
     until_somebody_tried(|| {
         let guard = held_by_two(&servers);
         servers[1].restart();
-        assert_eq!(kept(&servers[1..2], "a"), 0, "it has forgotten it");
+        assert_eq!(
+            nodes_with_key(&servers[1..2], "a"),
+            0,
+            "it has forgotten it"
+        );
         granted_only_after(&guard, &other)
     });
 }
@@ -85,7 +91,7 @@ fn a_node_restarted_empty_grants_nothing_to_new_clients() {
     let (counts, said) = no_quorum(&error);
     assert_eq!(counts, [0, 0, 3], "all are new: {error}");
     assert!(said.iter().all(|(_, said)| said.contains("no vote")));
-    assert_eq!(kept(&servers, "a"), 0);
+    assert_eq!(nodes_with_key(&servers, "a"), 0);
     wait_until_old_enough(&servers);
     until_somebody_tried(|| {
         let guard = held_by_two(&servers);
@@ -123,7 +129,11 @@ fn a_node_that_remembers_votes_at_once() {
     eventually(SLACK, "it has loaded what it knew", || {
         servers[1].try_cmd(&["EXISTS", "held"]).is_ok()
     });
-    assert_eq!(kept(&servers[1..2], "held"), 1, "it has not forgotten it");
+    assert_eq!(
+        nodes_with_key(&servers[1..2], "held"),
+        1,
+        "it has not forgotten it"
+    );
     servers[0].freeze();
     let lock = redlock.lock("a");
     assert!(lock.try_lock_for(SLACK).unwrap());
@@ -145,7 +155,7 @@ fn a_node_that_restarted_gets_the_key_back_after_its_quarantine() {
     let limit = MAX_LEASE + SLACK * 2;
     eventually(limit, "it gets the key back", || {
         assert!(guard.is_valid(), "after {:?}", start.elapsed());
-        kept(&servers[1..2], "a") == 1
+        nodes_with_key(&servers[1..2], "a") == 1
     });
     assert!(start.elapsed() >= MAX_LEASE, "{:?}", start.elapsed());
     // It counts from then on: another one may go.
@@ -182,7 +192,7 @@ fn a_lease_longer_than_the_quorum_maximum_is_refused() {
     let error = lock.with_lease_time(LONG + ms(1)).lock().unwrap_err();
     assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
     assert!(error.to_string().contains("60"), "{error}");
-    assert_eq!(kept(&servers, "a"), 0);
+    assert_eq!(nodes_with_key(&servers, "a"), 0);
     lock.with_lease_time(LONG).lock().unwrap();
     lock.unlock().unwrap();
 }

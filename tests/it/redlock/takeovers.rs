@@ -8,7 +8,7 @@ use redlatch::{Client, Error, Redlock, RedlockBuilder};
 use tempfile::TempDir;
 
 use super::restarts::{MAX_LEASE, REMEMBERS, granted_only_after, until_somebody_tried};
-use super::{NODE_TIMEOUT, SLACK, kept, no_quorum};
+use super::{NODE_TIMEOUT, SLACK, no_quorum, nodes_with_key};
 use crate::support::{RedisServer, eventually};
 
 /// An address that leads to one server now and to another one later.
@@ -179,9 +179,9 @@ fn a_replica_has_no_vote() {
     assert_eq!(counts, [1, 0, 2], "{error}");
     assert!(said[1].1.contains("is a replica"), "{error}");
     eventually(SLACK, "nothing is left", || {
-        kept(std::slice::from_ref(&three), "a") == 0
+        nodes_with_key(std::slice::from_ref(&three), "a") == 0
     });
-    assert_eq!(kept(std::slice::from_ref(&two), "a"), 0);
+    assert_eq!(nodes_with_key(std::slice::from_ref(&two), "a"), 0);
 }
 
 #[test]

@@ -11,22 +11,22 @@ use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
 /// A semaphore of 4 behind a proxy, and the server itself.
-struct Scene<S> {
+struct Fixture<S> {
     _client: Client,
     semaphore: S,
     proxy: Proxy,
     server: RedisServer,
 }
 
-impl<S: Permitting> Scene<S> {
-    fn new() -> Scene<S> {
+impl<S: Permitting> Fixture<S> {
+    fn new() -> Fixture<S> {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
         let client = quick().open(&proxy.url()).unwrap();
         let semaphore = S::of(&client, "mail");
         assert!(semaphore.try_set(4).unwrap());
-        Scene {
+        Fixture {
             _client: client,
             semaphore,
             proxy,
@@ -51,85 +51,85 @@ impl<S: Permitting> Scene<S> {
 }
 
 fn repeated_requests_neither_lose_nor_add_permits<S: Permitting>() {
-    let scene = Scene::<S>::new();
+    let fixture = Fixture::<S>::new();
     for fault in LOST {
-        let rule = scene.next(1, S::ACQUIRE, fault);
+        let rule = fixture.next(1, S::ACQUIRE, fault);
         let wait = Duration::from_secs(20);
-        let taken = scene.semaphore.try_acquire_for(3, wait).unwrap().unwrap();
+        let taken = fixture.semaphore.try_acquire_for(3, wait).unwrap().unwrap();
         assert_eq!(rule.hits(), 1, "{fault:?}");
         assert!(taken.is_valid());
-        eventually(ms(9000), "three are taken, once", || scene.free() == 1);
-        let rule = scene.next(1, S::RELEASE, fault);
+        eventually(ms(9000), "three are taken, once", || fixture.free() == 1);
+        let rule = fixture.next(1, S::RELEASE, fault);
         taken.release().unwrap();
         assert_eq!(rule.hits(), 1, "{fault:?}");
-        scene.all_come_back();
-        let rule = scene.next(1, S::COUNT, fault);
-        scene.semaphore.add_permits(-1).unwrap();
-        assert_eq!((rule.hits(), scene.free()), (1, 3), "{fault:?}");
-        scene.semaphore.add_permits(1).unwrap();
-        scene.all_come_back();
+        fixture.all_come_back();
+        let rule = fixture.next(1, S::COUNT, fault);
+        fixture.semaphore.add_permits(-1).unwrap();
+        assert_eq!((rule.hits(), fixture.free()), (1, 3), "{fault:?}");
+        fixture.semaphore.add_permits(1).unwrap();
+        fixture.all_come_back();
     }
 }
 
 fn a_request_without_a_reply_is_unknown_and_is_undone<S: Permitting>() {
-    let scene = Scene::<S>::new();
+    let fixture = Fixture::<S>::new();
     let silent = Fault::SwallowReply(End::Silent);
-    scene.next(usize::MAX, S::ACQUIRE, silent);
-    fails(scene.semaphore.try_acquire(3).map(drop), Class::Unknown);
-    scene.proxy.heal();
-    scene.all_come_back();
-    let taken = scene.semaphore.acquire(3).unwrap();
-    scene.next(usize::MAX, S::RELEASE, silent);
+    fixture.next(usize::MAX, S::ACQUIRE, silent);
+    fails(fixture.semaphore.try_acquire(3).map(drop), Class::Unknown);
+    fixture.proxy.heal();
+    fixture.all_come_back();
+    let taken = fixture.semaphore.acquire(3).unwrap();
+    fixture.next(usize::MAX, S::RELEASE, silent);
     fails(taken.release(), Class::Unknown);
-    scene.proxy.heal();
-    scene.all_come_back();
-    scene.next(usize::MAX, S::COUNT, silent);
-    fails(scene.semaphore.add_permits(2), Class::Unknown);
-    scene.proxy.heal();
-    assert_eq!(scene.free(), 6, "once");
+    fixture.proxy.heal();
+    fixture.all_come_back();
+    fixture.next(usize::MAX, S::COUNT, silent);
+    fails(fixture.semaphore.add_permits(2), Class::Unknown);
+    fixture.proxy.heal();
+    assert_eq!(fixture.free(), 6, "once");
 }
 
 fn late_acquisitions_are_undone_and_late_releases_add_nothing<S: Permitting>() {
-    let scene = Scene::<S>::new();
-    let held = scene.next(1, S::ACQUIRE, Fault::Hold);
-    fails(scene.semaphore.try_acquire(3).map(drop), Class::Unknown);
+    let fixture = Fixture::<S>::new();
+    let held = fixture.next(1, S::ACQUIRE, Fault::Hold);
+    fails(fixture.semaphore.try_acquire(3).map(drop), Class::Unknown);
     held.release();
     thread::sleep(ms(300));
-    scene.all_come_back();
-    let taken = scene.semaphore.acquire(2).unwrap();
+    fixture.all_come_back();
+    let taken = fixture.semaphore.acquire(2).unwrap();
     // The first copy comes when others have what the second one gave back.
-    let held = scene.next(1, S::RELEASE, Fault::Hold);
+    let held = fixture.next(1, S::RELEASE, Fault::Hold);
     taken.release().unwrap();
-    let taken = scene.semaphore.acquire(4).unwrap();
+    let taken = fixture.semaphore.acquire(4).unwrap();
     held.release();
     thread::sleep(ms(300));
-    assert_eq!(scene.free(), 0);
+    assert_eq!(fixture.free(), 0);
     taken.release().unwrap();
-    scene.all_come_back();
+    fixture.all_come_back();
 }
 
 fn permits_of_a_dead_client_return_at_the_next_request<S: Permitting>() {
-    let scene = Scene::<S>::new();
+    let fixture = Fixture::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
-    let dead = short.open(&scene.server.url()).unwrap();
+    let dead = short.open(&fixture.server.url()).unwrap();
     let taken = S::of(&dead, "mail").acquire(4).unwrap();
     // As if it was killed: nobody renews, nobody gives back.
     dead.shutdown();
     std::mem::forget(taken);
-    let (took, taken) = timed(|| scene.semaphore.acquire(4).unwrap());
+    let (took, taken) = timed(|| fixture.semaphore.acquire(4).unwrap());
     assert!(took < ms(900) + ms(1100) + SLACK, "{took:?}");
     taken.release().unwrap();
-    scene.all_come_back();
+    fixture.all_come_back();
 }
 
 fn a_lost_message_costs_a_waiter_a_second<S: Permitting>() {
-    let scene = Scene::<S>::new();
-    let admin = Client::open(&scene.server.url()).unwrap();
+    let fixture = Fixture::<S>::new();
+    let admin = Client::open(&fixture.server.url()).unwrap();
     let all = S::of(&admin, "mail").acquire(4).unwrap();
     thread::scope(|scope| {
-        let waits = scope.spawn(|| scene.semaphore.acquire(1).unwrap());
+        let waits = scope.spawn(|| fixture.semaphore.acquire(1).unwrap());
         thread::sleep(ms(400));
-        scene.proxy.next(1, None, Fault::DropPush);
+        fixture.proxy.next(1, None, Fault::DropPush);
         let (took, taken) = timed(|| {
             all.release().unwrap();
             waits.join().unwrap()
@@ -140,14 +140,14 @@ fn a_lost_message_costs_a_waiter_a_second<S: Permitting>() {
 }
 
 fn a_server_at_maxmemory_keeps_holds_and_accepts_releases<S: Permitting>() {
-    let scene = Scene::<S>::new();
+    let fixture = Fixture::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
-    let client = short.open(&scene.server.url()).unwrap();
+    let client = short.open(&fixture.server.url()).unwrap();
     let semaphore = S::of(&client, "mail");
     let [taken, other] = [1, 2].map(|permits| semaphore.acquire(permits).unwrap());
     let full = |is_full: bool| {
         let memory = if is_full { "1" } else { "0" };
-        scene.server.cmd(&["CONFIG", "SET", "maxmemory", memory]);
+        fixture.server.cmd(&["CONFIG", "SET", "maxmemory", memory]);
     };
     full(true);
     fails(semaphore.try_acquire(1).map(drop), Class::Unavailable);
@@ -156,48 +156,51 @@ fn a_server_at_maxmemory_keeps_holds_and_accepts_releases<S: Permitting>() {
     assert_eq!(loss, Err(redlatch::NoLoss::NotYet));
     assert!(taken.is_valid() && other.is_valid(), "they are renewed");
     taken.release().unwrap();
-    assert_eq!(scene.free(), 2);
+    assert_eq!(fixture.free(), 2);
     // An acquisition that got no answer is undone there, too.
     full(false);
     let silent = Fault::SwallowReply(End::Silent);
-    scene.next(usize::MAX, S::ACQUIRE, silent);
-    fails(scene.semaphore.try_acquire(2).map(drop), Class::Unknown);
+    fixture.next(usize::MAX, S::ACQUIRE, silent);
+    fails(fixture.semaphore.try_acquire(2).map(drop), Class::Unknown);
     full(true);
-    scene.proxy.heal();
+    fixture.proxy.heal();
     other.release().unwrap();
-    scene.all_come_back();
+    fixture.all_come_back();
     full(false);
 }
 
 fn a_semaphore_deleted_under_its_holder_is_a_loss<S: Permitting>() {
-    let scene = Scene::<S>::new();
+    let fixture = Fixture::<S>::new();
     let short = quick().watchdog_timeout(ms(900));
-    let client = short.open(&scene.server.url()).unwrap();
+    let client = short.open(&fixture.server.url()).unwrap();
     let semaphore = S::of(&client, "mail");
     let taken = semaphore.acquire(2).unwrap();
     // As Redisson deletes it: the owners stay.
-    scene.server.cmd(&["DEL", "mail"]);
+    fixture.server.cmd(&["DEL", "mail"]);
     let loss = taken.lost().recv_timeout(ms(900) + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::Gone);
     assert!(semaphore.try_set(4).unwrap());
     assert!(taken.release().unwrap_err().is_lost());
-    assert_eq!(scene.free(), 4);
+    assert_eq!(fixture.free(), 4);
     let taken = semaphore.acquire(2).unwrap();
-    scene.server.cmd(&["FLUSHALL"]);
+    fixture.server.cmd(&["FLUSHALL"]);
     let loss = taken.lost().recv_timeout(ms(900) + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::Gone);
 }
 
 fn what_is_no_semaphore_is_left_alone<S: Permitting>() {
-    let scene = Scene::<S>::new();
-    let taken = scene.semaphore.acquire(1).unwrap();
-    scene.server.cmd(&["SET", "mail", "many"]);
-    fails(scene.semaphore.try_acquire(1).map(drop), Class::WrongType);
-    fails(scene.semaphore.add_permits(1), Class::WrongType);
-    fails(scene.semaphore.available(), Class::WrongType);
-    fails(scene.semaphore.delete(), Class::WrongType);
+    let fixture = Fixture::<S>::new();
+    let taken = fixture.semaphore.acquire(1).unwrap();
+    fixture.server.cmd(&["SET", "mail", "many"]);
+    fails(fixture.semaphore.try_acquire(1).map(drop), Class::WrongType);
+    fails(fixture.semaphore.add_permits(1), Class::WrongType);
+    fails(fixture.semaphore.available(), Class::WrongType);
+    fails(fixture.semaphore.delete(), Class::WrongType);
     assert!(taken.release().is_err());
-    assert_eq!(scene.server.text(&["GET", "mail"]).as_deref(), Some("many"));
+    assert_eq!(
+        fixture.server.text(&["GET", "mail"]).as_deref(),
+        Some("many")
+    );
 }
 
 macro_rules! of_both {

@@ -8,7 +8,7 @@
 //! | `LeaseEnded` | no level is renewed |
 //! | `Closed` | the client was shut down |
 //! | `ThreadEnded` | the thread does not run any more, so none that is looked at |
-//! | `WatchdogDied`, `Forked`, `Unheard` | never, for no thread of the watchdog ends by itself here, and the eye looks at no fork |
+//! | `WatchdogDied`, `Forked`, `Unheard` | never, for no thread of the watchdog ends by itself here, and the checker looks at no fork |
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

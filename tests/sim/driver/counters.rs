@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redlatch_server_checks::Value;
-use redlatch_sim::eye::Seen;
+use redlatch_sim::thread_holds::HoldView;
 use redlatch_sim::{Losses, Permits};
 use redlatch_world::network;
 use redlatch_world::scheduler::{self, Nanos};
@@ -121,7 +121,7 @@ fn permits_of(visitor: &str) -> i64 {
     }
 }
 
-/// Permits of a thread, which the eye looks at until they are dropped.
+/// Permits of a thread, which the checker looks at until they are dropped.
 pub(crate) struct Held {
     number: u64,
     pub(crate) name: String,
@@ -280,13 +280,13 @@ pub(crate) fn sights(server: &Redis) -> Option<Vec<Sight>> {
     let living = all.taken.values();
     let living = living.filter(|taken| !scheduler::is_killed(taken.process));
     let sights = living.map(|taken| {
-        // A mutex that is locked unwinds the eye, which cannot wait.
+        // A mutex that is locked unwinds the checker, which cannot wait.
         let look = || (taken.losses.is_valid(), taken.losses.try_recv().ok());
         let seen = scheduler::on_clock_of(taken.process, || catch_unwind(AssertUnwindSafe(look)));
         let (is_valid, loss) = seen.ok()?;
         let left = server.look(&taken.name, &taken.visitor);
         let left = left.and_then(|(_, left)| u64::try_from(left).ok());
-        let hold = Seen {
+        let hold = HoldView {
             name: taken.name.clone(),
             is_token: false,
             visitor: taken.visitor.clone(),
@@ -306,7 +306,7 @@ pub(crate) fn sights(server: &Redis) -> Option<Vec<Sight>> {
 }
 
 /// Whether more permits are valid than there are.
-pub(crate) fn too_many<'a>(valid: impl Iterator<Item = &'a Seen>) -> Option<String> {
+pub(crate) fn too_many<'a>(valid: impl Iterator<Item = &'a HoldView>) -> Option<String> {
     let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
     for hold in valid.filter(|hold| is_semaphore(&hold.name)) {
         *counts.entry(&*hold.name).or_default() += permits_of(&hold.visitor);

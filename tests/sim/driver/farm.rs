@@ -30,7 +30,7 @@ pub(crate) fn work(core: u64) -> ExitCode {
     let step = if finds { 1 } else { cores() };
     let mut seed = if finds { first } else { first + core };
     redlatch_server_checks::warm_up();
-    redlatch_sim::eye::warm_up();
+    redlatch_sim::thread_holds::warm_up();
     thread::spawn(end_what_hangs);
     while seed < last && began.elapsed() < seconds {
         let plan = Plan::of(seed);

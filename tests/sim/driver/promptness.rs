@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redlatch_sim::eye::Seen;
+use redlatch_sim::thread_holds::HoldView;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::counters;
 use crate::ids;
 use crate::machine::{Redis, is_excused};
 
-/// A hold that the eye sees, and the process that believes in it.
+/// A hold that the checker sees, and the process that believes in it.
 pub(crate) struct Sight {
     pub(crate) process: usize,
-    pub(crate) hold: Seen,
+    pub(crate) hold: HoldView,
 }
 
 /// Since when something is so, and how long a process had been kept from running by then.

@@ -1,11 +1,11 @@
-//! The eye of the world, and the rules that it sees to at every step.
+//! The checker of the world, and the rules that it sees to at every step.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_sim::eye;
+use redlatch_sim::thread_holds;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::causes::{Causes, Told};
@@ -23,7 +23,7 @@ use crate::writes;
 /// A thread that may hold locks.
 #[derive(Clone, Debug)]
 struct Watched {
-    thread: eye::Watched,
+    thread: thread_holds::WatchedThread,
     process: usize,
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects, ca
 }
 
 /// Watches the holds of the calling thread from now on.
-pub(crate) fn watch_me() -> eye::Watched {
-    let (thread, process) = (eye::watch(), scheduler::process());
+pub(crate) fn watch_me() -> thread_holds::WatchedThread {
+    let (thread, process) = (thread_holds::watch(), scheduler::process());
     scheduler::note_news();
     if let Some(rules) = &mut *rules() {
         let thread = thread.clone();
@@ -120,8 +120,8 @@ pub(crate) fn watch_me() -> eye::Watched {
 }
 
 /// Notes that a thread leaves its holds to their leases.
-pub(crate) fn leaves(me: &eye::Watched) {
-    let seen = eye::holds_of(me).into_iter().flatten();
+pub(crate) fn leaves(me: &thread_holds::WatchedThread) {
+    let seen = thread_holds::holds_of(me).into_iter().flatten();
     scheduler::note_news();
     if let Some(rules) = &mut *rules() {
         rules.promptness.leave(seen.map(|hold| hold.visitor));
@@ -260,7 +260,7 @@ impl Rules {
             if scheduler::is_killed(*process) {
                 continue;
             }
-            let seen = scheduler::on_clock_of(*process, || eye::holds_of(thread));
+            let seen = scheduler::on_clock_of(*process, || thread_holds::holds_of(thread));
             if seen.is_none() {
                 // It is at work.
                 self.sees_until = 0;
@@ -378,7 +378,7 @@ impl Rules {
     }
 
     /// Whether a hold has a fencing token that is not larger than those of earlier ones, or another one than before.
-    fn regresses(&mut self, hold: &eye::Seen) -> Option<String> {
+    fn regresses(&mut self, hold: &thread_holds::HoldView) -> Option<String> {
         let (token, visitor) = (hold.fence?, &hold.visitor);
         let last = self
             .fences
@@ -428,7 +428,7 @@ impl Rules {
     }
 
     /// Why the server of a lock has not what a hold believes that it has. A quorum is judged by I2 alone.
-    fn lacks(&mut self, part: &Part, hold: &eye::Seen) -> Option<String> {
+    fn lacks(&mut self, part: &Part, hold: &thread_holds::HoldView) -> Option<String> {
         let server = match part.home {
             Home::Server(server) => self.servers[server].clone(),
             Home::Quorum => return None,

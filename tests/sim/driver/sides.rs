@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
 use redlatch_sim::Result;
-use redlatch_sim::eye::Seen;
+use redlatch_sim::thread_holds::HoldView;
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
@@ -22,7 +22,7 @@ pub(crate) const END: &[u8] = b":rwlock_timeout:1";
 const READ: &str = " read";
 const WRITE: &str = " write";
 
-/// What a program calls a side of the read-write lock of this number, as the eye does.
+/// What a program calls a side of the read-write lock of this number, as the checker does.
 pub(crate) fn name_of(number: usize, writes: bool) -> String {
     format!("{KIND}{number}{}", if writes { WRITE } else { READ })
 }
@@ -44,11 +44,13 @@ fn thread_of(visitor: &str) -> &str {
 }
 
 /// Whether a writer is valid beside a hold of another thread.
-pub(crate) fn beside_a_writer<'a>(valid: impl Iterator<Item = &'a Seen> + Clone) -> Option<String> {
+pub(crate) fn beside_a_writer<'a>(
+    valid: impl Iterator<Item = &'a HoldView> + Clone,
+) -> Option<String> {
     let writers = valid.clone().filter(|hold| hold.name.ends_with(WRITE));
     for writer in writers {
         let lock = lock_of(&writer.name);
-        let is_beside = |hold: &&Seen| {
+        let is_beside = |hold: &&HoldView| {
             let is_other = thread_of(&hold.visitor) != thread_of(&writer.visitor);
             is_side(&hold.name) && lock_of(&hold.name) == lock && is_other
         };
@@ -62,7 +64,7 @@ pub(crate) fn beside_a_writer<'a>(valid: impl Iterator<Item = &'a Seen> + Clone)
 
 /// One that asks for a side, and what happened since.
 #[derive(Clone, Debug)]
-struct Wish {
+struct PendingRequest {
     lock: String,
     writes: bool,
     process: usize,
@@ -78,22 +80,22 @@ struct Wish {
 
 /// What happens at one lock.
 #[derive(Clone, Debug, Default)]
-struct Scene {
+struct LockState {
     /// By process, when its last writer came, left or gave up, and how many of them are in.
     written_by: BTreeMap<usize, (Nanos, u32)>,
 }
 
 #[derive(Debug)]
 struct Turns {
-    wishes: BTreeMap<u64, Wish>,
+    pending: BTreeMap<u64, PendingRequest>,
     next: u64,
-    scenes: BTreeMap<String, Scene>,
+    states: BTreeMap<String, LockState>,
 }
 
 static TURNS: Mutex<Turns> = Mutex::new(Turns {
-    wishes: BTreeMap::new(),
+    pending: BTreeMap::new(),
     next: 0,
-    scenes: BTreeMap::new(),
+    states: BTreeMap::new(),
 });
 
 /// One that waits has asked, stood in line and been noted after this time, in calm.
@@ -105,7 +107,7 @@ const SOON: Nanos = 800 * MILLI;
 /// A reader waits for the writer that is in, for the one whose turn it was, and for one more that was faster.
 const MOST_WRITERS: u32 = 3;
 
-impl Scene {
+impl LockState {
     fn is_written(&self) -> bool {
         self.written_by.values().any(|(_, count)| *count > 0)
     }
@@ -130,8 +132,8 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
     let number = turns.next;
     let writes = name.ends_with(WRITE);
     // One that meets a writer itself waits for that one.
-    let is_written = turns.scene(lock_of(name)).is_written();
-    let wish = Wish {
+    let is_written = turns.state(lock_of(name)).is_written();
+    let request = PendingRequest {
         lock: lock_of(name).to_owned(),
         writes,
         process,
@@ -141,29 +143,29 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
         passed: 0,
         is_passed: is_written && !writes,
     };
-    turns.wishes.insert(number, wish);
+    turns.pending.insert(number, request);
     number
 }
 
 impl Turns {
     /// Notes that a writer gave up, or came or left with another count of those that are in.
     fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) {
-        let scene = self.scenes.entry(lock.to_owned()).or_default();
-        let of_process = scene.written_by.entry(process).or_default();
+        let state = self.states.entry(lock.to_owned()).or_default();
+        let of_process = state.written_by.entry(process).or_default();
         *of_process = (scheduler::now(), count(of_process.1));
     }
 
-    fn scene(&self, lock: &str) -> Scene {
-        self.scenes.get(lock).cloned().unwrap_or_default()
+    fn state(&self, lock: &str) -> LockState {
+        self.states.get(lock).cloned().unwrap_or_default()
     }
 
     /// Writers that must be noted at a lock by the time `by`, and wait on.
-    fn noted(&self, lock: &str, by: Nanos) -> impl Iterator<Item = &Wish> {
-        let scene = self.scene(lock);
+    fn noted(&self, lock: &str, by: Nanos) -> impl Iterator<Item = &PendingRequest> {
+        let state = self.state(lock);
         let lock = lock.to_owned();
-        self.wishes.values().filter(move |it| {
+        self.pending.values().filter(move |it| {
             // Of one process one stands in line for all, and the next one behind a writer that has left.
-            let (left, is_in) = scene
+            let (left, is_in) = state
                 .written_by
                 .get(&it.process)
                 .copied()
@@ -175,44 +177,45 @@ impl Turns {
     }
 
     /// Whether one that got in has waited for its turn.
-    fn flaw(&self, wish: &Wish) -> Option<String> {
-        let Wish { lock, process, .. } = wish;
-        let waited = (scheduler::now() - wish.since) / MILLI;
-        let noted = self.noted(lock, wish.since).next();
-        if let Some(writer) = noted.filter(|_| !wish.is_passed) {
-            let what = if wish.writes { "writer" } else { "reader" };
-            let before = (wish.since - writer.since) / MILLI;
+    fn flaw(&self, request: &PendingRequest) -> Option<String> {
+        let PendingRequest { lock, process, .. } = request;
+        let waited = (scheduler::now() - request.since) / MILLI;
+        let noted = self.noted(lock, request.since).next();
+        if let Some(writer) = noted.filter(|_| !request.is_passed) {
+            let what = if request.writes { "writer" } else { "reader" };
+            let before = (request.since - writer.since) / MILLI;
             return Some(format!(
                 "I15: a {what} of process {process} got {lock} before a writer that had come {before} ms earlier"
             ));
         }
-        let is_passed = !wish.writes && wish.passed > MOST_WRITERS;
+        let is_passed = !request.writes && request.passed > MOST_WRITERS;
         is_passed.then(|| {
-            let passed = wish.passed;
+            let passed = request.passed;
             format!("I15: {passed} writers got {lock} while a reader of process {process} waited {waited} ms")
         })
     }
 
     /// Whether a reader was kept out by nobody.
-    fn is_kept_by_nobody(&self, wish: &Wish) -> Option<String> {
-        let scene = self.scene(&wish.lock);
-        let mut others = self.wishes.values();
-        let is_written =
-            scene.is_written() || others.any(|it| it.writes && it.lock == wish.lock) || wish.writes;
-        let since = wish.since.max(scene.written());
-        let kept = scheduler::lag(wish.process) - wish.lag;
+    fn is_kept_by_nobody(&self, request: &PendingRequest) -> Option<String> {
+        let state = self.state(&request.lock);
+        let mut others = self.pending.values();
+        let is_written = state.is_written()
+            || others.any(|it| it.writes && it.lock == request.lock)
+            || request.writes;
+        let since = request.since.max(state.written());
+        let kept = scheduler::lag(request.process) - request.lag;
         let late = scheduler::now().saturating_sub(since + SOON + kept);
         (!is_written && late > 0).then(|| {
             let waited = (scheduler::now() - since) / MILLI;
             format!(
                 "I15: nobody writes {}, and a reader waited {waited} ms",
-                wish.lock
+                request.lock
             )
         })
     }
 }
 
-/// Notes what became of a wish, of one that has no side of this lock if `is_new`; in calm, whether it was its turn.
+/// Notes what became of a request, of one that has no side of this lock if `is_new`; in calm, whether it was its turn.
 pub(crate) fn end(
     number: u64,
     outcome: &Result<bool>,
@@ -220,31 +223,35 @@ pub(crate) fn end(
     is_calm: bool,
 ) -> Option<String> {
     let mut turns = turns();
-    let wish = turns.wishes.remove(&number)?;
+    let request = turns.pending.remove(&number)?;
     let is_in = matches!(outcome, Ok(true));
     let mut flaw = None;
     if is_calm && is_new && outcome.is_ok() {
-        flaw = turns.is_kept_by_nobody(&wish);
+        flaw = turns.is_kept_by_nobody(&request);
         if is_in && flaw.is_none() {
-            flaw = turns.flaw(&wish);
+            flaw = turns.flaw(&request);
         }
     }
     if is_in {
-        events::count(if wish.writes {
+        events::count(if request.writes {
             "write side entered"
         } else {
             "read side entered"
         });
     }
-    if is_in && wish.writes && is_new {
-        for other in turns.wishes.values_mut().filter(|it| it.lock == wish.lock) {
+    if is_in && request.writes && is_new {
+        for other in turns
+            .pending
+            .values_mut()
+            .filter(|it| it.lock == request.lock)
+        {
             other.is_passed = true;
             let is_noted = scheduler::now() > other.since + NOTED;
             other.passed += u32::from(is_noted);
         }
-        turns.change(&wish.lock, wish.process, |count| count + 1);
-    } else if wish.writes {
-        turns.change(&wish.lock, wish.process, |count| count);
+        turns.change(&request.lock, request.process, |count| count + 1);
+    } else if request.writes {
+        turns.change(&request.lock, request.process, |count| count);
     }
     flaw
 }

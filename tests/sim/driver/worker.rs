@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlatch_sim::{Error, Lock, Losses, NoLoss, Result, eye};
+use redlatch_sim::{Error, Lock, Losses, NoLoss, Result, thread_holds};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
@@ -92,9 +92,9 @@ impl Worker {
     }
 
     /// Compares what the library counts with what the program does.
-    fn compare(&mut self, me: &eye::Watched) {
+    fn compare(&mut self, me: &thread_holds::WatchedThread) {
         self.listen();
-        let Some(seen) = eye::holds_of(me) else {
+        let Some(seen) = thread_holds::holds_of(me) else {
             return;
         };
         for (name, levels) in &self.levels.clone() {

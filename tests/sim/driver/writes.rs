@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redlatch_server_checks::{Server, Value};
-use redlatch_sim::{Error, eye};
+use redlatch_sim::{Error, thread_holds};
 use redlatch_world::events;
 use redlatch_world::scheduler;
 
@@ -50,13 +50,13 @@ fn data_of(name: &str) -> String {
 /// The guarded writes of one thread.
 #[derive(Default)]
 pub(crate) struct Writes {
-    me: Option<eye::Watched>,
+    me: Option<thread_holds::WatchedThread>,
     sent: Vec<u64>,
 }
 
 impl Writes {
     /// Has them be those of this thread.
-    pub(crate) fn by(&mut self, me: &eye::Watched) {
+    pub(crate) fn by(&mut self, me: &thread_holds::WatchedThread) {
         self.me = Some(me.clone());
     }
 
@@ -74,7 +74,7 @@ impl Writes {
 impl Worker {
     pub(crate) fn write(&mut self, target: &Target) {
         let (lock, name) = self.lock(target);
-        let holds = self.writes.me.as_ref().and_then(eye::holds_of);
+        let holds = self.writes.me.as_ref().and_then(thread_holds::holds_of);
         let mut holds = holds.into_iter().flatten();
         let hold = holds.find(|hold| hold.name == name && hold.is_token == target.is_token);
         let is_held = hold.as_ref().is_some_and(|it| it.is_valid);

@@ -52,7 +52,7 @@ impl<T> Mutex<T> {
                 return guard;
             }
             if scheduler::is_world() {
-                // The eye sees nothing where a thread is at work.
+                // The checker sees nothing where a thread is at work.
                 std::panic::resume_unwind(Box::new("a mutex is locked"));
             }
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Whether the eye looks at values of this type.
+/// Whether the checker looks at values of this type.
 fn is_seen<T>() -> bool {
     let name = std::any::type_name::<T>();
     ["hold::state::State", "owner::holds::ByName"]

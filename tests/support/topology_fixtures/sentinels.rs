@@ -15,7 +15,7 @@ use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Certificates, Node, at_once};
 use crate::support::program::program;
-use crate::support::{eventually, free_port, keeper};
+use crate::support::{eventually, free_port, reaper};
 
 /// The name under which the sentinels know the master.
 pub const NAME: &str = "shop";
@@ -381,7 +381,7 @@ impl Sentinel {
             .stdout(log)
             .spawn()
             .expect("redis-server is in the PATH; `make topologies` installs it");
-        keeper::keep(&process);
+        reaper::register(&process);
         self.state().process = Some(process);
         eventually(AGREEMENT, "the sentinel answers", || {
             self.ask::<String>(&["PING"]).is_ok()
@@ -395,7 +395,7 @@ impl Sentinel {
         if let Some(mut process) = state.process.take() {
             let _ = process.kill();
             let _ = process.wait();
-            keeper::drop(process.id());
+            reaper::unregister(process.id());
         }
     }
 

@@ -7,7 +7,7 @@ use super::*;
 fn a_sentinel_that_is_behind_hides_no_failover() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     // It is long until the next look at all of them.
-    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    let (client, sentinels) = sentinels_reporting(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     assert!(is_at(&client, &old));
     sentinels[1].name(new.addr(), 2);
     sentinels[2].name(new.addr(), 2);
@@ -23,9 +23,10 @@ fn a_sentinel_that_is_behind_hides_no_failover() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn one_sentinel_alone_changes_no_master() {
-    let (master, stranger) = (RedisServer::start(), RedisServer::start());
-    let watch = Monitor::start(&stranger);
-    let (client, sentinels) = told(LEASE, [(&stranger, 9), (&master, 1), (&master, 1)]);
+    let (master, other_master) = (RedisServer::start(), RedisServer::start());
+    let watch = Monitor::start(&other_master);
+    let (client, sentinels) =
+        sentinels_reporting(LEASE, [(&other_master, 9), (&master, 1), (&master, 1)]);
     let start = Instant::now();
     while start.elapsed() < LEASE {
         assert!(is_at(&client, &master));
@@ -34,18 +35,18 @@ fn one_sentinel_alone_changes_no_master() {
     let written = watch.lines_containing("probe");
     assert!(written.is_empty(), "{written:#?}");
     // A second one makes it a failover.
-    sentinels[2].name(stranger.addr(), 9);
+    sentinels[2].name(other_master.addr(), 9);
     eventually(LEASE + SLACK, "the failover is followed", || {
-        is_at(&client, &stranger)
+        is_at(&client, &other_master)
     });
-    assert!(is_at(&client, &stranger));
+    assert!(is_at(&client, &other_master));
 }
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn the_last_sentinel_decides_for_a_demoted_master() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let (client, sentinels) = told(KEPT, [(&old, 1), (&old, 1), (&old, 1)]);
+    let (client, sentinels) = sentinels_reporting(KEPT, [(&old, 1), (&old, 1), (&old, 1)]);
     old.cmd(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
     new.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
     let guard = client.lock("kept").guard().unwrap();
@@ -78,7 +79,7 @@ fn the_last_sentinel_decides_for_a_demoted_master() {
 #[ignore = "needs several servers: make topologies"]
 fn the_last_sentinel_decides_for_an_unreachable_master() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    let (client, sentinels) = sentinels_reporting(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     let lock = client.lock("orders");
     all_works(&lock);
     sentinels[0].hush();
@@ -122,8 +123,8 @@ fn first_lock(urls: &[String]) -> Duration {
 #[ignore = "needs several servers: make topologies"]
 fn a_dead_frozen_or_lying_sentinel_costs_little() {
     let set = Sentinels::start();
-    let stranger = RedisServer::start();
-    let watch = Monitor::start(&stranger);
+    let other_master = RedisServer::start();
+    let watch = Monitor::start(&other_master);
     let urls = set.urls();
     let nobody: SocketAddr = ([127, 0, 0, 1], free_port()).into();
     let fakes = [
@@ -133,7 +134,7 @@ fn a_dead_frozen_or_lying_sentinel_costs_little() {
             "a host that does not answer",
             FakeSentinel::naming("192.0.2.1:6379".parse().unwrap()),
         ),
-        ("another master", FakeSentinel::naming(stranger.addr())),
+        ("another master", FakeSentinel::naming(other_master.addr())),
     ];
     for (named, fake) in &fakes {
         for at in 0..3 {

@@ -253,7 +253,7 @@ fn messages_of_sentinels_are_enough_to_leave_a_master() {
 #[ignore = "needs several servers: make topologies"]
 fn holds_are_renewed_at_once_after_a_failover() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    let (client, sentinels) = sentinels_reporting(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     let holds = ["a", "b", "c"].map(|name| client.lock(name).guard().unwrap());
     let fixed = client.lock("fixed").with_lease_time(LONG).guard().unwrap();
     let watch = Monitor::start(&new);

@@ -191,7 +191,10 @@ fn a_quorum_node_that_fails_over_costs_nothing_and_waits() {
 }
 
 /// A client of three sentinels that say what they are told: each a master, and the epoch of the failover that made it one.
-fn told(lease: Duration, says: [(&RedisServer, u64); 3]) -> (Client, [FakeSentinel; 3]) {
+fn sentinels_reporting(
+    lease: Duration,
+    says: [(&RedisServer, u64); 3],
+) -> (Client, [FakeSentinel; 3]) {
     let sentinels = says.map(|(server, epoch)| FakeSentinel::naming_since(server.addr(), epoch));
     let urls: Vec<_> = sentinels.iter().map(FakeSentinel::url).collect();
     let client = Client::builder().watchdog_timeout(lease);

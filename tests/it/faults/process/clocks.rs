@@ -131,7 +131,7 @@ fn a_client_wall_clock_that_steps_has_no_effect() {
     for hours in [0, 2, -48, 1] {
         child.expect_line("next", CHILD);
         clock.set(hours * 3_600_000);
-        child.tell("go");
+        child.send_line("go");
         let report = child.expect_line("report", CHILD);
         let mut words = report.split(' ').skip(1);
         let shift: i64 = words.next().unwrap().parse().unwrap();
@@ -143,7 +143,7 @@ fn a_client_wall_clock_that_steps_has_no_effect() {
         assert!((400..400 + 2500).contains(&waited), "{report}");
         assert_eq!(words.collect::<Vec<_>>(), ["valid", "1", "free"]);
     }
-    child.tell("end");
+    child.send_line("end");
     assert_eq!(child.expect_line("unlock", CHILD), "unlock ()");
     assert!(child.wait(CHILD).success());
     assert_eq!(server.int(&["DBSIZE"]), 0);
@@ -191,7 +191,7 @@ fn a_suspend_ends_holds_before_anything_is_sent() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder in suspend", &[("URL", &server.url())]);
     assert!(child.wait(CHILD).success());
-    let said = child.said();
+    let said = child.lines();
     assert!(said.contains(&"done".to_owned()), "{said:?}");
     eventually(SLACK, "nothing is left", || server.int(&["DBSIZE"]) == 0);
 }

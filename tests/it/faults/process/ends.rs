@@ -25,7 +25,7 @@ fn a_panic_unlocks_and_a_killed_process_blocks_for_one_lease() {
         if end == "kill" {
             child.kill();
         } else {
-            child.tell("end");
+            child.send_line("end");
             child.wait(CHILD);
         }
         let ended = Instant::now();
@@ -60,7 +60,7 @@ fn a_lack_of_file_descriptors_is_a_temporary_error() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder without files", &[("URL", &server.url())]);
     let end = child.wait(CHILD);
-    let said = child.said();
+    let said = child.lines();
     assert!(end.success(), "{end}, {said:?}");
     assert_eq!(
         said,

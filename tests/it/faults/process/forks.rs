@@ -17,7 +17,7 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
     };
     let sent_before = sent().len();
     assert!(sent_before > 0);
-    child.tell("fork");
+    child.send_line("fork");
     let report = child.expect_line("forked", CHILD);
     assert_eq!(
         report,
@@ -28,7 +28,7 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
     let sent = sent();
     assert_eq!(sent.len(), sent_before, "{sent:#?}");
     assert_eq!(server.text(&["HGET", "orders", &id]), Some("2".into()));
-    child.tell("go on");
+    child.send_line("go on");
     assert_eq!(
         child.expect_line("parent", CHILD),
         "parent valid=true count=2 renewed=true () ()"

@@ -70,13 +70,13 @@ fn a_renewal_thread_that_cannot_start_fails_the_call_unsent() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder without threads", &[("URL", &server.url())]);
     let evals = server.eval_count();
-    child.tell("lock");
+    child.send_line("lock");
     assert_eq!(
         child.expect_line("lock", CHILD),
         "lock WatchdogDied WatchdogDied WatchdogDied"
     );
     assert_eq!(server.eval_count(), evals);
-    child.tell("go on");
+    child.send_line("go on");
     assert_eq!(child.expect_line("later", CHILD), "later true true ()");
     assert!(child.wait(CHILD).success());
     assert_eq!(server.int(&["DBSIZE"]), 0);
@@ -123,12 +123,12 @@ fn no_loss_among_ten_thousand_holds_is_silent() {
     child.expect_line("held", MINUTE);
     let long = crate::support::is_long();
     thread::sleep(Duration::from_secs(if long { 60 } else { 4 }));
-    child.tell("audit");
+    child.send_line("audit");
     let kept = audit(&child);
     assert!(kept > THOUSANDS / 2, "only {kept} were kept alive");
     // As if a quota gave it 1 % of a processor.
     let starved = ms(if long { 20_000 } else { 5500 });
-    child.tell(&format!("probe {}", starved.as_millis()));
+    child.send_line(&format!("probe {}", starved.as_millis()));
     let start = Instant::now();
     while start.elapsed() < starved {
         child.freeze();
@@ -138,7 +138,7 @@ fn no_loss_among_ten_thousand_holds_is_silent() {
     }
     let kept = audit(&child);
     println!("{kept} of {THOUSANDS} were kept alive without time to do so");
-    child.tell("end");
+    child.send_line("end");
     assert!(child.wait(MINUTE).success());
     eventually(ms(3000) + SLACK, "nothing is left", || {
         server.int(&["DBSIZE"]) == 0

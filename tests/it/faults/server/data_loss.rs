@@ -25,7 +25,7 @@ fn a_server_paused_past_the_lease_ends_the_hold_grants_nothing() {
             assert!(start.elapsed() < SHORT, "nothing was confirmed since");
             thread::sleep(ms(1));
         }
-        told(&lost, ms(100));
+        next_loss(&lost, ms(100));
         waiting.join().unwrap();
     });
     let left = SHORT.saturating_sub(start.elapsed());
@@ -55,7 +55,7 @@ fn a_deleted_hold_is_lost_and_never_returns() {
         let visitor = guard.visitor().to_string();
         let lost = guard.lost();
         server.cmd(wipe);
-        let loss = told(&lost, SHORT / 3 + TIMEOUT);
+        let loss = next_loss(&lost, SHORT / 3 + TIMEOUT);
         assert_eq!(loss.cause, LossCause::Gone);
         assert!(!guard.is_valid() && !nested.is_valid());
         not_heard_of(&monitor, &visitor, SHORT);
@@ -70,7 +70,7 @@ fn a_deleted_hold_is_lost_and_never_returns() {
     server.cmd(&["DEL", "orders"]);
     let other = self::client(&server).lock("orders");
     assert!(other.try_lock().unwrap());
-    let loss = told(&lost, SHORT / 3 + TIMEOUT);
+    let loss = next_loss(&lost, SHORT / 3 + TIMEOUT);
     assert!(matches!(loss.cause, LossCause::HeldBy(_)), "{loss}");
     fails(guard.unlock(), Class::Lost);
     assert!(other.is_held_by_current_thread().unwrap());
@@ -99,7 +99,7 @@ fn an_evicted_hold_is_lost_after_a_warning_of_the_policy() {
         let _ = server.try_cmd(&["SET", &format!("cache{key}"), &big]);
     }
     assert_eq!(server.int(&["EXISTS", "orders"]), 0, "it was not evicted");
-    let loss = told(&lost, SHORT / 3 + TIMEOUT);
+    let loss = next_loss(&lost, SHORT / 3 + TIMEOUT);
     assert_eq!(loss.cause, LossCause::Gone);
     fails(guard.unlock(), Class::Lost);
 }
@@ -113,7 +113,7 @@ fn a_restart_loses_only_unsaved_holds() {
     let lost = guard.lost();
     server.restart();
     let monitor = Monitor::start(&server);
-    let loss = told(&lost, SHORT / 3 + TIMEOUT);
+    let loss = next_loss(&lost, SHORT / 3 + TIMEOUT);
     assert_eq!(loss.cause, LossCause::Gone);
     assert!(!guard.is_valid());
     fails(guard.unlock(), Class::Lost);
@@ -156,7 +156,7 @@ fn a_server_that_pauses_longer_than_the_lease_ends_the_hold() {
             assert!(start.elapsed() < SHORT, "nothing was confirmed since");
             thread::sleep(ms(1));
         }
-        let loss = told(&lost, ms(100));
+        let loss = next_loss(&lost, ms(100));
         assert!(
             matches!(loss.cause, LossCause::Unreachable { .. }),
             "{loss}"

@@ -45,7 +45,7 @@ fn a_key_of_another_program_is_left_alone() {
         let before = server.cmd(&["DUMP", "orders"]);
         fails(again.unlock(), Class::Lost);
         fails(client.lock("orders").try_lock(), Class::WrongType);
-        let loss = told(&lost, SHORT / 3 + TIMEOUT);
+        let loss = next_loss(&lost, SHORT / 3 + TIMEOUT);
         assert!(
             matches!(&loss.cause, LossCause::HeldBy(what) if what.contains("another type")),
             "{loss}"
@@ -111,7 +111,7 @@ fn an_overwritten_lock_key_is_reported_as_lost_by_every_call() {
                 let lost = guard.lost();
                 server.in_one_step(&[&["DEL", "orders"], make]);
                 step(lock, guard);
-                let loss = told(&lost, ms(100));
+                let loss = next_loss(&lost, ms(100));
                 assert!(matches!(&loss.cause, LossCause::HeldBy(_)), "{loss}");
                 losses += 1;
                 eventually(SLACK, "the hook", || {

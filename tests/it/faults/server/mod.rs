@@ -29,8 +29,8 @@ use redlatch::{Client, Error, Guard, HealthWarning, Lock, LossCause};
 
 use crate::invariants::{
     ACQUIRE, CANARY, Class, INSPECT, Log, RELEASE, SLACK, TIMEOUT, connections, counts,
-    ends_within, every_key_expires, fails, is_empty, keys, leaves_nothing, no_connection_is_left,
-    no_secret, not_heard_of, quick, sha, somebody_waits, teach, told, written,
+    ends_within, every_key_expires, fails, is_empty, keys, leaves_nothing, next_loss,
+    no_connection_is_left, no_secret, not_heard_of, quick, sha, somebody_waits, teach, written,
 };
 use crate::support::{Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms, product};
 

@@ -71,8 +71,8 @@ fn token_locks_work(server: &RedisServer, url: &str) {
     let lost = [more[0].lost(), more[1].lost()];
     server.cmd(&["DEL", "t2"]);
     server.cmd(&["SET", "t3", "theirs"]);
-    assert!(matches!(told(&lost[0], LEASE).cause, LossCause::Gone));
-    let cause = told(&lost[1], LEASE).cause;
+    assert!(matches!(next_loss(&lost[0], LEASE).cause, LossCause::Gone));
+    let cause = next_loss(&lost[1], LEASE).cause;
     assert!(cause.to_string().contains("theirs"), "{cause}");
     assert_eq!(server.text(&["GET", "t3"]).as_deref(), Some("theirs"));
     server.cmd(&["DEL", "t3"]);

@@ -125,7 +125,7 @@ fn revoked_rights_end_waits_and_holds() {
         server.cmd(&["ACL", "DELUSER", "app"]);
         fails(waiting.join().unwrap(), Class::Permission);
         assert!(start.elapsed() < ms(1100) + SLACK, "{:?}", start.elapsed());
-        told(&lost, SHORT);
+        next_loss(&lost, SHORT);
         assert!(!guard.is_valid());
     });
     fails(guard.unlock(), Class::Lost);

@@ -92,7 +92,7 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     // One that is really gone is told all the same.
     let lost = guards[3].lost();
     servers[1].cmd(&["DEL", "n3"]);
-    assert!(matches!(told(&lost, lease).cause, LossCause::Gone));
+    assert!(matches!(next_loss(&lost, lease).cause, LossCause::Gone));
     thread::sleep(lease);
     let valid = guards.iter().filter(|guard| guard.is_valid()).count();
     assert_eq!(valid, 9);

@@ -95,7 +95,7 @@ fn a_password_is_never_shown() {
     server.cmd(&["ACL", "SETUSER", "app", "resetpass"]);
     shows(builder().open(&url).unwrap().lock("x").lock().unwrap_err());
     server.cmd(&["ACL", "DELUSER", "app"]);
-    told(&lost, SHORT);
+    next_loss(&lost, SHORT);
     shows(lock.try_lock().unwrap_err());
     shows(guard.unlock().unwrap_err());
     proxy.refuse();

@@ -87,7 +87,7 @@ fn a_busy_server_is_waited_for_and_never_interrupted() {
             lock.unlock().unwrap();
             now
         });
-        let loss = told(&lost, SHORT);
+        let loss = next_loss(&lost, SHORT);
         let LossCause::Unreachable { reason, .. } = &loss.cause else {
             panic!("{loss}");
         };
@@ -232,7 +232,7 @@ fn a_server_that_cannot_save_ends_holds_and_grants_none() {
     let _ = server.try_cmd(&["DEL", "x"]);
     let error = fails(client.lock("invoices").try_lock(), Class::Unavailable);
     assert!(error.to_string().contains("MISCONF"), "{error}");
-    let loss = told(&lost, SHORT);
+    let loss = next_loss(&lost, SHORT);
     assert!(start.elapsed() >= SHORT / 2);
     assert!(!guard.is_valid());
     let LossCause::Unreachable { reason, .. } = &loss.cause else {

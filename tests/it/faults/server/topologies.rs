@@ -31,7 +31,7 @@ impl Sentinel {
             .stdout(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        crate::support::keeper::keep(&process);
+        crate::support::reaper::register(&process);
         eventually(ms(10_000), "the sentinel answers", || {
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
         });

@@ -4,18 +4,18 @@ use super::*;
 
 /// What a client makes of requests when the reply to the one before, by `ask`, comes twice.
 fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock)) {
-    let scene = Scene::new();
-    let others = scene.undisturbed().lock("taken");
+    let fixture = Fixture::new();
+    let others = fixture.undisturbed().lock("taken");
     others.lock().unwrap();
-    let lock = scene.warm();
-    let rule = scene.next(1, script, Fault::RepeatReply(after));
+    let lock = fixture.warm();
+    let rule = fixture.next(1, script, Fault::RepeatReply(after));
     ask(&lock);
-    let taken = scene.client.lock("taken");
+    let taken = fixture.client.lock("taken");
     assert!(!taken.try_lock().unwrap(), "after {script}, {after:?}");
     assert!(!taken.is_held_by_current_thread().unwrap());
     assert_eq!(rule.hits(), 1);
     // And those behind it mean what they say.
-    let free = scene.client.lock("free");
+    let free = fixture.client.lock("free");
     assert!(free.try_lock().unwrap() && free.is_locked().unwrap());
     free.unlock().unwrap();
     assert!(!free.is_locked().unwrap());
@@ -25,7 +25,7 @@ fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock
     if lock.is_held_by_current_thread().unwrap() {
         lock.unlock().unwrap();
     }
-    is_empty(&scene.server);
+    is_empty(&fixture.server);
 }
 
 #[test]
@@ -46,36 +46,36 @@ fn an_extra_reply_is_not_used_for_the_next_request() {
 
 #[test]
 fn a_truncated_reply_is_not_used() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for bytes in [0, 1, 6] {
         let fault = Fault::TruncateReply(bytes);
-        try_lock_is_unknown_and_leaves_nothing(&scene, ACQUIRE, fault);
-        a_waiting_call_gets_one_hold(&scene, ACQUIRE, fault);
-        let lock = scene.warm();
-        scene.next(1, INSPECT, fault);
+        try_lock_is_unknown_and_leaves_nothing(&fixture, ACQUIRE, fault);
+        a_waiting_call_gets_one_hold(&fixture, ACQUIRE, fault);
+        let lock = fixture.warm();
+        fixture.next(1, INSPECT, fault);
         fails(lock.is_locked(), Class::Unreachable);
         assert!(!lock.is_locked().unwrap());
         lock.lock().unwrap();
-        scene.next(1, RELEASE, fault);
+        fixture.next(1, RELEASE, fault);
         lock.unlock().unwrap();
-        is_empty(&scene.server);
+        is_empty(&fixture.server);
     }
 }
 
 #[test]
 fn a_slow_reply_ends_at_the_command_timeout() {
-    let scene = Scene::new();
-    let lock = scene.warm();
+    let fixture = Fixture::new();
+    let lock = fixture.warm();
     // More than ten bytes: each comes in time, all together do not.
     let drip = Fault::Drip(ms(400));
-    scene.next(1, INSPECT, drip);
+    fixture.next(1, INSPECT, drip);
     ends_within(TIMEOUT, || fails(lock.is_locked(), Class::Unreachable));
-    scene.next(1, ACQUIRE, drip);
+    fixture.next(1, ACQUIRE, drip);
     ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
-    leaves_nothing(&scene.server);
+    leaves_nothing(&fixture.server);
     lock.lock().unwrap();
     // `:1` and its end of line are four bytes.
-    scene.next(2, RELEASE, Fault::Drip(ms(1000)));
+    fixture.next(2, RELEASE, Fault::Drip(ms(1000)));
     ends_within(TIMEOUT, || fails(lock.unlock(), Class::Unknown));
-    is_empty(&scene.server);
+    is_empty(&fixture.server);
 }

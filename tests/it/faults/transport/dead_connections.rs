@@ -6,27 +6,27 @@ use super::*;
 fn renewals_need_no_new_connection() {
     let lease = ms(2000);
     let builder = Client::builder().command_timeout(Duration::from_secs(5));
-    let scene = Scene::with(builder.watchdog_timeout(lease));
-    let lock = scene.client.lock("orders");
+    let fixture = Fixture::with(builder.watchdog_timeout(lease));
+    let lock = fixture.client.lock("orders");
     lock.lock().unwrap();
-    scene.proxy.refuse();
+    fixture.proxy.refuse();
     let start = Instant::now();
     while start.elapsed() < lease + ms(500) {
         assert!(lock.is_valid(), "lost after {:?}", start.elapsed());
         thread::sleep(ms(20));
     }
     lock.unlock().unwrap();
-    is_empty(&scene.server);
+    is_empty(&fixture.server);
 }
 
 #[test]
 fn a_dead_connection_costs_one_command_timeout() {
-    let scene = Scene::with(quick().pool_size(1));
-    let lock = scene.warm();
+    let fixture = Fixture::with(quick().pool_size(1));
+    let lock = fixture.warm();
     // The thread in the background uses the same connection now and then, and is to be done with it.
     let mute = || {
         thread::sleep(ms(300));
-        scene.proxy.mute();
+        fixture.proxy.mute();
     };
     mute();
     ends_within(TIMEOUT, || fails(lock.is_locked(), Class::Unreachable));
@@ -38,27 +38,27 @@ fn a_dead_connection_costs_one_command_timeout() {
 
     mute();
     ends_within(TIMEOUT, || lock.unlock().unwrap());
-    is_empty(&scene.server);
+    is_empty(&fixture.server);
 
     mute();
     let got = ends_within(TIMEOUT, || {
         lock.try_lock_for(Duration::from_secs(20)).unwrap()
     });
     assert!(got);
-    one_hold_and_then_none(&scene, &lock);
+    one_hold_and_then_none(&fixture, &lock);
 }
 
 #[test]
 fn every_call_ends_in_time_while_the_server_is_silent() {
-    let scene = Scene::with(quick().watchdog_timeout(LEASE));
-    let lock = scene.warm();
-    let other = scene.client.lock("invoices");
-    let third = scene.client.lock("parcels");
+    let fixture = Fixture::with(quick().watchdog_timeout(LEASE));
+    let lock = fixture.warm();
+    let other = fixture.client.lock("invoices");
+    let third = fixture.client.lock("parcels");
     lock.lock().unwrap();
     lock.lock().unwrap();
     let guard = other.guard().unwrap();
     // Nobody else frees what the renewal cannot keep.
-    scene.proxy.black_hole();
+    fixture.proxy.black_hole();
     let bounded = |what: &str, call: &mut dyn FnMut() -> bool| {
         let start = Instant::now();
         assert!(call(), "{what} has not failed");
@@ -74,33 +74,33 @@ fn every_call_ends_in_time_while_the_server_is_silent() {
     bounded("is_locked", &mut || third.is_locked().is_err());
     bounded("remaining_lease", &mut || third.remaining_lease().is_err());
     bounded("force_unlock", &mut || third.force_unlock().is_err());
-    bounded("check", &mut || scene.client.check().is_err());
+    bounded("check", &mut || fixture.client.check().is_err());
     let start = Instant::now();
     assert!(third.lock().is_err());
     assert!(start.elapsed() >= ms(800), "the outage time-out");
     assert!(start.elapsed() < ms(800) + TIMEOUT + SLACK);
-    scene.proxy.heal();
-    leaves_nothing(&scene.server);
+    fixture.proxy.heal();
+    leaves_nothing(&fixture.server);
     assert!(lock.try_lock().unwrap());
-    scene.proxy.black_hole();
-    ends_within(TIMEOUT * 2, || scene.client.shutdown());
-    scene.proxy.heal();
-    every_key_expires(&scene.server);
+    fixture.proxy.black_hole();
+    ends_within(TIMEOUT * 2, || fixture.client.shutdown());
+    fixture.proxy.heal();
+    every_key_expires(&fixture.server);
 }
 
 #[test]
 fn a_server_that_accepts_and_says_nothing_is_unreachable() {
-    let scene = Scene::with(quick().connect_timeout(ms(200)));
-    let lock = scene.client.lock("orders");
-    scene.server.freeze();
+    let fixture = Fixture::with(quick().connect_timeout(ms(200)));
+    let lock = fixture.client.lock("orders");
+    fixture.server.freeze();
     ends_within(ms(200), || fails(lock.try_lock(), Class::Unreachable));
     ends_within(ms(300), || {
         fails(lock.try_lock_for(ms(300)), Class::Unreachable)
     });
     ends_within(ms(200), || fails(lock.is_locked(), Class::Unreachable));
-    scene.server.thaw();
+    fixture.server.thaw();
     assert!(lock.try_lock().unwrap());
-    one_hold_and_then_none(&scene, &lock);
+    one_hold_and_then_none(&fixture, &lock);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use redlatch::{Builder, Client, Lock, LossCause};
 
 use crate::invariants::{
     ACQUIRE, Class, INSPECT, RELEASE, RELEASE_LEVEL, RENEW, SLACK, TIMEOUT, WITHDRAW, counts,
-    ends_within, every_key_expires, fails, is_empty, leaves_nothing, no_connection_is_left,
-    not_heard_of, quick, sha, somebody_waits, teach, told, written,
+    ends_within, every_key_expires, fails, is_empty, leaves_nothing, next_loss,
+    no_connection_is_left, not_heard_of, quick, sha, somebody_waits, teach, written,
 };
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};
@@ -41,23 +41,23 @@ const ENDS: [End; 2] = [End::Reset, End::Silent];
 const FOR_EVER: usize = usize::MAX;
 
 /// A client behind a proxy, and a server that knows all scripts. The client goes first.
-struct Scene {
+struct Fixture {
     client: Client,
     proxy: Proxy,
     server: RedisServer,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        Scene::with(quick())
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture::with(quick())
     }
 
-    fn with(builder: Builder) -> Scene {
+    fn with(builder: Builder) -> Fixture {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
         let client = builder.open(&proxy.url()).unwrap();
-        Scene {
+        Fixture {
             client,
             proxy,
             server,
@@ -83,34 +83,34 @@ impl Scene {
     }
 }
 
-fn one_hold_and_then_none(scene: &Scene, lock: &Lock) {
-    assert_eq!(counts(&scene.server, "orders"), ["1"]);
+fn one_hold_and_then_none(fixture: &Fixture, lock: &Lock) {
+    assert_eq!(counts(&fixture.server, "orders"), ["1"]);
     assert_eq!(lock.hold_count().unwrap(), 1);
     assert!(lock.is_valid());
     lock.unlock().unwrap();
-    is_empty(&scene.server);
+    is_empty(&fixture.server);
 }
 
-fn try_lock_is_unknown_and_leaves_nothing(scene: &Scene, script: &str, fault: Fault) {
-    let lock = scene.client.lock("orders");
-    let rule = scene.next(1, script, fault);
+fn try_lock_is_unknown_and_leaves_nothing(fixture: &Fixture, script: &str, fault: Fault) {
+    let lock = fixture.client.lock("orders");
+    let rule = fixture.next(1, script, fault);
     ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
     assert_eq!(rule.hits(), 1);
     assert!(!lock.is_valid());
-    leaves_nothing(&scene.server);
+    leaves_nothing(&fixture.server);
     fails(lock.unlock(), Class::NotHeld);
     assert!(lock.try_lock().unwrap());
-    one_hold_and_then_none(scene, &lock);
+    one_hold_and_then_none(fixture, &lock);
 }
 
-fn a_waiting_call_gets_one_hold(scene: &Scene, script: &str, fault: Fault) {
-    let lock = scene.client.lock("orders");
-    let rule = scene.next(1, script, fault);
+fn a_waiting_call_gets_one_hold(fixture: &Fixture, script: &str, fault: Fault) {
+    let lock = fixture.client.lock("orders");
+    let rule = fixture.next(1, script, fault);
     // Long before the lease of half a minute that the lost call may have set.
     let got = ends_within(TIMEOUT + ms(1100), || {
         lock.try_lock_for(Duration::from_secs(20)).unwrap()
     });
     assert!(got);
     assert_eq!(rule.hits(), 1);
-    one_hold_and_then_none(scene, &lock);
+    one_hold_and_then_none(fixture, &lock);
 }

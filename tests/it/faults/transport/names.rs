@@ -45,16 +45,16 @@ fn a_hanging_resolver_delays_no_call_past_its_bound() {
     let mut child = child("caller of a name", &resolver, &server);
     child.expect_line("none got it", CHILD);
     resolver.say("none");
-    child.tell("go on");
+    child.send_line("go on");
     let why = child.expect_line("no such name", CHILD);
     assert!(
         why.contains("lock.example") && why.contains("lookup"),
         "{why}"
     );
     resolver.say("127.0.0.1");
-    child.tell("go on");
+    child.send_line("go on");
     assert!(child.wait(CHILD).success());
-    assert!(child.said().contains(&"done".to_owned()));
+    assert!(child.lines().contains(&"done".to_owned()));
 }
 
 /// What is behind an error.
@@ -130,10 +130,10 @@ fn while_the_resolver_hangs_the_last_addresses_are_used() {
         for kind in ["normal", "pubsub"] {
             server.cmd(&["CLIENT", "KILL", "TYPE", kind]);
         }
-        child.tell("go on");
+        child.send_line("go on");
         assert_eq!(child.expect_line("still", CHILD), "still valid");
     }
-    child.tell("end");
+    child.send_line("end");
     assert!(child.wait(CHILD).success());
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }

@@ -9,9 +9,9 @@ fn id(list: Option<String>) -> Option<String> {
 
 #[test]
 fn a_dead_subscriber_is_replaced_promptly() {
-    let scene = Scene::new();
-    let lock = scene.client.lock("orders");
-    let undisturbed = scene.undisturbed();
+    let fixture = Fixture::new();
+    let lock = fixture.client.lock("orders");
+    let undisturbed = fixture.undisturbed();
     let holder = undisturbed
         .lock("orders")
         .with_lease_time(Duration::from_secs(60));
@@ -24,17 +24,17 @@ fn a_dead_subscriber_is_replaced_promptly() {
                 lock.unlock().unwrap();
                 now
             });
-            somebody_waits(&scene.server, "orders");
+            somebody_waits(&fixture.server, "orders");
             prepare();
             let freed = Instant::now();
             holder.unlock().unwrap();
             waiting.join().unwrap().duration_since(freed)
         })
     };
-    let took = unlocked_after(&|| scene.proxy.mute());
+    let took = unlocked_after(&|| fixture.proxy.mute());
     // It looks for itself after 1.1 s at the latest, and then meets the dead command connection.
     assert!(took < ms(1100) + TIMEOUT + SLACK, "{took:?}");
-    let subscriber = || scene.server.text(&["CLIENT", "LIST", "TYPE", "PUBSUB"]);
+    let subscriber = || fixture.server.text(&["CLIENT", "LIST", "TYPE", "PUBSUB"]);
     let dead = id(subscriber());
     let took = unlocked_after(&|| {
         eventually(Duration::from_secs(20), "another subscriber", || {

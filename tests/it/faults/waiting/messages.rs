@@ -27,7 +27,7 @@ fn a_subscriber_disconnected_as_too_slow_reconnects() {
     eventually(SLACK * 2, "the child listens again", || {
         listeners(&server) == 1
     });
-    assert_eq!(child.said(), Vec::<String>::new());
+    assert_eq!(child.lines(), Vec::<String>::new());
     assert!(holder.is_valid());
     holder.unlock().unwrap();
     child.expect_line("got", POLL + SLACK);

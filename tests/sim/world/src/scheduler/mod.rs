@@ -59,10 +59,10 @@ pub struct Pace {
 
 static CORE: Mutex<Option<Core>> = Mutex::new(None);
 
-type Eye = Box<dyn FnMut() -> Nanos + Send>;
-static EYE: Mutex<Option<Eye>> = Mutex::new(None);
+type Checker = Box<dyn FnMut() -> Nanos + Send>;
+static CHECKER: Mutex<Option<Checker>> = Mutex::new(None);
 
-/// Whether something may have changed, time apart, since the eye looked; and until when time alone changes nothing.
+/// Whether something may have changed, time apart, since the checker looked; and until when time alone changes nothing.
 static HAS_NEWS: AtomicBool = AtomicBool::new(true);
 static SEES_UNTIL: AtomicU64 = AtomicU64::new(0);
 
@@ -70,7 +70,7 @@ thread_local! {
     /// The number of this thread, and whether it acts for the world at the moment.
     static ME: Cell<Option<usize>> = const { Cell::new(None) };
     static IS_WORLD: Cell<bool> = const { Cell::new(false) };
-    /// The process on whose clock the eye looks.
+    /// The process on whose clock the checker looks.
     static AS: Cell<Option<usize>> = const { Cell::new(None) };
     /// Made first of all values of a thread, so it goes last.
     static LAST: Last = const { Last };
@@ -159,11 +159,11 @@ pub fn begin(seed: u64, pace: Pace, traced: bool) {
 
 /// Looks at the world after each step from now on at which there is something new to see; it must not wait. It says until
 /// when time alone changes nothing of what it has seen.
-pub fn watch(eye: impl FnMut() -> Nanos + Send + 'static) {
-    *EYE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(eye));
+pub fn watch(checker: impl FnMut() -> Nanos + Send + 'static) {
+    *CHECKER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(checker));
 }
 
-/// Notes that something that the eye looks at may have changed.
+/// Notes that something that the checker looks at may have changed.
 pub fn note_news() {
     HAS_NEWS.store(true, Ordering::Relaxed);
 }

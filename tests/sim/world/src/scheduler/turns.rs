@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::core::State;
-use super::{EYE, HAS_NEWS, IS_WORLD, Locked, NEVER, Nanos, SEES_UNTIL, core, me, now};
+use super::{CHECKER, HAS_NEWS, IS_WORLD, Locked, NEVER, Nanos, SEES_UNTIL, core, me, now};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -89,7 +89,7 @@ pub fn sleep_until(deadline: Nanos) {
     }
 }
 
-/// Whether the calling thread acts for the world now, as an eye or an event, and so must not wait.
+/// Whether the calling thread acts for the world now, as a checker or an event, and so must not wait.
 pub fn is_world() -> bool {
     IS_WORLD.get()
 }
@@ -110,14 +110,14 @@ fn look(now: Nanos) {
     if !HAS_NEWS.swap(false, Ordering::Relaxed) && now < SEES_UNTIL.load(Ordering::Relaxed) {
         return;
     }
-    let mut place = EYE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(mut eye) = place.take() {
+    let mut place = CHECKER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(mut checker) = place.take() {
         drop(place);
         let before = IS_WORLD.replace(true);
-        SEES_UNTIL.store(eye(), Ordering::Relaxed);
+        SEES_UNTIL.store(checker(), Ordering::Relaxed);
         IS_WORLD.set(before);
-        let mut place = EYE.lock().unwrap_or_else(PoisonError::into_inner);
-        place.get_or_insert(eye);
+        let mut place = CHECKER.lock().unwrap_or_else(PoisonError::into_inner);
+        place.get_or_insert(checker);
     }
 }
 

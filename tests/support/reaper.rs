@@ -19,19 +19,19 @@ const SCRIPT: &str = r#"
 "#;
 
 /// Lets the child end with this process.
-pub fn keep(child: &Child) {
-    tell("keep", child.id());
+pub fn register(child: &Child) {
+    send("keep", child.id());
 }
 
 /// Says that the child has ended, and that somebody else may have its number.
-pub fn drop(pid: u32) {
-    tell("drop", pid);
+pub fn unregister(pid: u32) {
+    send("drop", pid);
 }
 
-fn tell(what: &str, pid: u32) {
+fn send(what: &str, pid: u32) {
     // It ends behind this process, so nobody waits for it.
-    static KEEPER: OnceLock<Mutex<Child>> = OnceLock::new();
-    let keeper = KEEPER.get_or_init(|| {
+    static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
+    let reaper = REAPER.get_or_init(|| {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT])
             .stdin(Stdio::piped())
@@ -40,7 +40,7 @@ fn tell(what: &str, pid: u32) {
             .spawn();
         Mutex::new(shell.expect("a shell"))
     });
-    let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-    let stdin = keeper.stdin.as_mut().expect("a piped stdin");
+    let mut reaper = reaper.lock().unwrap_or_else(PoisonError::into_inner);
+    let stdin = reaper.stdin.as_mut().expect("a piped stdin");
     writeln!(stdin, "{what} {pid}").expect("the shell listens");
 }

@@ -1,4 +1,4 @@
-//! What the eye of the world sees of the library: the holds of a thread, as that believes in them.
+//! What the checker of the world sees of the library: the holds of a thread, as that believes in them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use crate::ground::loss::LossCause;
 
 /// A hold at this moment, by the clock of the process that looks.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct HoldView {
     /// The name of its lock, and of a read-write lock the side.
     pub name: String,
     /// Whether it is a token lock.
@@ -37,7 +37,7 @@ pub struct Seen {
 
 /// A thread whose holds are looked at.
 #[derive(Clone, Debug)]
-pub struct Watched(Weak<Owner>);
+pub struct WatchedThread(Weak<Owner>);
 
 /// Computes what all processes share, so that those that are forked from this one need not.
 pub fn warm_up() {
@@ -57,13 +57,13 @@ pub fn warm_up() {
 }
 
 /// Looks at the holds of the calling thread from now on.
-pub fn watch() -> Watched {
+pub fn watch() -> WatchedThread {
     let me = Owner::current(std::process::id());
-    Watched(me.map_or_else(Weak::new, |me| Arc::downgrade(&me)))
+    WatchedThread(me.map_or_else(Weak::new, |me| Arc::downgrade(&me)))
 }
 
 /// The present holds of a thread of this library; `None` as long as it is busy with them.
-pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
+pub fn holds_of(thread: &WatchedThread) -> Option<Vec<HoldView>> {
     let Some(owner) = thread.0.upgrade() else {
         return Some(Vec::new());
     };
@@ -74,10 +74,10 @@ pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
     if keys.is_empty() {
         return Some(Vec::new());
     }
-    // A mutex that is locked unwinds the eye, which cannot wait.
+    // A mutex that is locked unwinds the checker, which cannot wait.
     let look = || {
         let holds = keys.iter().filter_map(|key| owner.held.current(key));
-        let seen = holds.map(|hold| Seen {
+        let seen = holds.map(|hold| HoldView {
             // Each side of a read-write lock by itself.
             name: match hold.kind {
                 Kind::Read => format!("{} read", hold.name),

@@ -34,7 +34,7 @@ pub(crate) fn measure(plan: &Plan, other: Option<&Other>, report: &mut Report) {
     }
     let title = format!(
         "{} threads of 4 clients wait for a fair lock, and then each has it once",
-        plan.crowd
+        plan.waiters
     );
     let head = [
         "",
@@ -65,7 +65,7 @@ fn redlatch(plan: &Plan, name: &str) -> Seen {
     let clients = plan.clients();
     let guard = clients[0].fair_lock(name).guard().expect("it is free");
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..plan.crowd)
+        let threads: Vec<_> = (0..plan.waiters)
             .map(|at| {
                 let lock = clients[at % CLIENTS].fair_lock(name);
                 scope.spawn(move || {
@@ -90,7 +90,7 @@ fn redlatch(plan: &Plan, name: &str) -> Seen {
 fn redisson(plan: &Plan, other: &Other, name: &str) -> Seen {
     let holder = new_thread();
     other.fair(&holder, 0, name, "lock").value();
-    let waiters: Vec<_> = (0..plan.crowd)
+    let waiters: Vec<_> = (0..plan.waiters)
         .map(|at| {
             let thread = new_thread();
             ["lock", "unlock"].map(|operation| other.fair(&thread, at, name, operation))
@@ -109,15 +109,15 @@ fn redisson(plan: &Plan, other: &Other, name: &str) -> Seen {
 }
 
 fn asleep(plan: &Plan, name: &str) -> f64 {
-    until_queued(&mut bare::connect(&plan.server.url()), name, plan.crowd);
+    until_queued(&mut bare::connect(&plan.server.url()), name, plan.waiters);
     thread::sleep(SETTLE);
     let mut counter = Counter::of(&plan.server);
     let (before, start) = (counter.counts(), Instant::now());
     thread::sleep(WATCH);
     let requests = counter.since(before).reads as f64;
-    requests / start.elapsed().as_secs_f64() / plan.crowd as f64
+    requests / start.elapsed().as_secs_f64() / plan.waiters as f64
 }
 
 fn each_us(plan: &Plan, start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e6 / plan.crowd as f64
+    start.elapsed().as_secs_f64() * 1e6 / plan.waiters as f64
 }
