@@ -269,7 +269,7 @@ impl Bench {
         })
     }
 
-    /// The check of `updated_at` as it is usually written: two updates in one second look the same.
+    /// A common check of `updated_at`, which misses a second update within one second.
     fn naive_stamp(&self) -> Turn {
         self.updates(|| {
             let mut conn = self.database.tcp_conn();
@@ -303,7 +303,7 @@ impl Bench {
 }
 
 impl Inside {
-    /// Returns 1 if somebody else is inside.
+    /// Returns 1 if another thread is inside.
     fn pass(&self) -> u64 {
         let was_taken = self.0.swap(true, Ordering::SeqCst);
         std::hint::spin_loop();

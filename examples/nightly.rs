@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run_once(url: &str, job: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::open(url)?;
     let me = process::id();
-    // A fixed lease that nobody releases: a machine that starts later does not find the lock free again.
+    // The lease is fixed and never released, so a machine that starts later finds the lock held.
     if client.lock(job).with_lease_time(LEASE).try_lock()? {
         println!("process {me}: runs {job}");
         thread::sleep(Duration::from_millis(200));

@@ -13,7 +13,7 @@ use crate::{Contender, Plan};
 
 const HOLD: Duration = Duration::from_millis(50);
 
-/// Those who sleep between two tries take long, and a few rounds show it.
+/// Peers that sleep between attempts are slow; a few rounds suffice for them.
 const PEERS_SHARE: usize = 2;
 
 const WARM_UP: usize = 3;

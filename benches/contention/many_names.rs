@@ -72,7 +72,7 @@ fn per_s(part: &mut Part, length: Duration) -> f64 {
 /// A thread's way to have the lock with this number once.
 type Work<'a> = Box<dyn FnMut(usize) + Send + 'a>;
 
-/// Says how many acquisitions began in the time that it is told, in ms. Its arguments: who it is, the server.
+/// Prints how many acquisitions began within the given time, in ms. Arguments: contender, server.
 pub(crate) fn run(args: &[String]) {
     let [who, url] = args else {
         panic!("two arguments")

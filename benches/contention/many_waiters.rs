@@ -18,7 +18,7 @@ const NAME: &str = "crowd";
 /// How often all is done.
 const REPEATS: usize = 3;
 
-/// The threads all wait once the process does so little for so long.
+/// All threads are waiting once the process has sent this little for this time.
 const QUIET: Duration = Duration::from_millis(200);
 const LITTLE: Duration = Duration::from_millis(2);
 const PATIENCE: u32 = 100;
@@ -103,7 +103,7 @@ fn once(size: usize, server: &RedisServer, report: &mut Report) -> Vec<f64> {
     ]
 }
 
-/// Those of the crowd; two are the counter's and that which asks.
+/// The connections of the waiters, without the two of the counter and of this query.
 fn connections(server: &RedisServer) -> u64 {
     let info: String = redis::cmd("INFO")
         .arg("clients")
@@ -116,7 +116,7 @@ fn connections(server: &RedisServer) -> u64 {
     clients.map_or(0, |clients| clients.saturating_sub(2))
 }
 
-/// Says when its threads are there; then, when all wait, what that took; then, when all are through, what that took.
+/// Prints when its threads have started, then what it cost until all waited, then what it cost until all had acquired.
 pub(crate) fn run(args: &[String]) {
     let size: usize = args[1].parse().expect("a number");
     let client = Client::open(&args[0]).expect("a client");

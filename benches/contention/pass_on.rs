@@ -9,7 +9,7 @@ use crate::support::RedisServer;
 use crate::worker_process::members;
 use crate::{Contender, Plan};
 
-/// The holder unlocks after so long; all wait by then.
+/// The holder unlocks after this time; all threads wait by then.
 const HOLD: Duration = Duration::from_secs(1);
 
 const SIZES: [usize; 2] = [100, 500];
@@ -61,7 +61,8 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     report.table(table);
 }
 
-/// Says how long it took from the unlock until the last one had the lock. Its arguments: who it is, the server, how many.
+/// Prints the time from the unlock until the last waiter had the lock. Arguments: contender, server, number of
+/// waiters.
 pub(crate) fn run(args: &[String]) {
     let [who, url, size] = args else {
         panic!("three arguments")

@@ -1,4 +1,4 @@
-//! What a workers is told to do and what it notes of it; the package of the peers has its own all_workers and shares this.
+//! The commands of worker processes and the results that they write. The package of the peers shares this file.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -6,10 +6,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// The holder says when it unlocked only after this, to be out of the way of what is measured.
+/// The holder reports its unlock only after this time, so that the report does not disturb the measurement.
 pub(crate) const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 
-/// What a workers is told.
+/// A command to a worker process.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     /// All threads take the lock and give it back, again and again. Answer: the CPU time in ns, and how many
@@ -77,7 +77,7 @@ pub(crate) struct Stay {
 /// What one thread did.
 pub(crate) type Notes = Vec<Stay>;
 
-/// Enough room for the notes of one thread to need no other while it is measured.
+/// Capacity for the results of one thread, so that it never reallocates while it is measured.
 pub(crate) fn notes() -> Notes {
     Vec::with_capacity(1 << 17)
 }

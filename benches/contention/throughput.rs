@@ -12,7 +12,7 @@ use crate::protocol::{Notes, Order, Rush, Stay, read};
 use crate::support::RedisServer;
 use crate::{Contender, Plan};
 
-/// The all_workers have heard their orders by then.
+/// Every worker has received its command after this time.
 const AHEAD: Duration = Duration::from_millis(50);
 
 /// Connects and loads scripts.
@@ -25,7 +25,7 @@ const INSIDE: Duration = Duration::from_millis(1);
 /// For how long one bare thread runs alone between two turns.
 const PAIRS: Duration = Duration::from_millis(500);
 
-/// The processes of one of those who take part.
+/// The worker processes of one contender.
 pub(crate) struct Workers {
     pub(crate) who: Contender,
     pub(crate) parts: Vec<Part>,
@@ -92,7 +92,7 @@ impl Workers {
     }
 }
 
-/// What one of those who take part came to.
+/// The rounds of one contender.
 struct Series {
     workers: Workers,
     turns: Vec<Turn>,
@@ -196,7 +196,7 @@ impl Recorder {
         }
     }
 
-    /// The requests so far; only the difference of two of these says something.
+    /// The requests so far; only differences are meaningful.
     fn requests(&mut self, who: Contender) -> u64 {
         let info: String = redis::cmd("INFO")
             .arg("everything")
@@ -338,7 +338,7 @@ fn measure(
     report.table(table);
 }
 
-/// One bare thread, with nobody to compete with.
+/// One bare thread without competitors.
 fn pairs_per_s(bare: &mut Bare) -> f64 {
     let start = Instant::now();
     let mut pairs = 0;

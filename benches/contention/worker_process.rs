@@ -36,7 +36,7 @@ impl Member for Bare {
     }
 }
 
-/// Does what it is told. Its arguments: who it is, the server, the name, how many threads.
+/// Executes commands. Arguments: contender, server, name, number of threads.
 pub(crate) fn run(args: &[String]) {
     let [who, url, name, threads] = args else {
         panic!("four arguments")

@@ -1,4 +1,4 @@
-//! How long it takes until one that waits for a condition goes on, against one that waits for the lock.
+//! The wake-up time of a waiter for a condition, compared with a waiter for the lock.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -68,7 +68,7 @@ fn hand_on(lock: &Lock, what: For, orders: &Sender<For>, answers: &Receiver<Inst
     orders.send(what).expect("the other thread listens");
     answers.recv().expect("it is about to wait");
     if what == For::Condition {
-        // It had the lock, so it waits for the condition once that comes here.
+        // The other thread waits for the condition as soon as this thread acquires.
         lock.lock().expect("the lock comes");
     }
     thread::sleep(ASLEEP);
@@ -84,7 +84,7 @@ fn hand_on(lock: &Lock, what: For, orders: &Sender<For>, answers: &Receiver<Inst
         .duration_since(start)
 }
 
-/// Says when it is about to wait, and when it has the lock again.
+/// Reports when it starts to wait, and when it has the lock again.
 fn wait(lock: &Lock, orders: &Receiver<For>, answers: &Sender<Instant>) {
     let say = || answers.send(Instant::now()).expect("the other listens");
     for what in orders {

@@ -47,7 +47,7 @@ pub(crate) fn order(plan: &Plan, report: &mut Report) {
     report.value("fair_order", in_order as f64 / all as f64);
 }
 
-/// Waits until so many stand in the queue of a fair lock.
+/// Waits until the queue of a fair lock has this many entries.
 pub(crate) fn until_queued(connection: &mut Connection, name: &str, waiters: usize) {
     let queue = format!("redisson_lock_queue:{{{name}}}");
     let start = Instant::now();

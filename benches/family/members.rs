@@ -8,7 +8,7 @@ pub(crate) trait Member: Send {
     fn leave(&mut self, writes: bool);
 }
 
-/// The way to one that is of a kind that `Way.java` knows, too.
+/// The calls for a kind of lock that `Way.java` supports too.
 pub(crate) fn member(client: &Client, kind: &str, name: &str) -> Box<dyn Member> {
     match kind {
         "plain" => Box::new(client.lock(name)),

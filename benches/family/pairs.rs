@@ -1,4 +1,4 @@
-//! A pair of taking and giving back that nobody else wants, of each kind.
+//! Uncontended pairs of acquire and release, for each kind.
 
 use crate::Plan;
 use crate::cost::p50_us;
@@ -21,7 +21,7 @@ pub(crate) const KINDS: [&str; 8] = [
 /// Of each semaphore.
 pub(crate) const PERMITS: u32 = 8;
 
-/// What one side comes to.
+/// The results of one side.
 #[derive(Default)]
 struct Side {
     us: Vec<f64>,

@@ -73,7 +73,7 @@ impl Other {
         }
     }
 
-    /// Takes and gives back for so long. Returns the median of a pair in ns, and their number.
+    /// Acquires and releases for `time`. Returns the median of a pair in ns, and the number of pairs.
     pub(crate) fn pairs(&self, kind: &str, name: &str, time: Duration) -> [f64; 2] {
         let time = time.as_millis().to_string();
         let words = ["pairs", &self.clients[0], kind, name, &time];

@@ -10,7 +10,7 @@ use crate::members::Member;
 /// Of so many turns of a thread one writes.
 const READS_PER_WRITE: usize = 20;
 
-/// As many readers as a writer counts for, which shares with nobody.
+/// The weight of a writer, which excludes every reader; a reader weighs 1.
 pub(crate) const WRITER: usize = 1000;
 
 /// What a rush came to.
@@ -18,7 +18,7 @@ pub(crate) const WRITER: usize = 1000;
 pub(crate) struct Rushed {
     /// Until all were done.
     pub(crate) took: Duration,
-    /// Of those that read or have no kind to choose, and of those that wrote.
+    /// Of readers (or of all, for kinds without sides), and of writers.
     pub(crate) longest_waits: [Duration; 2],
     /// With a writer for [`WRITER`]; 0 if it is not known.
     pub(crate) most_inside: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Rushed {
 }
 
 impl Rushed {
-    /// As `Rush.java` says it.
+    /// Parses the output of `Rush.java`.
     pub(crate) fn of(numbers: &[u64]) -> Rushed {
         let [took, reader, writer, times @ ..] = numbers else {
             panic!("a rush has more numbers than {numbers:?}")
@@ -62,7 +62,7 @@ impl Rushed {
     }
 }
 
-/// Lets a thread for each member do so; those that write weigh `writer`.
+/// Runs one thread for each member; writers weigh `writer`.
 pub(crate) fn rush(
     members: Vec<Box<dyn Member>>,
     time: Duration,

@@ -15,10 +15,10 @@ const REPEATS: usize = 3;
 /// For the last to have come to rest.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// As long as a waiter of redlatch sleeps from one look to the next, on average.
+/// The average time between two polls of a redlatch waiter.
 const WATCH: Duration = Duration::from_millis(3150);
 
-/// What a crowd did.
+/// What the waiters cost.
 struct Seen {
     /// Requests per second and waiter, asleep.
     asleep: f64,

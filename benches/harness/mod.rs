@@ -32,7 +32,7 @@ pub(crate) struct Counter {
 /// What a server has counted since its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
-    /// Reads from sockets: as many as requests, if nobody sends two before the answer to the first.
+    /// Reads from sockets; equal to the number of requests if every client waits for each reply.
     pub(crate) reads: u64,
     pub(crate) pings: u64,
     /// Microseconds that it worked on scripts.

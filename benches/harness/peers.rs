@@ -34,7 +34,7 @@ pub(crate) fn build() -> Option<PathBuf> {
     }
 }
 
-/// Goes on as their program: its path, and then what it is told.
+/// Replaces this process by the program of the peers: its path, then its arguments.
 pub(crate) fn become_workers(args: &[String]) {
     let error = Command::new(&args[0]).args(&args[1..]).exec();
     panic!("{}: {error}", args[0]);

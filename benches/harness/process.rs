@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
-/// Another process of this benchmark: the same program with a part to play, told line by line what to do.
+/// Another process of this benchmark: the same program in another role. It executes commands line by line.
 pub(crate) struct Part {
     process: Child,
     orders: Option<ChildStdin>,
@@ -63,7 +63,7 @@ impl Part {
             .expect("it listens");
     }
 
-    /// The numbers that it says next.
+    /// Reads the next line of numbers.
     pub(crate) fn receive(&mut self) -> Vec<u64> {
         let mut line = String::new();
         let length = self.words.read_line(&mut line).expect("it speaks");
@@ -85,7 +85,7 @@ impl Drop for Part {
     }
 }
 
-/// What a part is told, until its starter is done with it.
+/// The commands of the parent, until it closes the pipe.
 pub(crate) fn orders() -> impl Iterator<Item = String> {
     std::io::stdin().lines().map_while(Result::ok)
 }

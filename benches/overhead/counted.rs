@@ -10,7 +10,7 @@ use crate::harness::bare::Bare;
 use crate::report::Report;
 use crate::support::RedisServer;
 
-/// The difference of two runs is counted, so that what comes once does not count.
+/// The difference of two runs is counted, so that one-time costs cancel out.
 const FEW: u32 = 100;
 const MANY: u32 = 1100;
 
@@ -73,7 +73,7 @@ fn counted(
     read(&fs::read_to_string(file.path()).ok()?)
 }
 
-/// Does so many pairs. Its arguments: who it is, the server, how many.
+/// Runs this many pairs. Arguments: contender, server, number of pairs.
 pub(crate) fn run(args: &[String]) {
     let [who, url, pairs] = args else {
         panic!("three arguments")

@@ -13,7 +13,7 @@ use crate::support::RedisServer;
 
 const HOLD: Duration = Duration::from_millis(50);
 
-/// The holder says when it unlocked only after this, to be out of the way of what is measured.
+/// The holder reports its unlock only after this time, so that the report does not disturb the measurement.
 const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 
 const NAME: &str = "handed-on";
@@ -66,7 +66,7 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     );
 }
 
-/// Takes the lock, keeps it for a while, and says when it began to give it back.
+/// Acquires the lock, holds it for a while, and prints when it began to release it.
 pub(crate) fn holder(args: &[String]) {
     let client = Client::open(&args[0]).expect("a client");
     let lock = client.lock(NAME);
@@ -81,7 +81,7 @@ pub(crate) fn holder(args: &[String]) {
     }
 }
 
-/// Waits for the lock, and says when it began to and when it had it.
+/// Waits for the lock, and prints when it began to wait and when it acquired.
 pub(crate) fn waiter(args: &[String]) {
     let client = Client::open(&args[0]).expect("a client");
     let lock = client.lock(NAME);

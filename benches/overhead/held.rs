@@ -81,7 +81,7 @@ struct Kept {
 }
 
 impl HolderProcess {
-    /// Starts one that takes its locks.
+    /// Starts the process, which acquires its locks.
     fn start(keep: Keep, server: &RedisServer) -> HolderProcess {
         let lease = keep.lease.as_millis().to_string();
         let args = [&server.url(), &keep.holds.to_string(), &lease];
@@ -163,7 +163,8 @@ fn name(index: usize) -> String {
     format!("held:{index:06}")
 }
 
-/// Takes locks and keeps them. Says its size before and after; then, when told for how long, what it took to hold.
+/// Acquires locks and holds them. Prints its memory before and after; then, for each given duration, what the renewals
+/// cost.
 pub(crate) fn renewing_holder(args: &[String]) {
     let holds: usize = args[1].parse().expect("a number");
     let lease: u64 = args[2].parse().expect("a number");
@@ -188,7 +189,7 @@ pub(crate) fn renewing_holder(args: &[String]) {
     let used = cpu_time() - before;
     let later = resident();
     let lost = guards.extract_if(.., |guard| !guard.is_valid());
-    // Each of them says why when it is unlocked; one is enough.
+    // Each unlock returns the cause; one is enough.
     let cause = lost.map(Guard::unlock).last();
     if let Some(Err(cause)) = cause {
         eprintln!("{cause}");

@@ -1,4 +1,4 @@
-//! Pairs of lock and unlock that nobody competes for.
+//! Uncontended pairs of lock and unlock.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::harness::{Part, orders, say};
 
-/// How long each request takes to the server; the answer comes back at once.
+/// Each request is delayed by this time; replies are not delayed.
 const DELAY: Duration = Duration::from_millis(1);
 
 /// Roads to some servers, in a process of their own.
@@ -96,7 +96,7 @@ impl Lane {
     }
 }
 
-/// Keeps the roads open until there are no more orders.
+/// Runs the proxies until its input ends.
 pub(crate) fn keep(ports: &[String]) {
     thread::spawn(|| {
         orders().for_each(drop);

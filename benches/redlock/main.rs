@@ -197,7 +197,7 @@ impl Turns {
         self.cpu as f64 / 1000.0 / self.pairs.len().max(1) as f64
     }
 
-    /// The median of what each round says of the two.
+    /// The median over the rounds, relative to the other contender.
     fn by(&self, base: &Turns) -> Option<f64> {
         let rounds = self.p50s.iter().zip(&base.p50s);
         let mut ratios: Vec<f64> = rounds.map(|(one, other)| one / other).collect();
@@ -221,7 +221,7 @@ fn healthy(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Repo
     }
     for round in 0..plan.turns {
         for step in 0..all.len() {
-            // Nobody always comes after the same one.
+            // The order rotates, so that no contender always follows the same one.
             let index = (round + step) % all.len();
             turns[index].add(all[index].1.turn(plan.turn));
         }
@@ -382,7 +382,7 @@ fn freeze_majority(plan: &Plan) {
 fn thaw_and_look(plan: &mut Plan, prefix: &str) -> (usize, Duration) {
     plan.nodes.iter().for_each(Node::thaw);
     let thawed = Instant::now();
-    // What the kernel has kept for a frozen node comes first.
+    // First the server handles the requests that the kernel kept for it while it was frozen.
     std::thread::sleep(Duration::from_millis(200));
     loop {
         let keys = plan.nodes.iter_mut().map(|node| node.keys(prefix)).sum();

@@ -16,7 +16,7 @@ pub(crate) struct Node {
 /// What a server has counted since its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
-    /// Reads from sockets: as many as requests, if nobody sends two before the answer to the first.
+    /// Reads from sockets; equal to the number of requests if every client waits for each reply.
     pub(crate) requests: u64,
     pub(crate) connections: u64,
 }
@@ -75,7 +75,7 @@ impl Node {
         keys.len()
     }
 
-    /// Nobody answers any more, while the kernel goes on taking connections and requests.
+    /// Stops the processes. The kernel still accepts connections and requests.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
     }

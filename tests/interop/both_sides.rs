@@ -61,12 +61,12 @@ impl Turn {
 }
 
 impl BothSides {
-    /// A place where locks are renewed for [`LONG`].
+    /// Both watchdogs renew for [`LONG`].
     pub(crate) fn new() -> BothSides {
         BothSides::with(Turn::together(), LONG)
     }
 
-    /// A place where both watchdogs renew for `lease`.
+    /// Both watchdogs renew for `lease`.
     pub(crate) fn with(turn: Turn, lease: Duration) -> BothSides {
         let server = RedisServer::start();
         let rust = Client::builder().watchdog_timeout(lease);
@@ -94,7 +94,7 @@ impl BothSides {
         redis::from_redis_value(value).unwrap()
     }
 
-    /// Waits until somebody listens to the unlock messages of `name`.
+    /// Waits until the unlock channel of `name` has a subscriber.
     #[track_caller]
     pub(crate) fn until_somebody_waits(&self, channel: &str) {
         eventually(SLACK, "somebody waits", || {
@@ -107,7 +107,7 @@ impl BothSides {
     }
 }
 
-/// Tells a result that is more than passed or failed, past the test harness.
+/// Prints a result to the terminal, past the output capture of the test harness.
 pub(crate) fn report(text: &str) {
     let version = std::env::var("REDISSON").unwrap_or_default();
     let _ = writeln!(std::io::stderr().lock(), "\n{version}: {text}");

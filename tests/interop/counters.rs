@@ -11,7 +11,7 @@ use crate::support::ms;
 
 const CHANNEL: &str = "redisson_countdownlatch__channel__{import}";
 
-/// Waits on both sides, and tells how long after `open` each of them was through.
+/// Waits on both sides, and returns how long after `open` each wait ended.
 fn both_wait(sides: &BothSides, open: impl FnOnce()) -> [Duration; 2] {
     let latch = sides.rust.latch("import");
     thread::scope(|scope| {
@@ -65,7 +65,7 @@ fn a_deleted_latch_opens_for_the_other_side() {
     assert!(latch.try_set(2).unwrap());
     let took = both_wait(&sides, || assert!(latch.delete().unwrap()));
     assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
-    // Its own deletion wakes nobody; we look by ourselves.
+    // Deletion by Redisson publishes nothing; our waiter polls.
     assert!(latch.try_set(2).unwrap());
     let (took, is_open) = thread::scope(|scope| {
         let waits = scope.spawn(|| latch.wait_for(Duration::from_secs(20)).unwrap());
@@ -140,7 +140,7 @@ fn permits_of_a_killed_client_return_to_both_sides() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let semaphore = sides.rust.semaphore("mail");
     assert!(semaphore.try_set(2).unwrap());
-    // Nobody renews these, nor gives them back.
+    // These permits are neither renewed nor released.
     let short = semaphore.with_lease_time(ms(800));
     std::mem::forget(short.acquire(2).unwrap());
     let waits = sides.java.semaphore("mail", "acquire", &["1"]);
@@ -149,7 +149,7 @@ fn permits_of_a_killed_client_return_to_both_sides() {
     assert!(took < SLACK, "{took:?}");
     waits.value();
     taken.release().unwrap();
-    // One that it deletes is lost here.
+    // Deletion by Redisson is reported here as a loss.
     let taken = semaphore.acquire(1).unwrap();
     assert_eq!(sides.java.semaphore("mail", "delete", &[]).value(), "true");
     assert!(taken.release().unwrap_err().is_lost());

@@ -1,8 +1,8 @@
-//! A program of another language that works with locks as a test says.
+//! A program in another language that executes the lock calls of a test.
 //!
-//! A command is a line on its standard input, `number thread command word...`, its words separated by tabs, and the
-//! answer a line on its standard output, `number ok value` or `number failed exception message`. Each thread of the
-//! program runs its commands one after the other. It says `ready` first, and ends with its standard input.
+//! A command is a line on its standard input, `number thread command word...`, separated by tabs. The reply is a line
+//! on its standard output, `number ok value` or `number failed exception message`. Each thread of the program runs its
+//! commands in order. The program prints `ready` first, and ends with its standard input.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -43,7 +43,7 @@ pub(crate) struct Driver {
     log: PathBuf,
 }
 
-/// A number that nobody else in this process has.
+/// A number that is unique in this process.
 pub(crate) fn unique() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -81,7 +81,7 @@ impl Driver {
                         pass_on(&line, &asked);
                     }
                 }
-                // Whoever still waits finds the channel closed.
+                // Pending calls then find their channel closed.
                 locked(&asked).clear();
             }
         });
@@ -116,7 +116,7 @@ impl Driver {
         let (sender, answer) = mpsc::channel();
         locked(&self.asked).insert(number, sender);
         let line = format!("{number}\t{}\n", words.join("\t"));
-        // One that was killed answers nothing.
+        // A killed driver cannot be written to.
         let _ = locked(&self.stdin).write_all(line.as_bytes());
         Pending {
             driver: Arc::clone(self),

@@ -351,7 +351,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
             (took, got)
         });
         thread::sleep(ms(200));
-        // Its unlock: another channel and message, on which nobody of us listens.
+        // Its unlock uses another channel and message, which our waiters do not receive.
         server.cmd(&["DEL", "orders"]);
         assert_eq!(server.int(&["PUBLISH", "orders", "1"]), 0);
         let (took, got) = waiting.join().unwrap();

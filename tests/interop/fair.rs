@@ -209,7 +209,7 @@ fn a_waiter_removed_by_redisson_returns_to_the_front() {
     thread::scope(|scope| {
         let first = scope.spawn(|| ours.run(|_| had.fetch_add(1, Ordering::SeqCst)).unwrap());
         until_waiting(&sides, 1);
-        // As if its clock was ahead: the time of ours is over when theirs looks.
+        // Simulates a Redisson clock that runs ahead: our entry has timed out when Redisson checks it.
         let field: Vec<String> =
             redis::from_redis_value(sides.server.cmd(&["LRANGE", QUEUE, "0", "0"])).unwrap();
         sides

@@ -1,6 +1,6 @@
-//! A JVM with Redisson in it, and the threads of it that do what a test says.
+//! A JVM with Redisson, and its threads, which execute the calls of a test.
 //!
-//! The other end is `redisson/src/main/java/Driver.java`, which has the list of commands.
+//! The program is `redisson/src/main/java/Driver.java`, which lists the commands.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -207,7 +207,7 @@ impl Redisson {
 
 impl Drop for Redisson {
     fn drop(&mut self) {
-        // Its own thread closes it, so nobody need wait for it.
+        // A separate thread closes it, so nothing waits for the reply.
         drop(self.jvm.ask(&[&self.name, "close", &self.name]));
     }
 }
@@ -341,7 +341,7 @@ impl JavaLock {
         self.ask("remainTimeToLive")
     }
 
-    /// The field under which its thread stands in the hash.
+    /// The field of its thread in the hash.
     #[track_caller]
     pub(crate) fn field(&self) -> String {
         self.jvm.ask(&[&self.thread, "owner", &self.client]).value()

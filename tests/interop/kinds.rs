@@ -250,7 +250,7 @@ fn tokens_of_fenced_locks_rise_over_both_sides() {
         assert_eq!(inner.fencing_token(), outer.fencing_token());
         assert_eq!(Some(java.token()), outer.fencing_token());
         drop((inner, outer));
-        // After the data is lost, that of Redisson begins anew, and rises again from ours.
+        // After data loss the token of Redisson starts again, and rises from our next token.
         sides.server.cmd(&["FLUSHALL"]);
         assert_eq!(java_token_of(&java), 1);
         rises(token_of(&rust));

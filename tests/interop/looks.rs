@@ -1,4 +1,4 @@
-//! What a look of ours tells of the locks that Redisson holds.
+//! How `list` and `inspect` show locks held by Redisson.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redlatch::{LockInfo, LockKind};

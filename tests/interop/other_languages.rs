@@ -1,6 +1,6 @@
-//! Programs in Python and Go, and the threads of them that do what a test says with the locks of their libraries.
+//! Programs in Python and Go, and their threads, which execute the calls of a test with the locks of their libraries.
 //!
-//! The other ends are `python/driver.py` and `go/main.go`, which have the lists of commands.
+//! The programs are `python/driver.py` and `go/main.go`, which list the commands.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     pub(crate) servers: usize,
     /// What a lock that is gone fails with, on extend and on unlock; `None` where there is no extend, or no error.
     pub(crate) gone: (Option<&'static str>, Option<&'static str>),
-    /// What an unlock fails with while somebody else has the lock.
+    /// The exception of an unlock while another client holds the lock.
     pub(crate) taken: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) const REDSYNC: Peer = Peer {
     taken: Some("ErrTaken"),
 };
 
-/// The `Redlock` of redlock-py, whose unlock tells nothing.
+/// The `Redlock` of redlock-py, whose unlock returns nothing.
 pub(crate) const REDLOCK_PY: Peer = Peer {
     language: Language::Python,
     kind: "redlock-py",
@@ -159,7 +159,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // Its own thread closes it, so nobody need wait for it.
+        // A separate thread closes it, so nothing waits for the reply.
         drop(self.driver.ask(&[&self.client, "close", &self.client]));
     }
 }

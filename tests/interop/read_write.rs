@@ -17,7 +17,7 @@ const CHANNEL: &str = "redisson_rwlock:{prices}";
 /// The first generation that renews its own holds alone.
 const RENEWS_ITS_OWN: (u32, u32) = (4, 4);
 
-/// Generations before this one tell nothing of those who read inside a writer.
+/// Generations before this one do not report a reader inside a writer.
 const LOOKS_INSIDE: (u32, u32) = (3, 27);
 
 /// The sides of the lock in the hands of one thread of the JVM.
@@ -56,7 +56,7 @@ fn free(sides: &BothSides, lock: &ReadWriteLock) -> [bool; 4] {
     ]
 }
 
-/// There is no key but notes of ours on those who waited, which end.
+/// No key is left but our notes on former waiters, which have a TTL.
 #[track_caller]
 fn nothing_is_left(sides: &BothSides) {
     let notes = ["redlatch_rw:{prices}", "redlatch_rw:{shop}:prices"];
@@ -235,7 +235,7 @@ fn a_killed_reader_or_writer_of_either_side_ends_with_its_lease() {
         let (took, ()) = timed(|| lock.write().lock().unwrap());
         assert!(took < LEASE + ms(1100) + SLACK, "{took:?}");
         lock.write().unlock().unwrap();
-        // A client of ours of which nobody renews or gives back.
+        // A client of ours that neither renews nor releases.
         let dead = sides.another(
             redlatch::Client::builder().watchdog_timeout(LEASE),
             &sides.server.url(),
@@ -265,7 +265,7 @@ fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
     thread::sleep(LEASE * 2);
     assert!(reading.is_valid());
     reading.unlock().unwrap();
-    // Ours renew and keep nobody but themselves.
+    // Only our own holds are renewed.
     assert_eq!(free(&sides, &lock), ALL);
     // A dead one of ours beside a live one of theirs: before 4.4 theirs renew it, too.
     let dead = sides.another(
@@ -287,7 +287,7 @@ fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
     lock.write().unlock().unwrap();
 }
 
-/// How often somebody had a side within the time, and the longest wait for it.
+/// How often a side was acquired within the time, and the longest wait.
 type Turns = (u32, Duration);
 
 /// Has threads of both libraries take sides for some ms without a pause, no writer beside anybody: readers of ours, writers of ours, readers of theirs,

@@ -24,8 +24,8 @@ const NAME: &str = "orders";
 /// The lease where the end of it matters. Redlock and three languages on a busy machine may need most of a second.
 const TERM: Duration = ms(3000);
 
-/// A waiter of ours asks at most every 100 ms, give or take a half, because nobody sends it a message: in the middle it
-/// notices within 50 ms. One that sleeps as long as if messages came takes longer than this.
+/// Our waiter polls about every 100 ms, plus or minus half, because token locks publish no message. A waiter that
+/// expects messages would take longer than this.
 const NOTICE: Duration = ms(500);
 
 const CHILD: Duration = Duration::from_secs(120);
@@ -215,7 +215,7 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
                 .query(&mut connection)
                 .unwrap();
             guard.unlock().unwrap();
-            // A moment in which somebody else may have it.
+            // Leaves a moment in which another client can acquire.
             thread::sleep(Duration::from_micros(fastrand::u64(..2000)));
         }
     };

@@ -73,7 +73,7 @@ impl Set {
         };
         let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
         cell.upgrade().unwrap_or_else(|| {
-            // So many servers at once would disturb who measures time.
+            // This many servers at once would disturb tests that measure time.
             let _turn = Turn::together();
             let set = Arc::new(Set::start(kind));
             *cell = Arc::downgrade(&set);
@@ -93,17 +93,17 @@ impl Set {
         let builder = Client::builder().watchdog_timeout(lease);
         match self {
             Set::Sentinel(set) => builder.sentinel(NAME, set.urls()),
-            // The default is that of the newest generation.
+            // The default is the mode of the newest generation.
             Set::Cluster(cluster) if is_sharded => builder.cluster(cluster.urls()),
             Set::Cluster(cluster) => builder.sharded_pubsub(false).cluster(cluster.urls()),
         }
         .unwrap()
     }
 
-    /// Whether this client of Redisson has sharded messages.
+    /// Whether this Redisson client uses sharded messages.
     ///
-    /// The first generations that know them have them by chance: they ask some master by a `SPUBLISH` to the channel
-    /// with the empty name, and take the answer `MOVED` of one that has not its slot for a no.
+    /// The first generations that support them choose at random: they send `SPUBLISH` for the channel with the empty
+    /// name to some master, and treat a `MOVED` reply as "not supported".
     fn has_sharded_messages(&self, java: &Redisson) -> bool {
         let name = self.name(&format!("asked{}-", unique()), 0);
         let (holder, waiter) = (java.lock(&name), java.lock(&name));

@@ -1,4 +1,4 @@
-//! The rights in the documentation are those that the library needs: no fewer, no more.
+//! The documented rights are exactly the rights that the library needs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod kinds;
@@ -46,7 +46,7 @@ fn table() -> BTreeMap<String, BTreeSet<String>> {
     let text = read("docs/rights.md");
     let rows = text.lines().filter_map(|line| {
         let row = line.strip_prefix("| ")?.strip_suffix(" |")?;
-        // A bar that stands in a rule is no end of a cell.
+        // An escaped bar does not end a cell.
         let row = row.replace("\\|", "\u{1}");
         let (first, second) = row.split_once(" | ")?;
         Some((first.replace('\u{1}', "|"), second.replace('\u{1}', "|")))
@@ -253,7 +253,7 @@ fn the_user_in_the_documentation_has_these_rights() {
     }
 }
 
-/// A server with a user who has these rights and no others, on names of this prefix.
+/// A server with a user who has exactly these rights, on names of this prefix.
 fn server_for(rules: &BTreeSet<String>) -> (RedisServer, String) {
     let server = RedisServer::start();
     let url = user(&server, rules);
@@ -542,7 +542,7 @@ fn checking_rights_changes_nothing_and_wakes_no_waiter() {
     for url in [server.url(), user(&server, &rules)] {
         open(&url).check().unwrap();
     }
-    // An error looks for what is missing, too.
+    // The query for the missing right needs rights too.
     let mut rules = for_locks();
     rules.remove("exists");
     let client = open(&user(&server, &rules));

@@ -1,5 +1,5 @@
-//! The stores on which the laws run: in memory, on a Redis server, there with TLS and with no more
-//! rights than are needed, as token locks and as fenced ones, on a quorum of servers in both layouts, in a database.
+//! The stores on which the laws run: in memory; a Redis server, also with TLS, with minimal rights, as token locks and
+//! as fenced locks; a quorum in both layouts; a database.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Backend {
         })
     }
 
-    /// A Redis server, as a user who has the rights in the documentation and no others.
+    /// A Redis server, as a user with exactly the documented rights.
     pub(crate) fn rights() -> Backend {
         let (server, url) = crate::acl::least();
         Backend::on(server, move |_, builder| {
@@ -181,7 +181,7 @@ impl Backend {
         Backend::mysql().of_kind(Client::fenced_lock)
     }
 
-    /// A client of this backend; each call stands for another process.
+    /// A client of this backend; each call represents another process.
     pub(crate) fn client(&self) -> Source {
         self.client_with(Settings::default().watchdog_timeout(LEASE))
     }

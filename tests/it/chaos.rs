@@ -1,7 +1,7 @@
 //! A shop that sells from one stock while its lock server is frozen, killed, emptied of scripts and cut off.
 //!
-//! Several processes with several threads each sell units by reading the stock, working for a while, and writing it
-//! back, all under the lock. The stock is on a server that nobody harms. Without the lock this sells units twice.
+//! Several processes with several threads each sell units under the lock: they read the stock, work for a while, and
+//! write it back. The stock is on a server without faults. Without the lock this sells units twice.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -38,7 +38,7 @@ pub(crate) fn sell() {
     sell_under(vec![lock; THREADS]);
 }
 
-/// The shop, and the server of its lock, which comes to harm.
+/// The shop, and the lock server that gets the faults.
 struct Job {
     locks: RedisServer,
     shop: Shop,
@@ -72,7 +72,7 @@ impl Job {
         self.shop.hire(&env);
     }
 
-    /// Ends all processes, and looks at what they have done. `was_killed` if some were ended in the midst of it.
+    /// Ends all processes and checks their sales. `was_killed`: some were killed during a sale.
     fn close(self, was_killed: bool) {
         let day = self.shop.close();
         println!("{day:?}");
@@ -140,7 +140,7 @@ fn a_shop_under_faults_sells_nothing_twice() {
     job.crash(ms(20));
     job.kill_clients("normal", ms(500));
     thread::sleep(ms(300));
-    // Longer than every lease: nobody holds anything any more, and somebody else may come first.
+    // Longer than every lease: all holds have ended, and other clients can acquire first.
     job.freeze(ms(2000));
     job.shop.everybody_sells(Duration::from_secs(20));
     job.close(false);
@@ -191,7 +191,7 @@ fn a_shop_under_drawn_faults_sells_nothing_twice() {
                 thread::sleep(long);
             }
             _ => {
-                // Without a chance to give anything back; another one takes its place.
+                // Killed without a chance to release; another process replaces it.
                 was_killed = true;
                 job.shop.fire();
                 job.hire();

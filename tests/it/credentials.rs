@@ -107,7 +107,7 @@ fn a_wrong_password_that_may_change_is_an_outage() {
     let began = Instant::now();
     fails(lock.lock(), Class::Unavailable);
     assert!(began.elapsed() >= ms(600), "the wait went on");
-    // Without a provider nobody will give another one.
+    // Without a provider the password cannot change.
     let url = server.url().replace("redis://", "redis://app:wrong@");
     let lock = quick().open(&url).unwrap().lock("orders");
     ends_within(ms(0), || fails(lock.lock(), Class::Permission));
@@ -156,7 +156,7 @@ fn a_provider_that_fails_or_hangs_harms_no_hold() {
     });
     lock.unlock().unwrap();
     guard.unlock().unwrap();
-    // One that hangs for ever holds up no end of the client.
+    // A provider that never returns does not block the shutdown.
     mood.store(3, Ordering::Relaxed);
     kill_clients(&server);
     lock.try_lock().unwrap_err();

@@ -104,7 +104,7 @@ fn every_page_is_reached_from_the_readme() {
 
 #[test]
 fn the_code_of_every_page_runs() {
-    // Those that need more crates than the library are run in a package of their own.
+    // Pages that need more crates than the library run in a package of their own.
     let sources = [
         ("src/lib.rs", "../"),
         ("tests/worlds/src/lib.rs", "../../../"),
@@ -122,7 +122,7 @@ fn the_code_of_every_page_runs() {
     }
 }
 
-/// The word behind each occurrence of `command` where a command stands: at the start of a line or of a code span.
+/// The word after each occurrence of `command` at the start of a line or of a code span.
 fn arguments<'a>(text: &'a str, command: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     for line in text.lines() {
@@ -223,7 +223,7 @@ fn the_architecture_names_existing_files() {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
-/// The rows of the table below a heading, without those that name its columns.
+/// The rows of the table below a heading, without the header.
 fn rows<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
     let lines = text.split(heading).nth(1).unwrap().lines();
     let table = lines.skip_while(|line| !line.starts_with('|'));

@@ -1,4 +1,4 @@
-//! What an error tells the program that gets it: whether to try again, what was done, and what is behind it.
+//! What an error tells a program: whether to retry, what was done, and the cause.
 
 use std::error::Error as _;
 use std::io;
@@ -30,7 +30,7 @@ impl Fixture {
         }
     }
 
-    /// No answer comes to calls of this script any more.
+    /// Drops all replies to calls of this script from now on.
     fn silence(&self, script: &str) {
         let fault = Fault::SwallowReply(End::Silent);
         self.proxy
@@ -38,7 +38,7 @@ impl Fixture {
     }
 }
 
-/// What a program does that tries again as long as it is told that this may help.
+/// A program that retries while `is_retryable` returns true.
 fn until_it_is_done(mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     for _ in 0..3 {
         match attempt() {
@@ -66,7 +66,7 @@ fn completed_work_is_not_repeated() {
     assert!(matches!(error, Error::Ran { .. }), "{error:?}");
     assert!(error.is_ambiguous() && !error.is_retryable() && !error.is_lost());
     assert_eq!(error.lock_name(), Some("orders"));
-    // As it stands in the text.
+    // As the error's text has it.
     let node = error.node().unwrap();
     assert!(
         error

@@ -1,4 +1,4 @@
-//! Every example runs, and says at its end what its head promises.
+//! Every example runs, and its last lines show what its head promises.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -64,7 +64,7 @@ fn build(profile: &Path) {
     assert!(cargo.status().unwrap().success(), "the examples are built");
 }
 
-/// Runs an example to its end, and returns what it says. It has to succeed.
+/// Runs an example, which must succeed, and returns its output.
 #[track_caller]
 fn run(name: &str, args: &[&str], env: &[(&str, &str)]) -> String {
     let mut example = Command::new(program_of(name))
@@ -77,7 +77,7 @@ fn run(name: &str, args: &[&str], env: &[(&str, &str)]) -> String {
         .spawn()
         .unwrap();
     let end = Instant::now() + LIMIT;
-    // What it says fits into a pipe.
+    // The output fits into a pipe.
     while example.try_wait().unwrap().is_none() {
         if Instant::now() > end {
             example.kill().unwrap();
@@ -103,7 +103,7 @@ fn says(said: &str, parts: &[&str]) {
     }
 }
 
-/// Runs one that does with and without a server.
+/// Runs an example with and without a server.
 fn run_everywhere(name: &str, parts: &[&str]) {
     says(&run(name, &[], &[]), parts);
     let server = RedisServer::start();

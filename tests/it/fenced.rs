@@ -1,4 +1,4 @@
-//! The fenced lock on a Redis server: how it stands there, and what becomes of its tokens when something fails.
+//! The fenced lock on a Redis server: its keys, and its tokens when something fails.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -133,7 +133,7 @@ fn tokens_rise_for_a_client_after_the_clock_steps_back() {
     assert_eq!(token_after_all(&lock), second + 2);
     server.cmd(&["DEL", COUNTER]);
     assert_eq!(token_after_all(&other), second + 1);
-    // Data loss and clock together are seen by one that has seen none.
+    // Data loss and the clock step are noticed only by a client that has seen a token.
     server.cmd(&["DEL", COUNTER]);
     let newcomer = open(&server.url()).fenced_lock("orders");
     assert!(token_after_all(&newcomer) < second);
@@ -165,7 +165,7 @@ fn a_token_at_its_maximum_is_an_error_and_unchanged() {
         assert_eq!(server.int(&["EXISTS", "orders"]), 0, "{words:?}");
         assert_eq!(server.cmd(&["DUMP", COUNTER]), before);
     }
-    // The last one that there is.
+    // The largest token.
     put(&["SET", COUNTER, "9007199254740990"]);
     lock.lock().unwrap();
     assert_eq!(lock.fencing_token().unwrap(), Some(9_007_199_254_740_991));
@@ -178,13 +178,13 @@ fn a_token_at_its_maximum_is_an_error_and_unchanged() {
     assert_eq!(server.int(&["EXISTS", "orders"]), 0);
 }
 
-/// Sends on to a server, with other bytes of the same length in the place of some in the requests.
+/// A relay to a server that can replace bytes of requests by others of the same length.
 struct Relay {
     addr: SocketAddr,
     swap: Arc<Mutex<Swap>>,
 }
 
-/// A text, and the one that is sent in its place; both empty for nothing.
+/// The bytes to replace and their replacement; both empty for none.
 type Swap = (Vec<u8>, Vec<u8>);
 
 impl Relay {
@@ -215,7 +215,7 @@ impl Relay {
 
 fn send_on(mut client: TcpStream, mut server: TcpStream, swap: &Mutex<Swap>) {
     let mut block = [0; 16 * 1024];
-    // A request of this test comes in one piece.
+    // A request of this test arrives in one piece.
     while let Ok(read @ 1..) = client.read(&mut block) {
         let bytes = &mut block[..read];
         let (from, to) = &*swap.lock().unwrap();
@@ -245,7 +245,7 @@ fn a_token_below_the_minimum_is_an_error_and_is_released() {
     let relay = Relay::to(server.addr());
     let lock = open(&format!("redis://{}", relay.addr)).fenced_lock("orders");
     let seen = token_of(&lock);
-    // The server does not hear of it any more, has lost its own, and its clock is set back.
+    // The server no longer gets the client's minimum token, has lost its own, and its clock is set back.
     relay.swap(&(seen + 1).to_string(), &"0".repeat(16));
     server.cmd(&["DEL", COUNTER]);
     clock.set(-10_000);

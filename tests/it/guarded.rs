@@ -59,7 +59,7 @@ fn comes_late(rule: Rule, server: &RedisServer) {
     eventually(ms(5000), "the late request", || {
         !monitor.lines_containing(&sha(GUARDED)).is_empty()
     });
-    // What its script does is told behind it.
+    // The effect of the script is reported after it.
     thread::sleep(ms(50));
     assert_eq!(writes(&monitor), 0, "it ran");
 }
@@ -98,7 +98,7 @@ fn a_write_that_arrives_after_the_validity_does_nothing() {
     let guard = fixture.lock.with_lease_time(ms(400)).guard().unwrap();
     let rule = fixture.next(Fault::Hold);
     fails(guard.write(write), Class::Unknown);
-    // The key stands, as if the answer to a renewal had been lost.
+    // The key stays, as after a renewal whose reply was lost.
     fixture.server.cmd(&["PERSIST", "orders"]);
     next_loss(&guard.lost(), ms(400));
     comes_late(rule, &fixture.server);
@@ -227,7 +227,7 @@ fn a_missing_right_is_named_and_nothing_is_written() {
         );
         assert_eq!(server.int(&["EXISTS", "orders:data"]), 0, "undeclared keys");
     }
-    // A command that is not permitted fails when its turn comes.
+    // A forbidden command fails when it runs.
     let outcome = guard.write(|batch| {
         batch
             .hset("orders:data", "field", "1")
@@ -385,7 +385,7 @@ fn a_stale_fence_writes_nothing() {
         assert_eq!(server.text(&["GET", "data"]), Some(fence.to_string()));
     }
     assert_eq!(server.int(&["PTTL", key]), -1);
-    // A resource with braces, and one that another program has counted for.
+    // A resource with braces, and a resource whose fence another program has set.
     server.cmd(&["SET", "redlatch_fence:{shop}:orders", "007"]);
     let error = client.write_fenced("{shop}:orders", 6, |_| ()).unwrap_err();
     assert!(matches!(error, Error::Stale { newer: 7, .. }), "{error:?}");

@@ -63,8 +63,7 @@ scripts! {
     TOKEN_RELEASE "token/release.lua"
 }
 
-/// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are
-/// called by their hash.
+/// The hash that distinguishes calls of a script, once [`teach`] has made sure that EVALSHA is used.
 pub(crate) fn sha(script: &str) -> String {
     scripts::hash(script)
 }
@@ -125,7 +124,7 @@ pub(crate) fn class_of(error: &Error) -> Class {
     }
 }
 
-/// O8: the call has failed with an error of this class, which says whether a retry may help and tells no secret.
+/// O8: the call failed with an error of this class, whose retry hint is right and which shows no secret.
 #[track_caller]
 pub(crate) fn fails<T: Debug>(result: Result<T, Error>, class: Class) -> Error {
     let error = match result {
@@ -196,7 +195,7 @@ pub(crate) fn counts(server: &RedisServer, name: &str) -> Vec<String> {
     redis::from_redis_value(server.cmd(&["HVALS", name])).unwrap()
 }
 
-/// O4: for a while the server hears nothing of this visitor.
+/// O4: for a while the server receives nothing from this visitor.
 #[track_caller]
 pub(crate) fn not_heard_of(monitor: &Monitor, visitor: &str, pause: Duration) {
     monitor.clear();
@@ -212,7 +211,7 @@ pub(crate) fn written(monitor: &Monitor, visitor: &str) -> Vec<String> {
     lines
 }
 
-/// O6: the loss is told within `limit` and what a busy machine may add.
+/// O6: the loss is reported within `limit`, plus the slack of a busy machine.
 #[track_caller]
 pub(crate) fn next_loss(lost: &Losses, limit: Duration) -> Loss {
     match lost.recv_timeout(limit + SLACK) {
@@ -249,7 +248,7 @@ pub(crate) fn subscriptions(server: &RedisServer, name: &str) -> i64 {
     count
 }
 
-/// Waits until somebody listens to the unlock messages of a lock.
+/// Waits until the unlock channel of a lock has a subscriber.
 #[track_caller]
 pub(crate) fn somebody_waits(server: &RedisServer, name: &str) {
     eventually(ms(5000), "somebody waits", || {
@@ -283,7 +282,7 @@ impl Log {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Those that showed the password.
+    /// The texts that showed the password.
     pub(crate) fn leaks(&self) -> Vec<String> {
         self.leaks.lock().unwrap().clone()
     }

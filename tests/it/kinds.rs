@@ -14,10 +14,10 @@ use crate::support::{RedisServer, elsewhere, eventually, ms};
 /// A busy machine stops a process for seconds. It is renewed three times in it.
 const LEASE: Duration = ms(4500);
 
-/// Long enough that nothing which takes so long can pass for working.
+/// Longer than any wait of these tests may take.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A lock that is to be a part, as one process has it, and the lock of another one that it keeps out.
+/// A lock that becomes a member, as one process has it, and the lock of another process that it excludes.
 struct Part {
     kind: &'static str,
     part: Lock,
@@ -93,7 +93,7 @@ fn works_as_a_part(part: &Part) {
         !plain.is_locked().unwrap(),
         "{kind}: it keeps no other part"
     );
-    // It waits, and comes when the part is free.
+    // It waits, and acquires when the member is free.
     let (sender, got) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -187,7 +187,7 @@ fn is_unsupported<T: std::fmt::Debug>(outcome: Result<T, Error>, words: &str) {
     assert!(is_told, "{error}");
 }
 
-/// Whoever waits for these leaves nothing in the store that could be counted.
+/// Waiters of these kinds have no queue in the store, so they cannot be counted.
 #[test]
 fn waiters_cannot_be_counted_without_a_queue_in_the_store() {
     let server = RedisServer::start();

@@ -153,7 +153,7 @@ fn a_waiter_is_woken_by_the_member_that_blocked_it() {
                 woken - freed
             })
         });
-        // Who is not woken looks again 700 ms later.
+        // A waiter that is not woken polls 700 ms later.
         let shortest = waits.min().unwrap();
         assert!(shortest < ms(500), "{shortest:?}");
     }
@@ -346,7 +346,7 @@ fn one_lock_by_two_names_of_its_server_is_an_error_at_once() {
         assert!(error.to_string().contains("same lock"), "{error}");
         assert_eq!(server.int(&["DBSIZE"]), 0);
     }
-    // What somebody else holds is refused as ever.
+    // A lock that another client holds is refused as usual.
     let all = MultiLock::of([&one.lock("a"), &two.lock("a")]).unwrap();
     server.cmd(&["HSET", "a", "00000000-0000-0000-0000-000000000000:1", "1"]);
     server.cmd(&["PEXPIRE", "a", "60000"]);

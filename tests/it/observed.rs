@@ -1,4 +1,4 @@
-//! What a client tells of its locks, beside what has happened.
+//! What a client reports of its locks besides events.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +24,7 @@ fn open(server: &RedisServer) -> Client {
     Client::open(&server.url()).unwrap()
 }
 
-/// A builder whose client tells what happens, and the notes of that.
+/// A builder whose client records its events, and the record.
 pub(crate) fn noted() -> (Builder, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     (Client::builder().observer(Arc::clone(&notes)), notes)

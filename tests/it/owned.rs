@@ -42,7 +42,7 @@ fn a_forked_child_neither_releases_nor_renews_what_it_inherits() {
     let client = child.expect_line("client", CHILD)["client ".len()..].to_owned();
     let sent = || {
         let mut lines = monitor.lines_containing(&client);
-        // The parent looks once for what endangers locks, on a connection which says whose it is.
+        // The parent checks the server's settings once, on a connection named after it.
         lines.retain(|line| !line.contains(" lua] ") && !line.contains("\"SETNAME\""));
         lines.len()
     };
@@ -217,7 +217,7 @@ fn a_background_release_without_a_reply_is_sent_again() {
         guard.unlock_in_background();
         assert!(direct.try_lock_for(CHILD).unwrap(), "{fault:?}");
         assert_eq!(rule.hits(), 1);
-        // What comes late does not touch the next hold.
+        // Late requests do not touch the next hold.
         thread::sleep(ms(700));
         assert!(direct.is_held_by_current_thread().unwrap());
         direct.unlock().unwrap();
@@ -234,7 +234,7 @@ fn a_condition_needs_a_thread_that_holds_the_lock() {
     let waited = condition.wait_for(ms(10));
     assert!(matches!(waited, Err(Error::NotHeld { .. })), "{waited:?}");
     assert!(guard.is_valid());
-    // One that waits on it comes back when the owned guard is gone.
+    // A waiter for the condition returns when the owned guard is released.
     guard.unlock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {

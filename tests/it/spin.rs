@@ -1,4 +1,4 @@
-//! The spin lock on a Redis server: how often it asks, and that it listens to nobody.
+//! The spin lock on a Redis server: how often it polls, and that it does not subscribe.
 
 use std::thread;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn polls_with_backoff_and_no_subscription() {
     let other = spin_lock(&server);
     let times = asked(&server, &other, 1);
     assert!((6..=30).contains(&times), "{times}");
-    // Half a second each, and one that takes 5 ms at most.
+    // Half a second each, and one attempt of at most 5 ms.
     let calm = other.with_backoff(ms(500), ms(500));
     let times = asked(&server, &calm, 1);
     assert!((1..=5).contains(&times), "{times}");

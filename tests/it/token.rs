@@ -72,7 +72,7 @@ fn it_excludes_token_locks_of_other_programs() {
     assert!(!lock.is_held_by_current_thread().unwrap());
     assert!(matches!(lock.unlock(), Err(Error::NotHeld { .. })));
     assert_eq!(server.text(&["GET", "a"]).as_deref(), Some("theirs"));
-    // Nobody publishes anything, so it looks again by itself.
+    // Token locks publish no message, so the waiter polls.
     let waited = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             lock.lock().unwrap();

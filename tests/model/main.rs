@@ -117,8 +117,8 @@ fn each_weaker_rule_breaks_exclusion() {
     };
     weaken(|rules| rules.counted_from = Origin::Decision, &[]);
     weaken(|rules| rules.quorum = NODES / 2, &[]);
-    // The vote of the node which is away breaks it, not the giving back: the same node said yes to the other client before
-    // it lost its keys.
+    // The vote of the absent node breaks it, not the release: the same node granted the other client before it lost
+    // its keys.
     weaken(|rules| rules.give_back = GiveBack::Vote, &[Mishap::Emptied]);
     weaken(
         |rules| (rules.drift, rules.fresh_ids) = (1, false),

@@ -69,7 +69,7 @@ pub(crate) enum GiveBack {
 pub(crate) enum Mishap {
     /// It crashes and restarts without its keys, or another server takes over there that lacks them.
     Emptied,
-    /// It loses its keys and nobody learns of it: they are flushed, evicted or deleted.
+    /// It loses its keys without notice: they are flushed, evicted or deleted.
     Flushed,
     /// It crashes and restarts with its keys.
     Restarted,
@@ -102,20 +102,20 @@ pub(crate) struct Key {
 /// How far a client's current request to a node is, an acquire or an extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// None was sent, or it was refused, or nobody waits for it any more.
+    /// None was sent, it was refused, or its client no longer waits for it.
     #[default]
     None,
     /// It is on its way. It stays there for good if it is lost.
     Asked,
-    /// The node said yes.
+    /// The node granted it.
     Yes,
-    /// The node said yes while it was away, which counts from when it is back.
+    /// The node granted it while it was absent, which counts once it is back.
     WhileAway,
     /// The node has no key to extend.
     Missing,
 }
 
-/// A request on its way whose answer nobody counts.
+/// A request in flight whose reply is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Uncounted {
     /// None.
@@ -193,13 +193,13 @@ pub(crate) enum Action {
     Release(usize),
     /// The request of the client (first) arrives at the node (second), and the answer at the client.
     Deliver(usize, usize),
-    /// A request nobody counts arrives.
+    /// A request arrives whose reply is not counted.
     DeliverUncounted(usize, usize),
     /// An acquire of an ended hold arrives.
     DeliverOldAcquire(usize, usize),
     /// A release of an ended hold arrives.
     DeliverOldRelease(usize, usize),
-    /// The mishap, by its place in the list, happens to the node.
+    /// The fault with this index happens to the node.
     Happen(usize, usize),
     /// The mishap happens that the client releases, and what belongs to its hold is late at the node.
     ReleaseLate(usize, usize, usize),
@@ -266,7 +266,7 @@ impl Model for Quorum {
         }
     }
 
-    /// None where a request arrives and changes nothing, which shows no more than its loss does.
+    /// None where a request arrives and changes nothing, which is equivalent to its loss.
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut next = *last;
         match action {
@@ -494,7 +494,7 @@ impl State {
             .count()
     }
 
-    /// How many nodes said yes to what the client asks at present.
+    /// How many nodes granted the client's present request.
     fn votes(&self, client: usize) -> usize {
         self.nodes
             .iter()
@@ -509,7 +509,7 @@ impl State {
         }
     }
 
-    /// Turns the requests which nobody waits for any more into what they still do when they arrive.
+    /// Reduces the requests that no client waits for to the effect that they still have on arrival.
     fn stop_counting(&mut self, client: usize, still: Uncounted) {
         for node in &mut self.nodes {
             let link = &mut node.links[client];
@@ -520,9 +520,8 @@ impl State {
         }
     }
 
-    /// The client neither holds the lock any more nor asks for it, and releases on all nodes. What this leaves behind
-    /// can only refuse, which is no more than the loss of a request does, so it vanishes at once, except at the node
-    /// which is late.
+    /// The client neither holds the lock nor requests it, and releases on all nodes. Late releases can only refuse,
+    /// like the loss of a request, so they take effect at once, except on the late node.
     fn end(&mut self, client: usize, late: Option<usize>) {
         let asking = matches!(self.clients[client], Client::Asking { .. });
         self.clients[client] = Client::Idle;
@@ -567,7 +566,7 @@ impl State {
 }
 
 impl Hash for State {
-    /// Nodes are alike and clients are alike, so states which differ only in who is who count as one.
+    /// Nodes are interchangeable, and so are clients: states that differ only by a permutation count as one.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.code([0, 1]).min(self.code([1, 0])).hash(hasher);
     }
@@ -588,7 +587,8 @@ impl Node {
         });
     }
 
-    /// Serves a request of a hold of the client, the current one or an old one. Returns whether it says that it is done.
+    /// Executes a request of a hold of the client, the current or an old one. Returns whether the node reports
+    /// success.
     fn serve(&mut self, request: Request, client: usize, is_old: bool) -> bool {
         let (key, is_done) = served(self.key, request, client, is_old);
         self.key = key;

@@ -19,7 +19,7 @@ pub(crate) enum Request {
     Release,
 }
 
-/// The key that a node has after a request, and whether it says that this is done.
+/// The key of a node after a request, and whether the reply reports success.
 pub(crate) type Served = (Option<Key>, bool);
 
 /// A tick in ms.
@@ -99,7 +99,7 @@ fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) ->
     let answer = ENGINE.run(&Script::new(text), &[NAME], &args, &mut execution);
     execution.finish();
     let is_done = match (request, answer) {
-        // Nobody lost the lock.
+        // The lock was not lost.
         (Request::Extend, Reply::Array(numbered)) => {
             matches!(&numbered[..], [_, Reply::Array(parts)] if parts.len() == 2)
         }

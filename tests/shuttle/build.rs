@@ -41,7 +41,7 @@ fn make() -> Result<(), String> {
     let is_here = |file: &str| FILES.iter().any(|here| file.starts_with(here));
     let of_simulation = planted::bugs().filter(|bug| is_here(bug.file));
     planting::plant_in_files(&src, own::BUGS.iter().chain(of_simulation))?;
-    // `main.rs` includes the files, but for those that are modules of others.
+    // `main.rs` includes the files, except for submodules.
     for file in FILES {
         let file = match file.strip_suffix('/') {
             Some(folder) => &format!("{folder}/mod.rs"),

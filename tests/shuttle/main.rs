@@ -28,7 +28,7 @@ mod ground {
     pub(crate) mod time {
         use std::time::{Duration, Instant};
 
-        /// Time stands still; which deadlines have passed, the scheduler says.
+        /// Time is fixed; the scheduler chooses which deadlines have passed.
         pub(crate) fn now() -> Instant {
             super::sync::start()
         }
@@ -203,7 +203,7 @@ fn patient_and_interrupted() {
     patient.join().unwrap();
 }
 
-/// Two messages wake two waiters, though the first has not run yet when the second comes.
+/// Two messages wake two waiters, though the first waiter has not run yet when the second message arrives.
 fn two_messages_for_two() {
     let notifier = Arc::new(Notifier::default());
     let name: Arc<str> = "orders".into();
@@ -217,7 +217,7 @@ fn two_messages_for_two() {
         .map(|mut registration| {
             thread::spawn(move || {
                 assert_eq!(registration.park(None), Wake::Permit);
-                // What it tried is settled; a permit that comes later is for somebody else.
+                // Its attempt is resolved; a later permit belongs to another waiter.
                 registration.spend();
             })
         })
@@ -250,7 +250,7 @@ impl Timed for Arc<Job> {
     }
 }
 
-/// The thread sleeps on a far entry; a near one that is added must be done, a cancelled one must not.
+/// The thread sleeps until a far entry; an added near entry must run, a cancelled one must not.
 fn an_earlier_entry() {
     let timer: Arc<Timer<Arc<Job>>> = Arc::default();
     timer.schedule(sync::far(9), Job::due(sync::far(9)));
@@ -279,7 +279,7 @@ fn an_earlier_entry() {
 /// A lock whose truth is the number of its holder, with hand-overs that succeed, fail, or set the lock free instead.
 struct Counter {
     name: Arc<str>,
-    /// Who holds it, and whose turn it was; 0 for nobody.
+    /// The holder, and the waiter that was next; 0 for none.
     holder: Mutex<u32>,
     inside: AtomicU32,
     notifier: Arc<Notifier>,
@@ -384,7 +384,7 @@ impl Counter {
     }
 }
 
-/// Patient waiters all get it, whoever else leaves the line, and whichever hand-over fails.
+/// Patient waiters all acquire, whichever others leave the queue, and whichever hand-off fails.
 fn a_line_with_impatient_ones() {
     let counter = Counter::new();
     let threads: Vec<_> = (1..=4)
@@ -407,7 +407,7 @@ fn a_line_with_impatient_ones() {
     assert_eq!(*counter.holder.lock(), 0, "nobody has it any more");
 }
 
-/// Two that take the lock in turns, again and again: a free lock is waited for by nobody.
+/// Two threads that acquire alternately: no waiter misses a free lock.
 fn two_that_come_again() {
     let counter = Counter::new();
     let threads: Vec<_> = (1..=2)

@@ -1,4 +1,4 @@
-//! Bugs that the scenarios here find, and which the simulation does not look for.
+//! Bugs that the scenarios here find, and that the simulation does not search for.
 
 use crate::planted::Bug;
 

@@ -1,8 +1,8 @@
-//! The face of `src/sync.rs` on shuttle's scheduler.
+//! The interface of `src/sync.rs` on shuttle's scheduler.
 //!
-//! Shuttle never lets a timed wait time out, so time is a choice here: a deadline that is near has passed or not as the
-//! scheduler likes, at every look, and one that is far never passes. A waiter with a far deadline that nobody wakes is
-//! a deadlock, which shuttle reports: so a lost wake-up cannot hide behind a time-out.
+//! Shuttle never lets a timed wait time out, so time is a choice here: at every query the scheduler chooses whether a
+//! near deadline has passed, and a far deadline never passes. A waiter with a far deadline that is never woken is a
+//! deadlock, which shuttle reports: so a timeout cannot hide a lost wake-up.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
@@ -75,7 +75,7 @@ pub(crate) fn start() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
-/// A deadline that may pass at any look.
+/// A deadline that may pass at any query.
 pub(crate) fn near() -> Instant {
     start() + Duration::from_secs(1)
 }

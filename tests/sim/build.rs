@@ -26,7 +26,7 @@ const SWAPPED: [(&str, &str); 9] = [
     ("stores/slots.rs", "swapped/slots.rs"),
 ];
 
-/// What stands at the end of files in the simulation, so that it sees what is private to them.
+/// Code appended to files in the simulation, to access their private items.
 const ADDED: [(&str, &str); 2] = [
     ("engine/owner/mod.rs", "pub mod thread_holds;\n"),
     (

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::planted::Bug;
 
-/// What stands in the text of a bug for the question whether the bug is planted in this run.
+/// The placeholder in the text of a bug for whether the bug is planted in this run.
 const PLANTED: &str = "PLANTED";
 
 /// Makes `to` a copy of the folder `from`.
@@ -51,8 +51,8 @@ pub(crate) fn plant_in_files<'b>(
 ///
 /// # Errors
 ///
-/// Names each bug whose correct text is not exactly once in the text of the file, or overlaps that of another bug, or whose
-/// wrong text does not ask whether it is planted.
+/// Names each bug whose correct text is not exactly once in the file, or overlaps another bug's text, or whose wrong
+/// text lacks the placeholder.
 pub(crate) fn plant(text: &str, bugs: &[&Bug]) -> Result<String, String> {
     let mut places = all(bugs.iter().map(|bug| Ok((place(text, bug)?, *bug))))?;
     places.sort_by_key(|(place, _)| place.start);
@@ -121,8 +121,8 @@ pub(crate) fn edit(
     fs::write(path, change(text)?).map_err(failed)
 }
 
-/// Makes plain comments of what may stand at the head of a file alone, without which `include!` takes it. Each place in
-/// the text stays where it was.
+/// Turns inner attributes and inner comments, which `include!` rejects, into plain comments. No offset in the text
+/// changes.
 pub(crate) fn without_inner_attributes(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
         if let Some(rest) = line.strip_prefix("//!") {

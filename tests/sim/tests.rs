@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::process::Command;
 
-/// Runs the program with variables. Returns whether it ended well, and what it said.
+/// Runs the program with variables. Returns whether it succeeded, and its output.
 fn simulate(variables: &[(&str, &str)]) -> (bool, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sim"));
     let output = program.envs(variables.iter().copied()).output().unwrap();
@@ -49,7 +49,7 @@ fn a_seed_has_one_trace() {
     }
 }
 
-/// Runs seeds in steps until what they said is enough, or a number of them is through. Returns whether it was.
+/// Runs seeds in steps until their output is sufficient, or a number of them has run. Returns whether it was.
 fn runs_until(
     variables: &[(&str, &str)],
     most: u32,

@@ -16,11 +16,11 @@ const ENTRY: &str = "child_roles::entry";
 pub struct Child {
     process: std::process::Child,
     lines: Receiver<String>,
-    /// Whether it has ended by itself: then no more is to come than is on its way.
+    /// Whether it has ended by itself: then only output in the pipe is still to come.
     has_ended: bool,
 }
 
-/// How long what a child has said may take to come through after its end.
+/// How long the output of an ended child may take to arrive.
 const REST: Duration = Duration::from_secs(10);
 
 impl Child {
@@ -59,8 +59,8 @@ impl Child {
         }
     }
 
-    /// The next line the child says that starts with `prefix`, others before it are dropped; panics after `limit` or at
-    /// the end of the child.
+    /// Returns the next line of the child that starts with `prefix`, and drops the lines before it; panics after
+    /// `limit` or at the end of the child.
     #[track_caller]
     pub fn expect_line(&self, prefix: &str, limit: Duration) -> String {
         let end = Instant::now() + limit;
@@ -81,7 +81,7 @@ impl Child {
         }
     }
 
-    /// The lines the child has said and nobody has taken yet; all that are left after [`Child::wait`].
+    /// The lines of the child that were not read yet; all remaining ones after [`Child::wait`].
     #[track_caller]
     pub fn lines(&self) -> Vec<String> {
         if !self.has_ended {
@@ -165,7 +165,7 @@ pub fn arg(key: &str) -> String {
     std::env::var(key).unwrap_or_else(|_| panic!("the parent has given no {key}"))
 }
 
-/// In the child: says a line to the parent.
+/// In the child: sends a line to the parent.
 pub fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // The test harness may have left its own line unfinished.
@@ -173,7 +173,7 @@ pub fn say(text: &str) {
     let _ = out.flush();
 }
 
-/// In the child: the next line the parent tells, `None` when it tells no more.
+/// In the child: the next line of the parent, `None` at the end.
 pub fn listen() -> Option<String> {
     let mut line = String::new();
     let read = std::io::stdin()

@@ -1,4 +1,4 @@
-//! A wall clock that jumps when the test says so; Linux only, because it needs `LD_PRELOAD`.
+//! A wall clock that jumps when the test sets it; Linux only, because it needs `LD_PRELOAD`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::shim;
 
-/// The variable which tells the shim where its offset is.
+/// The variable with the path of the shim's offset.
 pub const OFFSET_VARIABLE: &str = "REDLATCH_CLOCK_OFFSET";
 
 /// The offset of one wall clock, for one server or several.

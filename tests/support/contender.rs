@@ -52,7 +52,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts an error; one after which nobody may go on fails the test.
+    /// Counts an error; an error after which no thread may continue fails the test.
     fn note(&mut self, error: &Error) {
         match error {
             Error::NotReplicated { .. } => self.unreplicated += 1,
@@ -114,8 +114,8 @@ impl Counts {
     }
 }
 
-/// In a contender: one thread for each of `locks` takes it again and again until the parent wants no more, each time for at
-/// most `wait`, or for as long as it takes. With the lock it does `visit`, with what `begin` has made for its thread.
+/// In a contender: one thread for each of `locks` acquires it repeatedly until the parent ends it, each time for at
+/// most `wait`, or without a limit. Under the lock it calls `visit` with the value of `begin` for its thread.
 pub fn contend<T>(
     locks: Vec<Lock>,
     wait: Option<Duration>,
@@ -186,7 +186,7 @@ pub fn contend<T>(
 /// The contenders as their parent sees them.
 pub struct Contenders {
     records: TempDir,
-    /// Those that run.
+    /// The running processes.
     pub running: Vec<Child>,
     /// How many were started so far.
     pub started: usize,
@@ -216,7 +216,7 @@ impl Contenders {
         self.started += 1;
     }
 
-    /// Ends the one that runs for the longest time, without a chance to give anything back.
+    /// Kills the process that has run longest, without a chance to release.
     pub fn kill_one(&mut self) {
         self.running.remove(0).kill();
     }

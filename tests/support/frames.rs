@@ -18,8 +18,8 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The next message, what is left of one at the end of the stream, or `None` after that;
-    /// `count` hears of the bytes as they arrive.
+    /// The next message, the rest at the end of the stream, or `None` after that; `count` gets the number of bytes as
+    /// they arrive.
     pub fn next(&mut self, count: impl Fn(u64)) -> Option<Vec<u8>> {
         let mut chunk = [0; 16 * 1024];
         loop {
@@ -109,7 +109,7 @@ pub fn replies_to(request: &[u8]) -> usize {
 /// Whether the server has sent this message without being asked.
 pub fn is_push(reply: &[u8]) -> bool {
     let head = &reply[..reply.len().min(24)];
-    // An acknowledged subscription looks the same but for its first word, and is a reply.
+    // The reply to a subscription differs from a message only in its first word.
     matches!(head.first(), Some(b'*' | b'>'))
         && [
             &b"\r\nmessage\r\n"[..],

@@ -101,7 +101,7 @@ const BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const BOOT: ClockId = ClockId::Monotonic;
 
-/// What a clean record says; look at it, for a record of nothing is clean, too.
+/// The result of checking a record; check the counts too, because an empty record is clean.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Holds that were granted; nested ones count once.
@@ -117,7 +117,7 @@ pub struct Summary {
 /// A time during which an owner believed to hold the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Who.
+    /// The owner.
     pub owner: String,
     /// From when, in nanoseconds since boot.
     pub start: u64,
@@ -125,7 +125,7 @@ pub struct Hold {
     pub end: u64,
 }
 
-/// Two owners who believed to hold the lock at the same time.
+/// Two owners that both considered the lock held at the same time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// The hold that started first.
@@ -230,7 +230,7 @@ fn collect(text: &str, summary: &mut Summary, holds: &mut Vec<Hold>) {
                 hold.sure = at;
             }
             "valid" => {
-                // A check that was true before the hold began says nothing about the hold.
+                // A successful check before the hold began proves nothing about the hold.
                 open.entry(owner)
                     .and_modify(|hold| hold.sure = hold.sure.max(at));
             }

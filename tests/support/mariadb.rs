@@ -166,7 +166,7 @@ impl MariaDb {
                 .unwrap_or("mariadbd")
                 .to_owned()
         });
-        // The shell is told to end its own child, and nothing else, when nobody holds its stdin any more.
+        // The shell kills its child when its stdin closes, which happens when the test process ends.
         let script = r#"
             dir=$1; shift
             "$@" >>"$dir/log" 2>&1 </dev/null &
@@ -280,8 +280,7 @@ impl MariaDb {
         Database { server: self, name }
     }
 
-    /// Stops the process where it is, and returns when all its threads have stopped: the signal alone only says that
-    /// they will.
+    /// Stops the process, and returns when all its threads have stopped: the signal is asynchronous.
     pub fn freeze(&self) {
         let pid = self.pid();
         kill_process(pid, Signal::STOP).expect("the server can be signalled");
@@ -291,7 +290,7 @@ impl MariaDb {
                 let mut tasks = fs::read_dir(&tasks).expect("the server lives");
                 tasks.all(|task| {
                     let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
-                    // The state stands behind the name, which stands in parentheses.
+                    // The state follows the name, which is in parentheses.
                     stat.is_ok_and(|stat| {
                         stat.rsplit(") ")
                             .next()
@@ -447,7 +446,7 @@ impl Database<'_> {
             .expect("the list of connections")
     }
 
-    /// Kills every connection to this database but that of the test, and returns when they have ended.
+    /// Kills every connection to this database but the test's, and returns when they have ended.
     pub fn kill_connections(&self) -> usize {
         let ids = self.connections();
         let mut conn = self.server.root();
@@ -455,7 +454,7 @@ impl Database<'_> {
             .iter()
             .filter(|id| conn.query_drop(format!("KILL {id}")).is_ok())
             .count();
-        // The order alone only says that they will end.
+        // KILL is asynchronous.
         super::eventually(ms(5000), "the connections end", || {
             self.connections().iter().all(|id| !ids.contains(id))
         });

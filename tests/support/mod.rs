@@ -89,7 +89,7 @@ pub fn eventually(limit: Duration, what: &str, mut happened: impl FnMut() -> boo
     }
 }
 
-/// Stops all threads of a child process, and returns when they have stopped: the signal alone only says that they will.
+/// Stops all threads of a child process, and returns when they have stopped: the signal is asynchronous.
 fn freeze(process: &std::process::Child) {
     let pid = Pid::from_child(process);
     kill_process(pid, Signal::STOP).expect("a child can be signalled");
@@ -100,7 +100,7 @@ fn freeze(process: &std::process::Child) {
 pub fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     match stat {
-        // The state stands behind the name, which stands in parentheses.
+        // The state follows the name, which is in parentheses.
         Ok(stat) => !stat
             .rsplit(") ")
             .next()

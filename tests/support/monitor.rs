@@ -60,7 +60,7 @@ impl Monitor {
     /// Every line so far, such as `1700000000.123456 [0 127.0.0.1:40000] "GET" "key"`; commands of scripts have `lua`
     /// in place of the address.
     ///
-    /// All that the server has run before this call is included.
+    /// It includes everything that the server has run before this call.
     pub fn lines(&self) -> Vec<String> {
         self.catch_up();
         self.seen.lock().clone()

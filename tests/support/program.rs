@@ -29,7 +29,7 @@ pub fn program() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
 
-/// Returns which server the program is, as it says itself.
+/// Returns which server the program is, from its own version text.
 #[track_caller]
 pub fn product() -> &'static Product {
     static PRODUCT: OnceLock<Product> = OnceLock::new();

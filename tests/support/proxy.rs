@@ -30,14 +30,14 @@ pub enum Fault {
     TruncateReply(usize),
     /// The client gets the reply byte by byte, with a pause before each.
     Drip(Duration),
-    /// The reply, and all behind it on this connection, comes later.
+    /// The reply, and everything after it on this connection, is delayed.
     DelayReply(Duration),
     /// The request, and all behind it on this connection, is sent on later; a client that leaves does not stop it.
     DelayRequest(Duration),
     /// The server gets the request twice and executes both at once, the client gets only the first reply.
     DuplicateRequest,
-    /// The client gets the reply, and after this time once more: together with the first one if it is zero, else before
-    /// whatever comes behind it on this connection.
+    /// The client gets the reply, and after this time once more: together with the first one if it is zero, else
+    /// before the next bytes on this connection.
     RepeatReply(Duration),
     /// A published message is lost while replies pass.
     DropPush,
@@ -141,11 +141,11 @@ impl Proxy {
         self.addr
     }
 
-    /// Applies `fault` to the next `times` requests that contain `needle`, or the hash of whose script does, and to any
-    /// request if it is `None`.
+    /// Applies `fault` to the next `times` requests that contain `needle` or the hash of the script `needle`, and to
+    /// any request if it is `None`.
     ///
-    /// The handshake of a new connection consists of requests, too. [`Fault::DropPush`] looks at messages from the
-    /// server instead. The oldest rule that fits wins, and a message meets one rule at most.
+    /// The handshake of a new connection consists of requests, too. [`Fault::DropPush`] applies to messages from the
+    /// server instead. The oldest matching rule applies, and only one rule per message.
     pub fn next(&self, times: usize, needle: Option<&[u8]>, fault: Fault) -> Rule {
         let mut state = self.shared.state();
         let id = state.next_rule;
@@ -169,12 +169,12 @@ impl Proxy {
         self.shared.set_mode(Mode::BlackHole);
     }
 
-    /// Resets new connections at once; those that are open stay.
+    /// Resets new connections at once; open connections stay.
     pub fn refuse(&self) {
         self.shared.set_mode(Mode::Refuse);
     }
 
-    /// Leads new connections to `target`, as a name does that has another address now; those that are open stay.
+    /// Routes new connections to `target`, like a changed DNS entry; open connections stay.
     pub fn lead_to(&self, target: SocketAddr) {
         self.shared.state().target = target;
     }
@@ -252,7 +252,7 @@ impl Rule {
         self.shared.changed.notify_all();
     }
 
-    /// Sends on the requests held by this rule; it holds no more after that.
+    /// Forwards the requests held by this rule, which then holds none.
     pub fn release(self) {
         self.lift();
     }
@@ -353,7 +353,7 @@ impl Shared {
             .connections
             .retain(|other| !Arc::ptr_eq(other, &connection));
         state.counters.open -= 1;
-        // Closes the socket, so that who has waited for this end finds it done.
+        // Closes the socket before the waiting test continues.
         drop(connection);
         drop(state);
         self.changed.notify_all();
@@ -379,7 +379,7 @@ impl Shared {
             lock(&connection.owed).extend((0..replies).map(|reply| fate.filter(|_| reply == 0)));
             let sent = if let Some((_, Fault::DuplicateRequest)) = rule {
                 lock(&connection.owed).extend((0..replies).map(|_| Some(Fate::Drop)));
-                // In one piece, so that both are executed before the client hears of the first and asks elsewhere.
+                // In one piece, so that both run before the client gets the first reply and sends another request.
                 server.write_all(&frame.repeat(2))
             } else {
                 server.write_all(&frame)
@@ -472,7 +472,7 @@ impl Shared {
     }
 
     fn end(&self, connection: &Connection, end: End) {
-        // Whoever waits looks at the life under this lock, so none of them can miss the change.
+        // Waiters check the life under this lock, so none of them can miss the change.
         let _state = self.state();
         match end {
             End::Silent => connection.set(Life::Mute),

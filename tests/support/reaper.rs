@@ -1,6 +1,6 @@
-//! Ends what this process has started as soon as it has ended itself, however that came about.
+//! Kills the children of this process as soon as it has ended, however it ended.
 //!
-//! A shell knows the children by number, and kills those that are left when nobody holds its stdin any more.
+//! A shell gets their process ids, and kills the remaining ones when its stdin closes.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -23,13 +23,13 @@ pub fn register(child: &Child) {
     send("keep", child.id());
 }
 
-/// Says that the child has ended, and that somebody else may have its number.
+/// Removes a child that has ended, because its process id may be reused.
 pub fn unregister(pid: u32) {
     send("drop", pid);
 }
 
 fn send(what: &str, pid: u32) {
-    // It ends behind this process, so nobody waits for it.
+    // It outlives this process, so it is never waited for.
     static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
     let reaper = REAPER.get_or_init(|| {
         let shell = Command::new("sh")

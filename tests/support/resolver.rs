@@ -1,4 +1,4 @@
-//! A resolver of names that says what the test says, or hangs; Linux only, because it needs `LD_PRELOAD`.
+//! A name resolver that replies as the test sets, or hangs; Linux only, because it needs `LD_PRELOAD`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::shim;
 
-/// What the resolver says of every name that ends in `.example`. Other names are resolved as always.
+/// The reply of the resolver for every name that ends in `.example`. Other names are resolved normally.
 pub struct Resolver {
     library: PathBuf,
     said: TempPath,
 }
 
 impl Resolver {
-    /// A resolver that says this; the first one of a process compiles the shim.
+    /// A resolver with this reply; the first one of a process compiles the shim.
     pub fn saying(said: &str) -> Resolver {
         static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
         let text = include_str!("resolver_shim.c");
@@ -29,8 +29,7 @@ impl Resolver {
         resolver
     }
 
-    /// Says this from now on: an address, `none` if there is no such name, or `hang` to say nothing until it says something
-    /// else.
+    /// Sets the reply: an address, `none` for no such name, or `hang` for no reply until the next change.
     pub fn say(&self, said: &str) {
         let fresh = self.said.with_extension("new");
         fs::write(&fresh, said).expect("the answer can be written");

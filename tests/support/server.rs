@@ -148,7 +148,7 @@ impl RedisServer {
         log(self.dir.path())
     }
 
-    /// Stops the process where it is: connections stay open, new ones are accepted by the kernel, nobody answers.
+    /// Stops the process: connections stay open, and the kernel accepts new ones, but no request gets a reply.
     pub fn freeze(&self) {
         super::freeze(self.state().process.as_ref().expect("the server is down"));
     }
@@ -174,7 +174,7 @@ impl RedisServer {
                     self.state().process = Some(process);
                     return;
                 }
-                // Somebody may hold the port for a moment.
+                // Another process may hold the port for a moment.
                 Err(_) if start.elapsed() < START_LIMIT => thread::sleep(ms(20)),
                 Err(problem) => panic!("{problem}; its log:\n{}", self.log()),
             }
@@ -317,7 +317,7 @@ fn unlocking() -> &'static [&'static str] {
     }
 }
 
-/// Starts one process and waits until it, and not a stranger on the same port, answers.
+/// Starts one process and waits until it replies itself, not another server on the same port.
 fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
     let log = File::options()
         .create(true)

@@ -1,4 +1,4 @@
-//! Shared libraries that a program is started with, so that a function of the system does what a test says.
+//! Shared libraries that replace functions of the system in a program under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use tempfile::NamedTempFile;
 /// Compiles a shared library of this name, and returns its path.
 pub fn compiled(name: &str, text: &str) -> PathBuf {
     let target = folder().join(name).with_extension("so");
-    // Several test processes may compile at the same time, and a server may just be loading the old file: only a rename
-    // puts the new one in place without either of them seeing half of it.
+    // Several test processes may compile at the same time, while a server loads the old file. Only a rename replaces
+    // it atomically.
     let fresh = NamedTempFile::new_in(folder())
         .expect("a file for the shim")
         .into_temp_path();

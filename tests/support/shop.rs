@@ -1,7 +1,7 @@
-//! A shop that sells from one stock under a lock, so that a unit that is sold twice tells of two holders.
+//! A shop that sells from one stock under a lock; a unit sold twice proves two holders.
 //!
-//! Several processes with several threads each sell units by reading the stock, working for a while, and writing it back.
-//! The stock is on a server of its own, which nobody harms.
+//! Several processes with several threads each sell units: they read the stock, work for a while, and write it back.
+//! The stock is on its own server, without faults.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,7 +17,7 @@ use super::{RedisServer, eventually, ms};
 /// The units that there are at first.
 pub const STOCK: u64 = 1_000_000;
 
-/// The moment between a look at the guard and the write is not covered by any lease; a seller leaves room for it.
+/// No lease covers the moment between the check of the guard and the write; a seller leaves this margin.
 const MARGIN: Duration = ms(200);
 
 /// The role of a process that sells.
@@ -38,7 +38,7 @@ impl Seller {
         }
     }
 
-    /// Sells one unit, unless `may` says right before the write that it must not.
+    /// Sells one unit, unless `may` returns false right before the write.
     fn sell(&mut self, may: impl FnOnce() -> bool) -> redis::RedisResult<bool> {
         let left: u64 = redis::cmd("GET").arg("left").query(&mut self.connection)?;
         thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
@@ -125,7 +125,7 @@ pub struct Day {
 /// The shop as its owner sees it.
 pub struct Shop {
     stock: RedisServer,
-    /// Those who sell.
+    /// The selling processes.
     pub sellers: Contenders,
 }
 
@@ -198,7 +198,7 @@ impl Shop {
         });
     }
 
-    /// Ends all processes, and looks at what they have done.
+    /// Ends all processes and checks their sales.
     pub fn close(self) -> Day {
         let (counts, history) = self.sellers.end();
         let stock = self.stock;

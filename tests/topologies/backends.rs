@@ -96,7 +96,7 @@ impl Backend {
         Backend::replicas().of_kind(Client::fenced_lock)
     }
 
-    /// A client of this backend; each call stands for another process.
+    /// A client of this backend; each call represents another process.
     pub(crate) fn client(&self) -> Source {
         self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
@@ -227,9 +227,9 @@ impl Drop for RaiseInPanic<'_> {
     }
 }
 
-/// Hands a lock over again and again, the first time with `meanwhile` in between: it is a message that wakes the waiter.
+/// Hands a lock over repeatedly, the first time with `meanwhile` in between: a message wakes the waiter.
 ///
-/// A waiter that hears no message looks again once a second, so that half of the times would be above half a second.
+/// A waiter without messages polls once a second, so half of the times would be above half a second.
 #[track_caller]
 pub(crate) fn is_woken(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) {
     let mut times = vec![hand_over(holder, waiter, meanwhile)];

@@ -27,7 +27,7 @@ mod tls;
 
 use std::io::Write;
 
-/// Tells a result that is more than passed or failed, past the test harness.
+/// Prints a result to the terminal, past the output capture of the test harness.
 fn report(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "\n{text}");
 }

@@ -148,7 +148,7 @@ fn of_two_addresses_the_first_may_refuse() {
 fn of_two_addresses_the_first_may_be_silent() {
     let server = RedisServer::start();
     let silent: SocketAddr = (Ipv6Addr::LOCALHOST, server.port()).into();
-    // Once the line of those who want to be let in is full, whoever comes next gets no answer.
+    // Once the backlog is full, further connections get no reply.
     let listener = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
     listener.set_only_v6(true).unwrap();
     if listener.bind(&silent.into()).is_err() {

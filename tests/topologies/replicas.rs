@@ -75,7 +75,7 @@ fn a_master_that_became_a_replica_is_left() {
     let guard = client.lock("kept").guard().unwrap();
     all_works(&lock);
     set.nodes[0].replicate(2, "kept");
-    // No connection is closed by this: the server says READONLY.
+    // The connection stays open: the server replies READONLY.
     let (grants, over) = Grants::during(&lock, || {
         thread::sleep(ms(100));
         set.switch_to(1);
@@ -186,7 +186,7 @@ fn a_replica_that_has_lost_its_master_is_no_master() {
             .try_cmd(&["GET", "key"])
             .is_err_and(|error| error.code() == Some("MASTERDOWN"))
     });
-    // Some may be sent on a connection that has ended, and nobody knows what became of them.
+    // Some requests may be sent on a closed connection, with an unknown outcome.
     eventually(SLACK, "it is known that nobody is asked", || {
         let error = lock.try_lock().unwrap_err();
         assert!(error.is_retryable() || error.is_ambiguous(), "{error:?}");
@@ -232,8 +232,8 @@ fn a_replicated_grant_survives_the_failover() {
     set.promote(1);
     assert!(!other.try_lock_for(ms(300)).unwrap());
     assert!(guard.is_valid());
-    // Nobody replicates from this one, so the unlock is all that can be done there. It may have gone to the dead master
-    // first, and is then done in the background.
+    // This server has no replicas, so the unlock is all that can be done there. It may have gone to the dead master
+    // first, and then runs in the background.
     if let Err(error) = guard.unlock() {
         assert!(error.is_ambiguous(), "{error}");
     }
@@ -278,7 +278,7 @@ fn an_undone_grant_wakes_the_waiters() {
         thread::scope(|scope| {
             let trying = scope.spawn(|| not_replicated(strict.try_lock(), 0, 1));
             thread::sleep(ms(100));
-            // It may find the lock taken, and must not wait for the end of a lease that nobody has.
+            // It may find the lock held, and must not wait for the end of a lease without a holder.
             let (took, ()) = timed(|| plain.lock().unwrap());
             assert!(took < SLACK, "{took:?}");
             plain.unlock().unwrap();

@@ -1,7 +1,7 @@
 //! A shop that sells from one stock while the servers of its lock fail over, or its slot moves.
 //!
-//! Several processes with several threads each sell units by reading the stock, working for a while, and writing it
-//! back, all under the lock. The stock is on a server of its own, that nobody harms.
+//! Several processes with several threads each sell units under the lock: they read the stock, work for a while, and
+//! write it back. The stock is on its own server, without faults.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn tell(day: &Day, what: &str) {
     ));
 }
 
-/// Nobody was told that it holds the lock while somebody else did.
+/// No client was told that it holds the lock while another client held it.
 #[track_caller]
 fn was_fair(day: &Day) {
     assert_eq!(day.twice, 0, "sold twice");
@@ -141,7 +141,7 @@ fn nothing_is_sold_twice_while_the_slot_of_the_lock_moves() {
     }
     let day = job.close();
     tell(&day, "cluster, slot on the move");
-    // Nothing is lost on the way, so nobody ever loses a hold.
+    // No data is lost, so no hold is ever lost.
     was_fair(&day);
     assert_eq!(day.counts.lost, 0, "holds were lost");
 }

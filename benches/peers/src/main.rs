@@ -85,8 +85,7 @@ impl Peer {
     }
 }
 
-/// Does what it is told. Its arguments: who it is, the server, the name, how many tasks; or `quorum`, who it is, the
-/// servers.
+/// Executes commands. Arguments: contender, server, name, number of tasks; or `quorum`, contender, servers.
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [part, who, urls @ ..] = &args[..]

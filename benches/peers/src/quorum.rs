@@ -70,8 +70,8 @@ impl Peer {
     }
 }
 
-/// Does what it is told: `pairs`, a name, the lease in ms, how long in ms. The answer: the CPU time in ns, how many
-/// acquisitions failed, whether the last one hangs, and how long each of the others took in ns.
+/// Executes `pairs NAME LEASE_MS MS`. Prints the CPU time in ns, the number of failed acquisitions, whether the last
+/// one hangs, and the duration of each other one in ns.
 pub(crate) fn act(who: &str, urls: &[String]) {
     let peer = Arc::new(Peer::new(who, urls));
     say(&[]);

@@ -15,7 +15,7 @@ pub(super) struct Row {
     rules: &'static [&'static str],
     /// Those of them from which a right is taken away, one at a time.
     own: &'static [&'static str],
-    /// Rights without which something takes longer, or less is told.
+    /// Rights without which calls are slower or errors less precise.
     pub(super) spare: &'static [&'static str],
     /// Rights that renewals alone need.
     pub(super) renews: &'static [&'static str],
@@ -60,7 +60,8 @@ pub(super) const ROWS: [Row; 10] = [
         name: "fair",
         rules: FAIR,
         own: FAIR,
-        // Without these a hash that is no lock takes longer, or one that gives up keeps its place until it is passed over.
+        // Without these a hash that is not a lock takes longer, and a queue entry stays after its waiter gave up until
+        // it is skipped.
         spare: &["hlen", "lrem"],
         renews: &[],
         work: fair,
@@ -215,7 +216,7 @@ fn sides(server: &RedisServer, client: &Client) -> Vec<Error> {
             server.cmd(&["FLUSHALL"]);
             let _ = held.unlock();
         }
-        // Two readers, of which the second one has to look at the first; or a writer alone.
+        // Two readers, so that the second one inspects the first; or a single writer.
         if side.try_lock().is_ok_and(|taken| taken) {
             let _ = elsewhere(|| lock.read().try_lock());
             errors.extend(side.try_lock().err());
@@ -238,7 +239,7 @@ fn fair(server: &RedisServer, client: &Client) -> Vec<Error> {
     errors.extend(lock.unlock().err());
     errors.extend(lock.unlock().err());
     server.cmd(&["FLUSHALL"]);
-    // Somebody has it, and those who wait are dead, or come back, or are as many as the times.
+    // The lock is held; its waiters are dead, return, or equal the timeouts in number.
     whole.lock().unwrap();
     errors.extend(lock.is_locked().err());
     errors.extend(lock.waiters().err());
@@ -254,7 +255,7 @@ fn fair(server: &RedisServer, client: &Client) -> Vec<Error> {
     errors.extend(lock.unlock().err());
     server.cmd(&["FLUSHALL"]);
     let _ = whole.unlock();
-    // One that was taken out comes back behind another one.
+    // A removed waiter returns behind another waiter.
     whole.lock().unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
@@ -291,7 +292,7 @@ fn permits<S: Permitting>(server: &RedisServer, client: &Client) -> Vec<Error> {
     let semaphore = S::of(client, "mail");
     let set = semaphore.try_set(2).err();
     server.cmd(&["SET", "orders:mail", "2"]);
-    // One that is dead, and is to be cleared up after.
+    // A dead owner whose permits have to be cleaned up.
     let owners = &S::owners("orders:mail");
     server.cmd(&["ZADD", owners, "1", S::DEAD]);
     let acquired = semaphore.try_acquire(1);

@@ -19,10 +19,10 @@ const WAITER: &str = "waiter on a condition";
 const WAITING: &str = "redlatch_condition:{basket}:filled:waiting";
 const DUE: &str = "redlatch_condition:{basket}:filled:due";
 
-/// A place lasts so long without a look.
+/// The life of a queue entry whose waiter sends no query.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// In a child: waits, and says when it was woken.
+/// In a child: waits, and reports its wake-up.
 pub(crate) fn play(role: &str) -> bool {
     if role != WAITER {
         return false;
@@ -76,7 +76,7 @@ impl Fixture {
         self.proxy.next(times, Some(sha(script).as_bytes()), fault)
     }
 
-    /// Starts a child that waits, and has its place when this returns.
+    /// Starts a child that waits. Its queue entry exists when this returns.
     fn child(&self) -> Child {
         let before = self.waiting();
         let child = Child::spawn(WAITER, &[("URL", &self.server.url())]);
@@ -109,12 +109,12 @@ fn lost_or_repeated_requests_lose_no_entry_and_no_signal() {
     let (sender, woken) = mpsc::channel();
     for fault in LOST {
         thread::scope(|scope| {
-            // The request for the place.
+            // The request that adds the queue entry.
             let rule = fixture.next(1, CONDITION_LOOK, fault);
             start(scope, &fixture.pair, 2, &sender, 1, is_woken);
             assert_eq!(rule.hits(), 1, "{fault:?}");
             assert_eq!(fixture.waiting(), 1, "{fault:?}");
-            // The look that hears of the signal.
+            // The query that receives the signal.
             thread::sleep(ms(100));
             let rule = fixture.next(1, CONDITION_LOOK, fault);
             assert!(fixture.signal());
@@ -169,7 +169,7 @@ fn a_failed_wait_keeps_the_lock_and_leaves_no_queue_entry() {
 fn the_signal_of_a_dead_waiter_goes_to_the_next() {
     let fixture = Fixture::new();
     let (sender, woken) = mpsc::channel();
-    // Killed before it was signalled: the next one gets the signal at once when its place has ended.
+    // Killed before it was signalled: the next waiter gets the signal as soon as the dead entry has ended.
     let mut dead = fixture.child();
     dead.kill();
     thread::scope(|scope| {
@@ -218,7 +218,7 @@ fn a_lost_message_costs_a_second_and_a_lost_reply_wakes() {
     let (sender, woken) = mpsc::channel();
     thread::scope(|scope| {
         start(scope, pair, 1, &sender, 1, is_woken);
-        // One that was given to it, and one for the unlock.
+        // One message of the signal, one of the unlock.
         Controls::of(&client).lose_messages(1);
         assert!(signal(of_other));
         let (took, first) = timed(|| next(&woken));
@@ -228,7 +228,7 @@ fn a_lost_message_costs_a_second_and_a_lost_reply_wakes() {
             assert!(!it.wait_for(ms(100)).unwrap());
         });
         assert_eq!(next(&woken), 2);
-        // A wait whose place is in doubt leaves none.
+        // A wait whose queue entry is in doubt leaves no entry.
         let (lock, condition) = pair;
         lock.lock().unwrap();
         Controls::of(&client).lose_answers(1);

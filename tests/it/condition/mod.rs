@@ -17,10 +17,10 @@ use crate::support::{ms, timed};
 
 pub(crate) use faults::play;
 
-/// A message wakes a waiter in less; it looks by itself after a second.
+/// A message wakes a waiter faster than this; without one it polls after a second.
 const WAKE_UP: Duration = ms(700);
 
-/// Long enough that nothing which takes so long can pass for working.
+/// Longer than any wait of these tests may take.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A lock and a condition of it.
@@ -36,8 +36,8 @@ fn pairs(backend: &Backend) -> [(Source, Pair); 2] {
     })
 }
 
-/// Starts a thread that takes the lock `levels` times, waits as `wait` says, and tells `number` when it has the lock again.
-/// It has its place when this returns.
+/// Starts a thread that acquires the lock `levels` times, waits by `wait`, and sends `number` when it has the lock
+/// again. Its queue entry exists when this returns.
 fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     (lock, condition): &'env Pair,
@@ -61,7 +61,7 @@ fn start<'scope, 'env: 'scope>(
         }
     });
     holds.recv_timeout(LONG).unwrap();
-    // It gives the lock back when it has its place.
+    // It releases the lock once its queue entry exists.
     lock.lock().unwrap();
     lock.unlock().unwrap();
 }
@@ -150,7 +150,7 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
         assert!(condition.signal().unwrap());
         lock.unlock().unwrap();
         assert_eq!(next(&woken), 1);
-        // Its time is over, while somebody else has the lock.
+        // Its timeout ends while another thread holds the lock.
         let waits = |it: &Condition| assert!(!it.wait_for(ms(200)).unwrap());
         start(scope, pair, 2, &sender, 2, waits);
         lock.lock().unwrap();
@@ -182,7 +182,7 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
         };
         start(scope, pair, 2, &sender, 5, waits);
         assert_eq!(next(&woken), 5);
-        // None of those waits left a place.
+        // None of these waits left a queue entry.
         lock.lock().unwrap();
         assert!(!condition.signal().unwrap());
         lock.unlock().unwrap();

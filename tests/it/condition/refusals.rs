@@ -1,4 +1,4 @@
-//! Locks without conditions, and a thread that could not come back: each says why, and nothing is changed.
+//! Locks without conditions, and threads that could not reacquire: each call returns the reason and changes nothing.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ fn a_closed_client_leaves_no_queue_entries() {
             }
             client.shutdown();
         });
-        // Nobody has asked for the lock since.
+        // No thread has tried to acquire since.
         assert_eq!(fixture.waiting(), [""; 0], "interrupted: {is_interrupted}");
     }
     held.unlock().unwrap();

@@ -1,6 +1,6 @@
-//! The laws of the order at a fair lock, on every store that has it. Those of every lock run on it, too.
+//! The laws of the order at a fair lock, on every store that has fair locks. The laws of every lock run on them, too.
 //!
-//! Among them is the meaning of Redisson's tests of `RFairLock`; the list stands at the end of this file.
+//! They cover Redisson's tests of `RFairLock`; the list is at the end of this file.
 
 mod ends;
 mod processes;
@@ -19,7 +19,7 @@ use crate::invariants::SLACK;
 use crate::laws::until_queued;
 use crate::support::{elsewhere, eventually, ms, timed};
 
-/// A message wakes a waiter in less; it looks by itself after a second.
+/// A message wakes a waiter faster than this; without one it polls after a second.
 const WAKE_UP: Duration = ms(700);
 
 fn client(backend: &Backend) -> Client {
@@ -110,7 +110,7 @@ fn a_try_overtakes_nobody(backend: &Backend) {
         });
         until_queued(&both[1], 1);
         both[0].unlock().unwrap();
-        // It polls, and yet comes behind the one that waits.
+        // It polls, and still acquires after the waiter.
         let polls = || {
             let taken = both[0].try_lock().unwrap();
             taken.then(|| both[0].unlock().unwrap()).is_some()
@@ -189,7 +189,7 @@ fn an_expired_holder_wakes_the_first(backend: &Backend) {
         for number in 0..4 {
             let (lock, order) = (&both[number % 2], &order);
             scope.spawn(move || {
-                // As Redisson's tests have it, nobody unlocks.
+                // As in Redisson's tests, no thread unlocks.
                 let lock = lock.with_lease_time(ms(300));
                 std::mem::forget(lock.guard().unwrap());
                 order.lock().unwrap().push(number);
@@ -227,7 +227,7 @@ fn a_plain_lock_of_the_name_is_excluded(backend: &Backend) {
     fair.unlock().unwrap();
     let fenced = client.fenced_lock("tickets");
     fenced.run(|_| assert!(!is_free(&fair))).unwrap();
-    // Neither side wakes waiters of the other, which look by themselves.
+    // Neither kind wakes the waiters of the other kind, which poll.
     for [held, wanted] in [[&plain, &fair], [&fair, &plain]] {
         held.lock().unwrap();
         thread::scope(|scope| {

@@ -53,7 +53,8 @@ impl Fixture {
         child
     }
 
-    /// Stops a process that waits while none of its requests is on its way: one whose answer comes too late costs the place.
+    /// Stops a waiting process while none of its requests is in flight: a request whose reply is late costs the queue
+    /// entry.
     fn stop_asleep(&self, child: &Child) {
         loop {
             let before = self.server.eval_count();
@@ -103,7 +104,7 @@ fn killed_waiters_cost_a_second_anywhere_in_the_queue() {
         });
         println!("{took:?} with {threads} killed behind {before}");
         assert!(took < ms(2700) + SLACK, "with {threads} behind {before}");
-        // Those at the end go with the next look.
+        // Entries at the end are removed by the next query.
         lock.run(|_| ()).unwrap();
         fixture.all_goes();
     }
@@ -148,7 +149,7 @@ fn a_stopped_process_is_skipped_and_returns_to_the_front() {
             behind.join().unwrap();
         });
         assert!(took < ms(11_200) + SLACK, "{took:?}");
-        // It comes back before one that came later.
+        // It acquires before a waiter that arrived later.
         let later = scope.spawn(|| held.lock().unwrap());
         eventually(SLACK, "it waits", || fixture.waiting().len() == 1);
         waits.thaw();

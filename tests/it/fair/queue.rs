@@ -1,4 +1,4 @@
-//! The queue on the server: those who wait there and do not come, keys that are lost, and times.
+//! The queue on the server: absent waiters, lost keys, and timeouts.
 
 use std::thread;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Fixture {
         now.0 * 1000 + now.1 / 1000
     }
 
-    /// Has somebody wait who does not come.
+    /// Adds a queue entry whose waiter never acquires.
     pub(super) fn queue(&self, waiter: &str) {
         let place = i64::try_from(self.waiting().len()).unwrap() + 1;
         let ends = (self.now() + 300_000 * place + 30_000).to_string();
@@ -47,7 +47,7 @@ impl Fixture {
         self.server.cmd(&["RPUSH", QUEUE, waiter]);
     }
 
-    /// The times of those who wait, from now on, in their order.
+    /// The timeouts of the waiters from now on, in queue order.
     pub(super) fn times(&self) -> Vec<i64> {
         let now = self.now();
         let waiting = self.waiting();
@@ -189,7 +189,7 @@ fn scores_stay_within_the_timeout_of_each_entry() {
     let are_right = |count: usize| {
         let times = fixture.times();
         let is_right = |(place, left): (i64, &i64)| {
-            // So that it counts as alive long behind the next look, and no longer than behind all others.
+            // It counts as alive well beyond the next query, but not beyond all others.
             let least = PATIENCE / 2 - 4000;
             let places = if place > 2 {
                 times.len() as i64 + 1
@@ -226,7 +226,7 @@ fn scores_stay_within_the_timeout_of_each_entry() {
         held.unlock().unwrap();
         for left in [3, 2, 1] {
             eventually(SLACK, "one is in", || fixture.waiting().len() == left);
-            // The places are counted by the next one that looks.
+            // The next query counts the entries.
             eventually(SLACK, "they are counted", || {
                 are_right(left) || fixture.waiting().len() < left
             });

@@ -89,8 +89,8 @@ impl Fixture {
         self.proxy.next(times, Some(sha(script).as_bytes()), fault)
     }
 
-    /// The lock is free and nobody waits, long before a lease of half a minute ends. What stays is a fencing token, and a note
-    /// on a writer that waited.
+    /// The lock is free and has no waiters, long before a lease of half a minute ends. Only a fencing token and the
+    /// note on a waiting writer stay.
     #[track_caller]
     fn all_goes(&self, what: &str) {
         eventually(ms(9000), what, || {

@@ -1,4 +1,4 @@
-//! What a hold says of itself: until when it counts, that it is over, and what is left of it in the store.
+//! The state of a hold: its validity, its end, and its traces in the store.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod in_doubt;

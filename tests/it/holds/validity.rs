@@ -1,4 +1,4 @@
-//! Until when a hold counts: never longer than its key, and told in time.
+//! Validity: never longer than the key's life, and its end is reported in time.
 
 use super::*;
 

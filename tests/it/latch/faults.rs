@@ -92,7 +92,7 @@ fn a_server_at_maxmemory_counts_nothing_and_waits_go_on() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| latch.wait_for(Duration::from_secs(20)));
         thread::sleep(ms(300));
-        // It is gone with all else, which nobody is told.
+        // It is gone with all other data, without a message.
         server.cmd(&["FLUSHALL"]);
         let (took, is_open) = timed(|| waits.join().unwrap().unwrap());
         assert!(is_open && took < ms(1100) + SLACK, "{took:?}");

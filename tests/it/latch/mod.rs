@@ -1,6 +1,6 @@
 //! The laws of the count-down latch, on every store that has it.
 //!
-//! Among them is the meaning of Redisson's tests of `RCountDownLatch`; the list stands at the end of this file.
+//! They cover Redisson's tests of `RCountDownLatch`; the list is at the end of this file.
 
 mod faults;
 
@@ -14,7 +14,7 @@ use crate::backends::{Backend, Source};
 use crate::invariants::SLACK;
 use crate::support::{ms, timed};
 
-/// A message wakes a waiter in less; it looks by itself after a second.
+/// A message wakes a waiter faster than this; without one it polls after a second.
 const WAKE_UP: Duration = ms(700);
 
 /// The latch as two processes see it.
@@ -37,7 +37,7 @@ fn woken(latches: &[Latch; 2], threads: usize, open: impl FnOnce()) -> Vec<Durat
             });
         }
         drop(sender);
-        // Long enough for all to listen, and to have had the look that follows.
+        // Long enough for all to subscribe, and for the query after the subscription.
         assert!(through.recv_timeout(ms(400)).is_err(), "it is shut");
         let opened = Instant::now();
         open();
@@ -223,7 +223,7 @@ fn a_lost_reply_is_reported() {
     Controls::of(&client).lose_answers(1);
     let error = latch.count().unwrap_err();
     assert!(!error.is_ambiguous() && error.is_retryable(), "{error}");
-    // A waiter that misses the message looks by itself.
+    // A waiter that misses the message polls.
     thread::scope(|scope| {
         let waits = scope.spawn(|| timed(|| latch.wait().unwrap()).0);
         thread::sleep(ms(200));

@@ -9,7 +9,7 @@ fn beside(lock: &Lock, key: &str) -> String {
     format!("{{{}}}:{key}", lock.name())
 }
 
-/// What stands under a key beside a lock that is free by now.
+/// The value of a key beside a lock that is free by now.
 fn stands(lock: &Lock, key: &str) -> Reply {
     lock.lock().unwrap();
     let found = lock
@@ -74,7 +74,7 @@ pub(super) fn a_write_without_the_lock_is_refused(backend: &Backend) {
     not_held(lock.write(write));
     let guard = lock.guard().unwrap();
     elsewhere(|| not_held(lock.write(write)));
-    // Somebody gives the level of the guard back.
+    // The level of the guard is released by hand.
     lock.unlock().unwrap();
     not_held(lock.write(write));
     not_held(guard.write(write));
@@ -102,7 +102,7 @@ pub(super) fn a_write_under_a_lost_lock_reports_the_loss(backend: &Backend) {
     assert!(!guard.is_valid());
     assert!(guard.unlock().unwrap_err().is_lost());
 
-    // Somebody else has it by now.
+    // Another client holds the lock by now.
     let guard = lock.guard().unwrap();
     let other = backend.client().lock("orders");
     assert!(other.force_unlock().unwrap());

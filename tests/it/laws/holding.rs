@@ -70,7 +70,7 @@ pub(super) fn locking_after_a_loss_is_a_fresh_hold(backend: &Backend) {
     lock.lock().unwrap();
     let other = backend.client();
     assert!(other.lock("orders").force_unlock().unwrap());
-    // It finds out by trying to enter, or was told before.
+    // The next acquisition finds the loss, unless it was reported before.
     lock.lock().unwrap();
     assert_eq!(lock.hold_count().unwrap(), 1);
     assert!(lock.is_valid());

@@ -1,4 +1,4 @@
-//! The look of an operator at locks, and the end that one puts to a hold.
+//! Queries of an operator, and a forced unlock.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn a_list_has_each_lock_that_somebody_holds(backend: &Backend) {
     assert_eq!(listed(""), [one, two, stock]);
     assert_eq!(listed("*"), Vec::<String>::new());
     drop(guards);
-    // A minority of a quorum may hear of it a moment later.
+    // A minority of a quorum may release a moment later.
     eventually(SLACK, "all are free", || listed("").is_empty());
 }
 

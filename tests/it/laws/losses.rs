@@ -1,4 +1,4 @@
-//! Who is told of the loss of a hold, and what of it.
+//! Which receivers are notified of a loss, and with which cause.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) fn a_force_unlock_notifies_the_old_holder(backend: &Backend) {
     for held in [&lock, &fixed] {
         let guard = held.guard().unwrap();
         assert!(elsewhere(|| held.force_unlock().unwrap()));
-        // The lease is 30 s or more: only asking at once tells it this early.
+        // The lease is 30 s or more: only a query at once can report the loss this early.
         let loss = guard.lost().recv_timeout(SLACK).unwrap();
         assert_eq!(loss.cause, LossCause::Gone);
         assert!(!guard.is_valid());
@@ -26,7 +26,7 @@ pub(super) fn a_force_unlock_notifies_the_holder_of_another_client(backend: &Bac
     assert!(other.force_unlock().unwrap());
     let holder = other.guard().unwrap();
     let loss = guard.lost().recv_timeout(LEASE + SLACK).unwrap();
-    // A renewal may ask between the two, when nobody has it.
+    // A renewal may come between the two, while the lock is free.
     let taken = LossCause::HeldBy(holder.visitor().to_string());
     assert!([LossCause::Gone, taken].contains(&loss.cause), "{loss}");
     assert!(guard.unlock().unwrap_err().is_lost());
@@ -133,7 +133,7 @@ pub(super) fn a_loss_is_reported_to_every_receiver(backend: &Backend) {
             assert_eq!(loss.visitor, *guard.visitor());
         }
     });
-    // It was taken everywhere, and is there once more; nobody takes it for a good end.
+    // The key was deleted everywhere and exists again; no receiver may report a normal end.
     for losses in [&losses, &again, &its_own, &guard.lost()] {
         assert!(!losses.is_valid());
         assert_eq!(losses.recv().unwrap().cause, LossCause::Gone);

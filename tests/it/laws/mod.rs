@@ -1,6 +1,6 @@
-//! The laws of the lock, each stated once and run on every store; those of re-entry not on token locks.
+//! The laws of the lock, each stated once and run on every store; the laws of re-entry not on token locks.
 //!
-//! Among them is the meaning of Redisson's tests of `RLock`; the list stands at the end of this file.
+//! They cover Redisson's tests of `RLock`; the list is at the end of this file.
 #![allow(clippy::unwrap_used, reason = "a law that cannot be tried is broken")]
 
 mod clients;
@@ -150,7 +150,7 @@ pub(crate) fn until_queued(lock: &Lock, threads: usize) {
     });
     #[cfg(not(feature = "test-util"))]
     {
-        // Without the controls there is nobody to ask.
+        // A store without controls cannot be queried.
         let _ = (lock, threads);
         thread::sleep(ms(200));
     }

@@ -86,7 +86,7 @@ pub(super) fn the_thread_that_made_an_owned_guard_holds_nothing(backend: &Backen
 }
 
 pub(super) fn an_owned_guard_is_renewed_past_the_end_of_its_thread(backend: &Backend) {
-    // So long a lease outlasts the moments in which a busy machine renews nothing.
+    // This lease outlasts the moments in which a busy machine renews nothing.
     let lease = LEASE * 2;
     let client = backend.client_with(Settings::default().watchdog_timeout(lease));
     let (lock, forgotten) = (client.lock("orders"), client.lock("invoices"));
@@ -127,7 +127,7 @@ pub(super) fn owned_guards_and_threads_share_one_queue(backend: &Backend) {
             });
             let queued = usize::try_from(number).unwrap() + 1;
             until_queued(lock, queued);
-            // A place in a queue on the server is taken a moment later.
+            // The entry in a queue on the server is added a moment later.
             if lock.waiters().is_ok() {
                 eventually(SLACK, "it has a place", || {
                     lock.waiters().unwrap() == number + 1
@@ -167,7 +167,7 @@ pub(super) fn an_unlock_wakes_a_waiter_for_an_owned_guard(backend: &Backend) {
             thread::spawn(move || end(holder)).join().unwrap();
             (waiting.join().unwrap(), freed)
         });
-        // As in the law for threads: one that is not woken looks again after a second.
+        // As in the law for threads: a waiter that is not woken polls after a second.
         let took = waited.saturating_duration_since(freed);
         assert!(took < ms(600), "{took:?}");
     }
@@ -198,7 +198,7 @@ pub(super) fn a_wait_for_an_owned_guard_times_out_or_is_interrupted(backend: &Ba
     assert!(matches!(wait(), Err(Error::Interrupted { .. })));
     assert!(holder.is_valid());
     holder.unlock().unwrap();
-    // A place in a queue on the server is given up in the background.
+    // The entry in a queue on the server is removed in the background.
     assert!(lock.try_owned_for(SLACK).unwrap().is_some());
 }
 

@@ -1,4 +1,4 @@
-//! Waiters that ask again and again in place of listening.
+//! Waiters that poll instead of subscribing.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn its_unlock_wakes_plain_waiters(backend: &Backend) {
         backend.client().lock("orders"),
         backend.client().lock("orders"),
     );
-    // A waiter that was not woken looks again after a second.
+    // A waiter that was not woken polls after a second.
     for (holder, waiter) in [(polled(&one), &two), (polled(&one), &one)] {
         let took = takes_over(&holder, waiter);
         assert!(took < ms(600), "{took:?}");

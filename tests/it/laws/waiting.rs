@@ -37,7 +37,7 @@ fn an_unlock_wakes_a_waiter(holder: &Lock, waiter: &Lock) {
         holder.unlock().unwrap();
         (waiting.join().unwrap(), freed)
     });
-    // A waiter that was not woken looks again after a second, or when a lease of a minute ends.
+    // A waiter that was not woken polls after a second, or when a lease of a minute ends.
     assert!(
         waited.duration_since(freed) < ms(600),
         "{:?}",
@@ -93,7 +93,7 @@ pub(super) fn an_interrupt_ends_the_wait_and_leaves_nothing(backend: &Backend) {
     assert_eq!(lock.hold_count().unwrap(), 1);
     lock.unlock().unwrap();
     assert!(!lock.is_locked().unwrap());
-    // A place in the store, which keeps a try out, is given up in the background.
+    // The queue entry, which makes `try_lock` fail, is removed in the background.
     eventually(SLACK, "nobody waits", || {
         elsewhere(|| {
             let got = lock.try_lock().unwrap();
@@ -105,7 +105,7 @@ pub(super) fn an_interrupt_ends_the_wait_and_leaves_nothing(backend: &Backend) {
     });
 }
 
-/// A waiter that did not hear of it would ask again within a second, and look then.
+/// A waiter that missed the interrupt would poll within a second, and end then.
 pub(super) fn an_interrupt_wakes_a_sleeper(backend: &Backend) {
     const WAITS: u32 = 12;
     let lock = backend.client().lock("orders");
@@ -162,8 +162,8 @@ pub(super) fn a_guard_can_be_waited_for_interruptibly(backend: &Backend) {
     assert!(!lock.is_locked().unwrap());
 }
 
-/// Unlocks and interrupts the waiter at about the same time: in one round the interrupt comes first, in the last one never,
-/// and in between one overtakes the other. The waiter gets the lock, or nothing of it is left.
+/// Unlocks and interrupts the waiter at about the same time: the interrupt comes first in the first round, last in the
+/// last round, and close to the unlock in between. The waiter gets the lock, or leaves nothing.
 pub(super) fn an_interrupted_try_is_not_renewed(backend: &Backend) {
     const ROUNDS: u64 = 24;
     let client = backend.client();
@@ -211,7 +211,7 @@ pub(super) fn an_interrupted_try_is_not_renewed(backend: &Backend) {
                 false => interrupted += 1,
             }
         });
-        // A hold that nobody knows of would stand until its lease ends, or for ever if it were renewed.
+        // An unknown hold would last until its lease ends, or forever if it were renewed.
         eventually(LEASE / 3, "the lock is free", || {
             !holder.is_locked().unwrap()
         });

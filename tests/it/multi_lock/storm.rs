@@ -34,7 +34,7 @@ fn waiters_for_several_locks_poll_rarely() {
             let (before, began) = (server.eval_count(), Instant::now());
             thread::sleep(ms(2000));
             let sent = server.eval_count() - before;
-            // Each looks once a second, by one request; with one more for a part that was taken and given back.
+            // Each waiter polls once a second with one request, plus one to release a member that it acquired.
             let looks = began.elapsed().as_secs() + 2;
             assert!(
                 sent <= looks * WAITERS as u64 * 3,

@@ -1,4 +1,4 @@
-//! What goes wrong is a typed error that says what to do, and never a password.
+//! Faults are typed errors that say what to do, and never contain a password.
 
 use std::time::{Duration, Instant};
 

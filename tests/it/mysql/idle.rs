@@ -1,4 +1,4 @@
-//! Connections that nobody uses: a balancer forgets them, or the client is shut down.
+//! Idle connections: a balancer drops them, or the client is shut down.
 
 use std::thread;
 

@@ -191,7 +191,7 @@ fn truth_table(s: &mut Session) {
     assert_eq!(s.acquire("a"), first);
     let (_, holds, left) = s.row().unwrap();
     assert!(holds == 3 && left > 59_000_000, "{holds} {left}");
-    // Only the end of a level does, and brings the lease of those that are left.
+    // Only the end of a level changes it, and sets the lease of the remaining levels.
     assert_eq!(s.leave("b", 2, LEASE), 0);
     assert_eq!(s.leave("a", 2, LEASE), first);
     let (_, holds, left) = s.row().unwrap();
@@ -229,7 +229,7 @@ fn truth_table(s: &mut Session) {
     assert!(s.force_release() > 0);
     assert_eq!(s.release("c"), 0);
     assert_eq!(s.acquire("d"), first + 5);
-    // Handed to a successor, who has a number of its own and a count of one.
+    // Handed to a successor, with its own number and a count of one.
     assert_eq!(s.enter("d", 3, LEASE), first + 5);
     assert_eq!(s.transfer("d", "e"), first + 6);
     let (owner, holds, _) = s.row().unwrap();
@@ -242,7 +242,7 @@ fn truth_table(s: &mut Session) {
     assert_eq!(s.release("d"), 0);
     s.shift(4 * HOUR);
     assert_eq!(s.transfer("e", "f"), 0, "an expired lease is not handed on");
-    // A request that comes too late changes nothing.
+    // A late request changes nothing.
     s.release("e");
     let (statement, t) = (s.statements.acquire.clone(), s.now() - 1);
     for name in ["orders", "fresh"] {
@@ -253,7 +253,7 @@ fn truth_table(s: &mut Session) {
         assert!(matches!(late, Err(Error::MySqlError(error)) if error.code == 1048));
     }
     assert_eq!(s.row(), None);
-    // The clock was set back since it was freed: the lease is that of the new holder all the same.
+    // The clock was set back since the release: the lease is still that of the new holder.
     s.conn
         .query_drop("UPDATE redlatch SET expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 DAY")
         .unwrap();

@@ -87,7 +87,7 @@ fn locks_work_where_tls_is_required() {
     all_works(&database, trusting(), &encrypted(&database.url()));
     let by_name = database.url().replace("127.0.0.1", "localhost");
     all_works(&database, trusting(), &encrypted(&by_name));
-    // What the server says of it is no more than that the user is refused.
+    // The server reports only that the user is refused.
     let plain = Client::open(&database.url()).unwrap();
     let error = fails(plain.lock("orders").try_lock(), Class::Permission);
     assert!(error.to_string().contains("use mysqls://"), "{error}");

@@ -293,7 +293,7 @@ fn a_row_that_is_pinned_past_its_lease_is_refused_in_time() {
             for wait in [0, 50, 300, 800, 1100, 1300, 1900] {
                 let start = Instant::now();
                 let lock = theirs.lock("stock:1");
-                // Another thread: this one would be told that it waits for itself.
+                // Another thread, because this one would get a deadlock error.
                 let got = thread::scope(|scope| {
                     let waiter = scope.spawn(|| lock.try_lock_for(ms(wait)));
                     waiter.join().unwrap()

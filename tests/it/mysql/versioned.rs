@@ -1,4 +1,4 @@
-//! Optimistic updates: none is lost, and the test could see one that is.
+//! Optimistic updates: none is lost, and the test could detect a lost one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -30,7 +30,7 @@ fn qty(database: &Database<'_>) -> u64 {
 }
 
 fn versioned(database: &Database<'_>, check: Check) -> Versioned {
-    // A busy machine may let a statement wait for a row longer than the server is told to.
+    // On a busy machine a statement may wait for a row longer than the server's timeout.
     client_with(database, Client::builder().command_timeout(ms(20_000)))
         .versioned("stock", "id", &["qty", "note"], check)
         .unwrap()
@@ -56,7 +56,7 @@ fn no_update_is_lost_by_any_check() {
                         let outcome = stock
                             .update_with(1, |row| {
                                 let qty: i64 = row.get("qty")?;
-                                // So long that others write meanwhile.
+                                // Long enough that other threads write meanwhile.
                                 thread::sleep(ms(1));
                                 Ok::<_, Error>(Step::Set(Changes::new().set("qty", qty + 1), ()))
                             })
@@ -147,7 +147,7 @@ fn the_update_loop_ends_on_each_outcome() {
         missing,
         Err(Error::Database(DatabaseError::RowNotFound { .. }))
     ));
-    // Somebody is always faster.
+    // Another client always updates first.
     let mut calls = 0;
     let beaten = stock.with_attempts(4).update_with(1, |_| {
         calls += 1;
@@ -204,7 +204,7 @@ fn a_time_rises_by_its_own_precision() {
         let ahead: i64 = database.first(&format!(
             "SELECT TIMESTAMPDIFF(MICROSECOND, '2037-01-01', {column}) FROM stock WHERE id = 1"
         ));
-        // The test's session is in the server's zone, which is UTC or not; the fraction tells it.
+        // The session's time zone may be UTC; the fraction distinguishes the two.
         assert_eq!(ahead.rem_euclid(60_000_000), unit, "{column}");
     }
 }

@@ -12,7 +12,7 @@ fn of(client: &Client) -> ConnectionStats {
     client.activity().connections
 }
 
-/// Waits until somebody listens, as the server has it.
+/// Waits until the server reports a subscriber.
 fn until_heard(lock: &Lock) {
     eventually("somebody listens", || {
         lock.describe().unwrap().listening == Some(1)

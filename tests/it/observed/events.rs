@@ -1,4 +1,4 @@
-//! What an observer hears, and when.
+//! Which events an observer receives, and when.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -9,7 +9,7 @@ use redlatch::{Client, Event, Observer, Redlock};
 use super::{eventually, open};
 use crate::support::{RedisServer, ms};
 
-/// Notes what it hears, in words.
+/// Records events as text.
 #[derive(Default)]
 pub(crate) struct Notes(Mutex<Vec<String>>);
 

@@ -242,7 +242,7 @@ fn spans_record_refusals_hand_offs_and_losses() {
         (1, None)
     );
 
-    // The hold is made by the thread that hands it over, and its span is that of the thread that waited.
+    // The thread that hands over creates the hold; its span belongs to the waiting thread.
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             with_default(spans.clone(), || {

@@ -15,7 +15,7 @@ fn for_long(lock: &Lock) -> Lock {
     lock.with_lease_time(Duration::from_secs(60))
 }
 
-/// Takes a lock in a thread that ends, so that nobody renews it nor gives it back.
+/// Acquires a lock in a thread that ends, so that it is neither renewed nor released.
 fn left_alone(lock: &Lock) {
     elsewhere(|| std::mem::forget(lock.guard().unwrap()));
 }
@@ -46,7 +46,7 @@ fn each_read_hold_ends_by_itself(backend: &Backend) {
 
 fn a_dead_reader_ends_with_its_lease(backend: &Backend) {
     let [one, two] = locks(backend);
-    // Its thread is over, and it is renewed no more.
+    // Its thread has ended, so it is no longer renewed.
     left_alone(&one.read());
     let reading = two.read().guard().unwrap();
     thread::sleep(LEASE * 2);
@@ -82,7 +82,7 @@ fn losing_the_write_side_keeps_the_read_side(backend: &Backend) {
     let reading = for_long(&one.read()).guard().unwrap();
     let losses = writing.lost();
     assert!(!is_free(&two.read()));
-    // It ends by its lease, and readers come in long before that of the other side ends.
+    // It ends by its lease, and readers enter long before the other side's lease ends.
     let (took, other) = timed(|| two.read().guard().unwrap());
     assert!(took < ms(500) + WAKE_UP + SLACK, "{took:?}");
     let loss = losses.recv_timeout(SLACK).unwrap();
@@ -138,8 +138,8 @@ impl Actor {
     }
 }
 
-/// Whatever is taken, entered again and given back in whatever order, a valid hold stands in the store, and valid holds of
-/// two threads exclude each other.
+/// In any order of acquisitions, re-entries and releases, each valid hold is in the store, and valid holds of two
+/// threads exclude each other.
 fn validity_never_outlives_the_lock(backend: &Backend) {
     let [one, two] = locks(backend);
     let mut rng = Rng::with_seed(7);

@@ -1,6 +1,7 @@
-//! The laws of the two sides of a read-write lock, on every store that has it. Those of every lock run on the write side, too.
+//! The laws of the two sides of a read-write lock, on every store that has it. The laws of every lock run on the write
+//! side, too.
 //!
-//! Among them is the meaning of Redisson's tests of `RReadWriteLock`; the list stands at the end of this file.
+//! They cover Redisson's tests of `RReadWriteLock`; the list is at the end of this file.
 
 mod lifetimes;
 mod notes;
@@ -17,7 +18,7 @@ use crate::backends::{Backend, LEASE, Source};
 use crate::invariants::SLACK;
 use crate::support::{elsewhere, ms, timed};
 
-/// A message wakes a waiter in less; it looks by itself after a second.
+/// A message wakes a waiter faster than this; without one it polls after a second.
 const WAKE_UP: Duration = ms(700);
 
 fn client(backend: &Backend) -> Client {
@@ -241,7 +242,7 @@ fn an_upgrade_is_an_error(backend: &Backend) {
     assert!(read.is_valid() && !write.is_locked().unwrap());
     assert!(is_free(&two.read()), "nothing was changed");
     read.unlock().unwrap();
-    // Who writes and reads inside may write once more, and who only read before may write.
+    // A writer that reads inside may write again; a thread that only reads may not.
     write.lock().unwrap();
     read.lock().unwrap();
     write.lock().unwrap();

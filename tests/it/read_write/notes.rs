@@ -9,7 +9,7 @@ use super::WAKE_UP;
 use crate::invariants::{SLACK, quick};
 use crate::support::{RedisServer, elsewhere, eventually, ms, timed};
 
-/// One that died counts for three seconds, and others look again after one.
+/// A dead waiter counts for three seconds, and other waiters poll after one.
 const BEHIND_THE_DEAD: Duration = ms(4000);
 
 const NOTES: &str = "redlatch_rw:{prices}";
@@ -66,7 +66,7 @@ fn dead_writers_end_and_are_forgotten() {
         "{took:?}"
     );
     reading.unlock().unwrap();
-    // One that is dead keeps no writer out for longer, either.
+    // A dead reader keeps no writer out for longer, either.
     let (took, ()) = timed(|| fixture.lock.write().run(|_| ()).unwrap());
     assert!(took < WAKE_UP, "{took:?}");
     fixture.note("dead:1:2:write", None, 0);
@@ -75,7 +75,7 @@ fn dead_writers_end_and_are_forgotten() {
         took > ms(1500) && took < BEHIND_THE_DEAD + SLACK,
         "{took:?}"
     );
-    // Others go on to wait there, and yet the dead are no more.
+    // Other waiters continue, and the dead are removed.
     fixture.note("dead:1:3:write", None, 3300);
     let reading = fixture.lock.read().guard().unwrap();
     assert!(!elsewhere(|| fixture

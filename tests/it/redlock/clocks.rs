@@ -17,7 +17,7 @@ fn servers(shim: &ClockShim) -> Vec<RedisServer> {
     (0..5).map(server).collect()
 }
 
-/// Nobody gets what is held, and whoever holds it goes on, while the clock of one node jumps.
+/// While the clock of one node jumps, a held lock is not granted and its holder keeps it.
 fn a_clock_jumps(steps: &[i64]) {
     let shim = ClockShim::build();
     let servers = servers(&shim);

@@ -8,7 +8,7 @@ use redlatch::{Redlock, RedlockBuilder};
 use super::{SLACK, all_free, builder_at, no_quorum, proxies, servers};
 use crate::support::{Fault, Proxy, RedisServer, ms};
 
-/// What one reply takes. A new connection costs at least six of them, for who it is and who we are.
+/// The latency of one reply. A new connection costs at least six of them for the handshake.
 const WAY: Duration = ms(60);
 
 /// Enough for a request, too little to connect.
@@ -76,7 +76,7 @@ fn a_hold_survives_the_end_of_all_connections() {
     let guard = redlock.lock("a").guard().unwrap();
     thread::sleep(lease / 3 + SLACK / 4);
     nodes.cut();
-    // Who waits meanwhile keeps no node away.
+    // A concurrent waiter blocks no node.
     let other = nodes.redlock(lease).lock("a");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| other.try_lock_for(lease * 2).unwrap());

@@ -1,4 +1,4 @@
-//! Nodes come and go under load, a minority at a time: never two who may believe to hold the lock.
+//! Nodes fail and return under load, a minority at a time: never two valid holds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(crate) fn take_it() {
     );
 }
 
-/// The quorum and those that use it.
+/// The quorum and its users.
 struct Job {
     servers: Vec<RedisServer>,
     users: Contenders,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::support::{RedisServer, eventually, ms};
 
-/// The counts of the only hold, one for each server; 0 where nobody has it.
+/// The count of the only hold on each server; 0 where it has no hold.
 fn counts(servers: &[RedisServer], name: &str) -> Vec<i64> {
     let count = |server: &RedisServer| {
         let values: Vec<i64> = redis::from_redis_value(server.cmd(&["HVALS", name])).unwrap();
@@ -215,7 +215,7 @@ fn a_force_unlock_frees_it_at_all_nodes() {
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(other.is_valid());
     all_have(&servers, "a");
-    // A hold of a minority only is nobody's, and is taken away all the same.
+    // A hold on a minority is void, and is released all the same.
     other.unlock().unwrap();
     all_free(&servers, "a");
     servers[0].cmd(&["HSET", "a", "somebody:1", "1"]);

@@ -41,7 +41,7 @@ fn one_slow_node_does_not_slow_the_others_down() {
         healthy[50], slowed[50], healthy[99], slowed[99]
     );
     assert!(slowed[50] < ms(40), "{slowed:?}");
-    // Nobody waits for the answers to earlier requests that come from it one by one.
+    // No call waits for the slow node's replies to earlier requests.
     assert!(slowed[99] < NODE_TIMEOUT, "{slowed:?}");
     // At the slow one a release may overtake its acquisition, which is withdrawn in the background then.
     eventually(SLACK * 4, "nothing is left", || {

@@ -65,7 +65,7 @@ fn redlock(servers: &[RedisServer]) -> Redlock {
     builder(servers).build().unwrap()
 }
 
-/// On how many of these servers the key stands.
+/// On how many of these servers the key exists.
 fn nodes_with_key(servers: &[RedisServer], name: &str) -> usize {
     let has = |server: &&RedisServer| server.int(&["EXISTS", name]) == 1;
     servers.iter().filter(has).count()
@@ -85,7 +85,7 @@ fn all_have(servers: &[RedisServer], name: &str) {
     });
 }
 
-/// That the error is about a quorum: what was granted, refused and unreachable, and what each node said.
+/// Asserts that the error reports the quorum: granted, refused and unreachable nodes, and the error of each.
 #[track_caller]
 fn no_quorum(error: &Error) -> ([usize; 3], Vec<(String, String)>) {
     let Error::NoQuorum {

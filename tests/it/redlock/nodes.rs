@@ -65,10 +65,10 @@ impl Nodes {
     }
 }
 
-/// The end of two nodes costs no more than that nobody waits for them.
+/// The end of two nodes delays no call.
 fn a_minority_fails(failure: Failure) {
     let nodes = Nodes::start();
-    // Whoever waited for one of them would be late.
+    // A call that waited for one of them would be late.
     let redlock = nodes.redlock(ms(4000));
     nodes.fail(2, failure);
     let lock = redlock.lock("a");
@@ -150,7 +150,7 @@ fn a_majority_fails(failure: Failure) {
     thread::sleep(NODE_TIMEOUT * 2);
     assert_eq!(nodes_with_key(&nodes.servers, "a"), 0);
     if failure != Failure::Killed {
-        // One that was left alone is connected again at the first call, which does without it.
+        // A skipped node is connected again at the first call, which succeeds without it.
         assert!(lock.try_lock_for(LONG).unwrap());
         lock.unlock().unwrap();
         thread::sleep(NODE_TIMEOUT);

@@ -36,7 +36,7 @@ fn held_by_two(servers: &[RedisServer]) -> Guard {
     guard
 }
 
-/// Tries until it is granted, and says how often it was not while the other hold was valid.
+/// Tries until the lock is granted, and returns how often it was refused while the other hold was valid.
 pub(super) fn granted_only_after(guard: &Guard, other: &Redlock) -> usize {
     let lock = other.lock("a");
     let start = Instant::now();
@@ -59,7 +59,7 @@ pub(super) fn granted_only_after(guard: &Guard, other: &Redlock) -> usize {
     }
 }
 
-/// Repeats what a busy machine may be too slow for: a round says how often somebody tried in vain.
+/// Repeats a round that a busy machine is too slow for, until an attempt was refused in it.
 pub(super) fn until_somebody_tried(mut round: impl FnMut() -> usize) {
     let tried = (0..4).any(|_| round() > 0);
     assert!(tried, "the hold was over each time");

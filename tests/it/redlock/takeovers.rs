@@ -1,5 +1,4 @@
-//! Servers that become a node in place of another one, or with the keys of another one: they know nothing of what was
-//! granted there and not replicated.
+//! Servers that replace a node, or get another node's keys, without the grants that were not replicated.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -52,7 +51,7 @@ fn copies(server: &RedisServer, master: &RedisServer) {
     server.cmd(&["REPLICAOF", "NO", "ONE"]);
 }
 
-/// Waits until the server says that it has run for this long; it counts whole seconds.
+/// Waits until the server's uptime is at least this; it counts whole seconds.
 fn grows_old(server: &RedisServer, seconds: u64) {
     eventually(SLACK * 4, "it is old enough", || {
         let up = server.info("uptime_in_seconds").unwrap();
@@ -60,7 +59,7 @@ fn grows_old(server: &RedisServer, seconds: u64) {
     });
 }
 
-/// How a program comes to the locks.
+/// How a program opens the locks.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     is_canonical: bool,
@@ -199,7 +198,7 @@ fn a_cluster_is_no_node() {
             "{error}"
         );
     }
-    // Nor one that cannot be asked.
+    // Nor does an unreachable node.
     part.kill();
     let nodes = [&one, &two].map(|server| Client::open(&server.url()).unwrap());
     let error = Redlock::new([cluster()].into_iter().chain(nodes)).unwrap_err();

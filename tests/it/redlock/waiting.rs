@@ -1,4 +1,4 @@
-//! Who waits for a quorum is woken by enough of its nodes.
+//! A waiter of a quorum is woken when enough nodes are free.
 
 use std::slice::from_ref;
 use std::thread;
@@ -9,7 +9,7 @@ use redlatch::{Error, Interrupt, Lock};
 use super::{SLACK, all_free, elsewhere, redlock, servers};
 use crate::support::ms;
 
-/// Whoever was not woken looks again after a second.
+/// A waiter that was not woken polls after a second.
 const POLL: Duration = ms(1000);
 
 /// How long after the unlock of `holder` each of `waiters` has had the lock.
@@ -27,7 +27,7 @@ fn waits(holder: &Lock, waiters: &[Lock]) -> Vec<Duration> {
                 })
             })
             .collect();
-        // Past the look that follows the subscription, and not near the next one.
+        // After the query that follows the subscription, and well before the next one.
         thread::sleep(ms(250));
         let freed = Instant::now();
         holder.unlock().unwrap();

@@ -28,7 +28,7 @@ fn forgotten_permits_are_anybodys(backend: &Backend) {
     none(two.try_acquire(1).unwrap());
     two.add_permits(2).unwrap();
     assert_eq!(one.available().unwrap(), 2);
-    // Those that are lost are not anybody's.
+    // Lost permits belong to no thread.
     let taken = one.acquire(1).unwrap();
     assert!(two.delete().unwrap());
     assert!(taken.forget().unwrap_err().is_lost());

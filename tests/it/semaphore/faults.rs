@@ -42,7 +42,7 @@ impl<S: Permitting> Fixture<S> {
         self.server.int(&["GET", "mail"])
     }
 
-    /// All permits are free, and nobody owns any, long before a lease of half a minute ends.
+    /// All permits are free and without owners, long before a lease of half a minute ends.
     #[track_caller]
     fn all_come_back(&self) {
         eventually(ms(9000), "all permits are free", || self.free() == 4);
@@ -97,7 +97,7 @@ fn late_acquisitions_are_undone_and_late_releases_add_nothing<S: Permitting>() {
     thread::sleep(ms(300));
     fixture.all_come_back();
     let taken = fixture.semaphore.acquire(2).unwrap();
-    // The first copy comes when others have what the second one gave back.
+    // The first copy arrives when another client has the permits that the second copy released.
     let held = fixture.next(1, S::RELEASE, Fault::Hold);
     taken.release().unwrap();
     let taken = fixture.semaphore.acquire(4).unwrap();
@@ -113,7 +113,7 @@ fn permits_of_a_dead_client_return_at_the_next_request<S: Permitting>() {
     let short = quick().watchdog_timeout(ms(900));
     let dead = short.open(&fixture.server.url()).unwrap();
     let taken = S::of(&dead, "mail").acquire(4).unwrap();
-    // As if it was killed: nobody renews, nobody gives back.
+    // As if killed: its permits are neither renewed nor released.
     dead.shutdown();
     std::mem::forget(taken);
     let (took, taken) = timed(|| fixture.semaphore.acquire(4).unwrap());

@@ -24,7 +24,7 @@ fn an_id_is_given_back_by_whoever_has_it(backend: &Backend) {
     assert!(two.release_id(&told).unwrap());
     assert!(!one.release_id(&id).unwrap(), "a release twice gives once");
     assert_eq!((one.available().unwrap(), one.acquired().unwrap()), (2, 0));
-    // It wakes those who wait.
+    // It wakes the waiters.
     let both = [one, two];
     let ids = [(); 2].map(|()| both[0].acquire_id(None).unwrap());
     let took = woken(&both, 2, 1, || {

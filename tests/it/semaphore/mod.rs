@@ -1,7 +1,6 @@
 //! The laws of both semaphores, on every store that has them.
 //!
-//! Among them is the meaning of Redisson's tests of `RSemaphore` and `RPermitExpirableSemaphore`; the list stands at the
-//! end of this file.
+//! They cover Redisson's tests of `RSemaphore` and `RPermitExpirableSemaphore`; the list is at the end of this file.
 
 mod counts;
 mod faults;
@@ -21,7 +20,7 @@ use crate::support::{elsewhere, eventually, ms, timed};
 
 pub(crate) use permitting::Permitting;
 
-/// A message wakes a waiter in less; it looks by itself after a second.
+/// A message wakes a waiter faster than this; without one it polls after a second.
 const WAKE_UP: Duration = ms(700);
 
 fn client(backend: &Backend) -> Client {
@@ -84,7 +83,7 @@ fn never_more_than_the_limit_at_once<S: Permitting>(backend: &Backend) {
 
 fn permits_of_a_dead_holder_come_back<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 2);
-    // Nobody renews these.
+    // These permits are not renewed.
     let short = one.with_lease_time(LEASE);
     let taken = short.acquire(2).unwrap();
     let (took, got) = timed(|| two.acquire(2).unwrap());
@@ -97,7 +96,7 @@ fn permits_of_a_dead_holder_come_back<S: Permitting>(backend: &Backend) {
         taken.lost().try_recv().unwrap().cause,
         LossCause::LeaseEnded
     );
-    // What comes late gives nothing.
+    // A late release adds no permit.
     assert!(taken.release().unwrap_err().is_lost());
     assert_eq!(two.available().unwrap(), 0);
     got.release().unwrap();
@@ -290,7 +289,7 @@ fn permits_of_dead_holders_are_told_and_taken<S: Permitting>(backend: &Backend) 
     assert!(two.available().unwrap() <= 150);
     thread::sleep(ms(300));
     assert!(all.iter().all(|taken| !taken.is_valid()));
-    // A look is enough, nobody has to take any.
+    // A query is enough; no acquisition is needed.
     assert_eq!(two.available().unwrap(), 150);
     let most = two.try_acquire(149).unwrap().unwrap();
     assert_eq!(two.available().unwrap(), 1);
@@ -305,7 +304,7 @@ fn permits_of_dead_holders_are_told_and_taken<S: Permitting>(backend: &Backend) 
 fn too_many_permits_can_be_taken_away<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 2_147_483_647);
     let taken = one.acquire(10).unwrap();
-    // It looks at those that are free.
+    // It counts the free permits.
     two.add_permits(10).unwrap();
     taken.release().unwrap();
     assert_eq!(one.available().unwrap(), 2_147_483_657);
@@ -332,7 +331,7 @@ fn permits_end_with_their_semaphore<S: Permitting>(backend: &Backend) {
         assert!(next.is_valid());
         assert!(two.delete().unwrap());
     }
-    // One that lasts for longer than a lease loses nothing before its end.
+    // A semaphore with a TTL beyond the lease loses no permit before its end.
     assert!(one.try_set_for(1, LEASE * 2).unwrap());
     let taken = one.acquire(1).unwrap();
     thread::sleep(LEASE + ms(300));

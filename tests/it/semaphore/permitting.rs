@@ -15,7 +15,7 @@ pub(crate) trait Permitting: Sized + Send + Sync + 'static {
     const COUNT: &'static str;
 
     fn of(client: &Client, name: &str) -> Self;
-    /// The key beside that of the semaphore, in which those stand who have its permits.
+    /// The key beside the semaphore that lists the owners of permits.
     fn owners(name: &str) -> String;
     /// A member of that key that has ended.
     const DEAD: &'static str;

@@ -1,4 +1,4 @@
-//! The look of an operator at locks on a Redis server: which kinds it tells apart, and what it asks of the server.
+//! `list` and `inspect` on a Redis server: which kinds they distinguish, and which commands they send.
 
 use std::thread;
 use std::time::Duration;
@@ -142,7 +142,7 @@ fn a_key_of_another_kind_is_not_described() {
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
-/// A look writes nothing and runs no command that stops a server.
+/// A query writes nothing and runs no command that blocks a server.
 #[test]
 fn a_query_only_reads() {
     let server = RedisServer::start();
@@ -173,7 +173,7 @@ fn a_query_only_reads() {
         "SCAN", "TYPE", "HLEN", "HKEYS", "HGETALL", "HGET", "PTTL", "GET", "STRLEN", "EXISTS",
         "PUBSUB", "CLIENT", "TIME", "PING", "HELLO",
     ];
-    // The client that holds looks once by itself for what endangers locks, and at any moment.
+    // The holder's client checks the server's settings once, at any moment.
     let connections = server.text(&["CLIENT", "LIST"]).unwrap();
     let own: Vec<String> = connections
         .lines()

@@ -92,7 +92,7 @@ fn the_certificate_callback_runs_at_each_handshake() {
     assert!(vault.asked.load(Ordering::Relaxed) > asked + 1);
     assert!(guard.is_valid());
     guard.unlock().unwrap();
-    // An empty text stands for what is set otherwise.
+    // An empty text leaves the setting unchanged.
     let pair = certificates().client();
     let vault = Vault::new(Ok((ca, String::new())));
     let mixed = builder().client_certificate(pair.certificate_pem(), pair.key_pem());

@@ -118,7 +118,7 @@ fn all_works(plain: &RedisServer, client: &Client) {
     is_empty(plain);
 }
 
-/// No trusted connection: it is said at once with the node and what to do, and a wait does not go on.
+/// An untrusted connection is reported at once with the node and a hint, and ends the wait.
 #[track_caller]
 fn is_refused(lock: &Lock, port: u16, words: &[&str]) {
     let error = ends_within(ms(0), || fails(lock.try_lock(), Class::Untrusted));
@@ -189,7 +189,7 @@ fn many_records_both_ways_work() {
     let guards: Vec<_> = locks.iter().map(|lock| lock.guard().unwrap()).collect();
     thread::sleep(LEASE * 2);
     assert!(guards.iter().all(|guard| guard.is_valid()));
-    // What comes back is as long when all of them are lost.
+    // The errors are as long when all replies are lost.
     for lock in &locks {
         server.plain.cmd(&["DEL", lock.name()]);
         server.plain.cmd(&[

@@ -55,7 +55,7 @@ fn an_announced_address_may_have_the_certificate_of_the_host() {
     takes(&trusting().cluster([&by_name]).unwrap().lock("orders"));
     let named = trusting().tls_server_name("localhost");
     takes(&named.cluster([server.url()]).unwrap().lock("orders"));
-    // An address that was given is not one that was announced.
+    // An address in the settings is not an announced address.
     let lock = trusting().cluster([server.url()]).unwrap().lock("orders");
     let error = ends_within(ms(0), || fails(lock.lock(), Class::Untrusted));
     assert!(error.to_string().contains("tls_server_name"), "{error}");
@@ -75,7 +75,7 @@ fn sentinels_may_talk_plain_text_and_their_master_tls() {
     let stranger = Certificates::new().authority_pem();
     let lock = open(quick().ca_certificate(stranger).master_tls(true)).unwrap();
     fails(lock.lock("orders").try_lock(), Class::Untrusted);
-    // The other way round: the port of the fixture is no sentinel, and says so only after the handshake.
+    // The reverse: the fixture's port is not a sentinel, which shows only after the handshake.
     let sentinels = Server::start();
     let own = quick().sentinel_settings(trusting());
     let error = match own.sentinel("shop", [sentinels.url()]) {

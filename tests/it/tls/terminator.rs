@@ -1,4 +1,4 @@
-//! A TLS end in front of a plain server, which can be told to misbehave below the plain text.
+//! A TLS terminator in front of a plain server, which can inject faults into the TLS stream.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -84,7 +84,7 @@ impl Terminator {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// Whether what comes from the server reaches the client in single bytes of its records, with pauses.
+    /// Whether the server's bytes reach the client one by one, with pauses.
     pub(crate) fn drip(&self, drips: bool) {
         self.shared.drips.store(drips, Ordering::Relaxed);
     }
@@ -113,7 +113,7 @@ impl Terminator {
 impl Drop for Terminator {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // The listener looks when somebody comes.
+        // The listener checks its state when a client connects.
         let _ = TcpStream::connect(self.addr);
     }
 }

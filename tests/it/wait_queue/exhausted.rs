@@ -6,7 +6,7 @@ use super::*;
 
 const WAIT: Duration = ms(1000);
 
-/// So many threads that those who got a connection in time are refused, and many get none.
+/// So many threads that threads with a connection are refused, and many threads get no connection.
 const THREADS: usize = 200;
 
 type Make = fn(&Client) -> Lock;

@@ -23,7 +23,7 @@ fn a_hand_off_is_one_request() {
         }
     });
     let requests = server.eval_count() - before;
-    // Besides: the first one, the last one, and a lock set free now and then for who might wait elsewhere unseen.
+    // Besides these: the first and the last one, and the releases for waiters of other processes.
     assert!(
         requests <= 800 + 160,
         "{requests} requests for 800 acquisitions"
@@ -57,7 +57,7 @@ fn a_handed_off_hold_is_like_any_other() {
             assert!(!other.try_lock().unwrap());
             guard.unlock().unwrap();
         });
-        // A fixed lease stays its own, whoever it was handed by.
+        // A fixed lease is kept across a hand-off.
         until_queued(&lock, 1);
         let fixed = scope.spawn(|| {
             let guard = lock.with_lease_time(ms(300)).guard().unwrap();
@@ -98,7 +98,7 @@ fn a_lost_hold_is_not_handed_off() {
     let lock = client.lock("orders");
     lock.lock().unwrap();
     thread::scope(|scope| {
-        // Not for ever, so that the test ends if nobody waits.
+        // With a bound, so that the test ends without waiters.
         let waiter = scope.spawn(|| {
             assert!(lock.try_lock_for(SLACK * 4).unwrap());
             lock.unlock()

@@ -1,4 +1,4 @@
-//! The head start that a process gives the others. Each client stands for a process.
+//! The head start that a process leaves to others. Each client represents a process.
 
 use std::sync::atomic::AtomicBool;
 
@@ -19,7 +19,7 @@ fn none_of_four_busy_processes_waits_for_two_seconds() {
             lock.lock().unwrap();
             longest = longest.max(from.elapsed());
             turns += 1;
-            // As long as others take to hear of it and to ask.
+            // The time that other processes need to receive the message and acquire.
             thread::sleep(ms(2));
             lock.unlock().unwrap();
         }

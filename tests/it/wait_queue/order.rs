@@ -28,7 +28,7 @@ fn other_processes_are_not_starved() {
     let stop = Instant::now() + Duration::from_secs(3);
     let counts: Vec<AtomicU32> = (0..4).map(|_| AtomicU32::new(0)).collect();
     thread::scope(|scope| {
-        // Each client stands for a process.
+        // Each client represents a process.
         for count in &counts {
             let client = Client::open(&server.url()).unwrap();
             for _ in 0..3 {
@@ -48,7 +48,7 @@ fn other_processes_are_not_starved() {
         .map(|count| count.load(Ordering::Relaxed))
         .collect();
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-    // Turns are as long as there are waiters in a process, so the shares may differ; nobody is starved.
+    // Turns are as long as a process has waiters, so the shares may differ; no process is starved.
     assert!(*least * 3 > *most, "{counts:?}");
 }
 
@@ -67,7 +67,7 @@ fn five_hundred_waiters_send_few_requests() {
                 lock.unlock().unwrap();
             });
         }
-        // They come, and then ask no more than one of them would.
+        // After their arrival they send no more requests than a single waiter.
         until_at_rest(slice::from_ref(&server), &lock, 500);
         let before = server.eval_count();
         thread::sleep(Duration::from_secs(2));
@@ -143,7 +143,7 @@ fn a_busy_pool_is_an_error_of_its_own_without_a_wait() {
         );
         assert!(error.is_retryable() && !error.is_ambiguous());
         assert!(error.to_string().contains("pool_size"), "{error}");
-        // One that waits did not get it in time.
+        // A waiter did not get it in time.
         let (waited, is_taken) = timed(|| lock.try_lock_for(ms(100)).unwrap());
         assert!(!is_taken && waited < ms(1000), "{waited:?}");
         server.thaw();

@@ -1,4 +1,4 @@
-//! The turns of processes whose waiters poll, so that nobody knows of them. Each client stands for a process.
+//! Fairness between processes whose waiters poll and so cannot be notified. Each client represents a process.
 
 use std::sync::atomic::AtomicBool;
 

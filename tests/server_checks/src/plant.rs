@@ -1,4 +1,4 @@
-//! Bugs of scripts, which the simulation plants and has to find: each is a piece of a text and what stands in its place.
+//! Bugs of scripts that the simulation plants and has to find: each replaces a piece of text.
 
 use redlatch_server::Engine;
 
@@ -12,9 +12,9 @@ pub struct Plant {
     pub name: &'static str,
     /// The path of the text below `src/stores/redis/kinds`; of a piece below `src/stores/redis/scripts`.
     pub file: &'static str,
-    /// The text that is replaced, which stands there once.
+    /// The text that is replaced; it occurs exactly once.
     pub find: &'static str,
-    /// The text in its place.
+    /// The replacement.
     pub replace: &'static str,
 }
 
@@ -85,11 +85,11 @@ pub fn plant(name: &str) {
     plant_in(&engine(), name);
 }
 
-/// Plants a bug in the scripts that an engine runs from here on, if one has this name.
+/// Plants a bug in the scripts that an engine runs from now on, if `name` is one.
 ///
 /// # Panics
 ///
-/// If the text that is to be replaced does not stand exactly once in its file, or what comes of it is no Lua.
+/// If the text to replace does not occur exactly once in its file, or the result is not valid Lua.
 pub fn plant_in(engine: &Engine, name: &str) {
     for plant in PLANTS.iter().filter(|plant| plant.name == name) {
         let piece = plant.file.strip_prefix("pieces/");

@@ -1,7 +1,7 @@
-//! The server in the process and a real one answer alike: drawn sequences of commands and of calls of the library's scripts,
-//! and small scripts about conversions, errors, the sandbox and the libraries.
+//! The in-process server and a real one reply alike: random sequences of commands and of calls of the library's
+//! scripts, and small scripts about conversions, errors, the sandbox and the libraries.
 //!
-//! The clock of the real one stands, so that replies and times to live are equal, not near.
+//! The clock of the real server is fixed, so that replies and TTLs are equal, not just close.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::print_stdout,
@@ -230,7 +230,7 @@ fn is_of_set(command: &[u8]) -> bool {
     matches!(command, b"SMEMBERS" | b"SUNION" | b"SINTER" | b"SDIFF")
 }
 
-/// The reply of the server here; what other connections hear is added to the messages.
+/// The reply of the in-process server; messages to other connections are added to `messages`.
 fn ask(
     here: &mut Server,
     now: i64,

@@ -46,7 +46,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Looks at losses that were not there before. `stands` says whether the store has a hold, where that is known.
+    /// Checks new losses. `stands` tells whether the store has the hold, where that is known.
     pub(crate) fn untrue(
         &mut self,
         sights: &[Sight],

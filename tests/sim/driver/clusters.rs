@@ -12,7 +12,7 @@ use crate::topology::{Kind, Replicated};
 const SLOTS: usize = 16_384;
 const LAST: u16 = 16_383;
 
-/// Tells all servers who has which slots, and plans which ones move.
+/// Sets each server's view of the slots, and plans which slots move.
 pub(crate) fn begin(shape: &Replicated) {
     shards::with(|all| {
         for server in 0..all.redis.len() {
@@ -81,7 +81,7 @@ impl Shards {
     }
 }
 
-/// Has all servers hear of the masters: the shard that has a new one at once, the others as late as they like.
+/// Notifies all servers of the masters: the shard with a new one at once, the others with a random delay.
 pub(crate) fn tell_of_masters(shard: usize) {
     let others = shards::with(|all| {
         if all.shape.kind != Kind::Cluster {
@@ -161,7 +161,7 @@ fn begin_to_move(lock: &str) {
     scheduler::at(now + span, move || {
         hand_keys(slot, source, target);
         shards::with(|all| all.moved.push((slot, to)));
-        // The target knows it first, then the source, so that nobody has it for nobody.
+        // The target learns it before the source, so that the slot always has an owner.
         shards::with(|all| all.show_slots_to(target));
         shards::with(|all| all.show_slots_to(source));
         tell_of_masters(to);

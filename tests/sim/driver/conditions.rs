@@ -39,7 +39,7 @@ struct Sleeper {
     lag: Nanos,
 }
 
-/// What was put under one lock and not taken yet, and those who wait for it.
+/// The things under one lock that are not taken yet, and their waiters.
 #[derive(Debug, Default)]
 struct Store {
     things: u32,
@@ -51,7 +51,7 @@ struct Store {
     woken: u32,
     /// Whether a signal may have been given that is not counted.
     is_in_doubt: bool,
-    /// Since when nobody has the lock.
+    /// Since when the lock is free.
     free_since: Option<Nanos>,
 }
 
@@ -75,7 +75,7 @@ fn of<T>(name: &str, change: impl FnOnce(&mut Store) -> T) -> T {
     change(stores().stores.entry(name.to_owned()).or_default())
 }
 
-/// The locks under which something is, and for which somebody waits.
+/// The locks with things and with waiters.
 pub(crate) fn wanted() -> Vec<String> {
     let stores = stores();
     let wanted = stores.stores.iter();
@@ -83,14 +83,14 @@ pub(crate) fn wanted() -> Vec<String> {
     wanted.map(|(name, _)| name.clone()).collect()
 }
 
-/// Notes that somebody has the lock.
+/// Records that the lock is held.
 pub(crate) fn is_held(name: &str) {
     if let Some(store) = stores().stores.get_mut(name) {
         store.free_since = None;
     }
 }
 
-/// Whether somebody sleeps beside what it waits for, for longer than this on a lock that nobody has.
+/// Whether a waiter sleeps although there is something for it, for longer than `most` on a free lock.
 pub(crate) fn sleeps_on(name: &str, most: Nanos) -> Option<String> {
     let (now, mut stores) = (scheduler::now(), stores());
     let store = stores.stores.get_mut(name)?;
@@ -108,7 +108,7 @@ pub(crate) fn sleeps_on(name: &str, most: Nanos) -> Option<String> {
 }
 
 impl Worker {
-    /// Puts so many things under a lock, and tells one that waits, or all.
+    /// Puts this many things under a lock, and signals one waiter or all.
     pub(crate) fn produce(&mut self, target: &Target, things: u32, all: bool) {
         self.execute(&Op::Lock(*target));
         let (lock, name) = self.lock(target);
@@ -122,7 +122,7 @@ impl Worker {
             false => condition.signal().map(u32::from),
         });
         self.note("signal", &name, &outcome);
-        // One that was paused meanwhile may have lost the lock, and whoever it told has found nothing.
+        // A paused thread may have lost the lock, and the waiter it signalled found nothing.
         let put = if lock.is_valid() { put } else { 0 };
         match outcome {
             Ok(count) => of(&name, |store| {
@@ -213,7 +213,7 @@ impl Worker {
                 events::count("wait on a condition interrupted");
             }
             Err(error) => {
-                // It may have been taken for one that counts, and is passed on.
+                // It may count as signalled, and is passed on.
                 of(&name, |store| store.is_in_doubt = true);
                 self.allow(&name, Some(error));
                 if !lock.is_valid() {
@@ -225,11 +225,11 @@ impl Worker {
     }
 }
 
-/// Whether places of those who wait are left in the end, or a signal that woke nobody.
+/// Whether queue entries are left in the end, or a signal that woke no waiter.
 pub(crate) fn left_over(server: &Redis, plan: &Plan) -> Option<String> {
     let stores = stores();
     let mut all = stores.stores.iter();
-    // Elsewhere one that cannot come back passes its signal on.
+    // In other stores a waiter that cannot return passes its signal on.
     let unheard = all.find(|(_, it)| !it.is_in_doubt && it.signalled != it.woken);
     if let Some((name, store)) = unheard.filter(|_| plan.mood == Mood::Calm) {
         let Store {
@@ -287,7 +287,7 @@ pub(crate) fn conditions(plan: &mut Plan, draw: &mut Rng) {
     if world > 1 {
         takers::befall(plan, draw);
     }
-    // A signal is used up by one that dies before it has come back.
+    // A waiter that dies before it returns uses up its signal.
     plan.blows
         .retain(|(_, blow)| !matches!(blow, Blow::KillProcess(_)));
 }

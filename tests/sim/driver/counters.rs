@@ -15,7 +15,7 @@ use crate::ids;
 use crate::machine::{Redis, Simulated};
 use crate::promptness::Sight;
 
-/// Where nobody has anything, a waiter looks again in so many ms.
+/// The interval, in ms, in which a waiter polls where there are no permits.
 const LONG: i64 = 1_000_000;
 
 /// The count-downs of a latch.
@@ -26,10 +26,10 @@ struct Downs {
     has_setter: bool,
     /// It may have been set twice, so nothing is known of its count.
     is_unruly: bool,
-    /// Those that were answered, and those that may have run or run yet.
+    /// Acknowledged count-downs, and count-downs that may have run or may still run.
     certain: u32,
     possible: u32,
-    /// The counts that were told.
+    /// The counts that were reported.
     told: BTreeSet<u32>,
     opened_at: Option<Nanos>,
 }
@@ -121,7 +121,7 @@ fn permits_of(visitor: &str) -> i64 {
     }
 }
 
-/// Permits of a thread, which the checker looks at until they are dropped.
+/// Permits of a thread, which the checker inspects until they are dropped.
 pub(crate) struct Held {
     number: u64,
     pub(crate) name: String,
@@ -149,7 +149,7 @@ impl Held {
         }
     }
 
-    /// The permits, which nobody looks at any more.
+    /// The permits, from now on without checks.
     pub(crate) fn into_permits(mut self) -> Option<Permits> {
         self.permits.take()
     }
@@ -164,7 +164,7 @@ impl Drop for Held {
     }
 }
 
-/// Notes that a semaphore is set to so many permits, as all do who use it.
+/// Records that a semaphore is set to this many permits, as all its users do.
 pub(crate) fn note_limit(name: &str, permits: u32) {
     all().sums.entry(name.to_owned()).or_insert(permits);
 }
@@ -198,7 +198,7 @@ pub(crate) fn count_down(name: &str) {
     all.latches.entry(name.to_owned()).or_default().possible += 1;
 }
 
-/// Notes what became of a count-down: the count that was told, or whether it may have run.
+/// Records the outcome of a count-down: the reported count, or whether it may have run.
 pub(crate) fn counted_down(name: &str, told: Result<u32, bool>) -> Option<String> {
     let mut all = all();
     let downs = all.latches.entry(name.to_owned()).or_default();
@@ -254,14 +254,14 @@ fn owners(machine: &Simulated, now: i64, name: &str) -> Vec<(String, i64)> {
     }
 }
 
-/// Those who have permits of this semaphore, with the ms left of their leases, which are not over.
+/// Owners of permits of this semaphore, with the ms left of their unexpired leases.
 pub(crate) fn living_owners(machine: &Simulated, now: i64, name: &str) -> Vec<(String, i64)> {
     let mut owners = owners(machine, now, name);
     owners.retain(|(_, left)| *left > 0);
     owners
 }
 
-/// For how long, in ms, a waiter is refused; `None` if one that wants so much is not.
+/// For how long, in ms, a request for `wanted` permits is refused; `None` if it is not.
 pub(crate) fn refused(name: &str, server: &Redis, wanted: u32) -> Option<i64> {
     let (count, owners) = counts(server, name);
     if is_latch(name) {
@@ -320,7 +320,7 @@ pub(crate) fn too_many<'a>(valid: impl Iterator<Item = &'a HoldView>) -> Option<
     })
 }
 
-/// Whether a count is one that it cannot have.
+/// Whether the semaphore or latch has an impossible count.
 pub(crate) fn flaw(server: &Redis) -> Option<String> {
     let mut all = all();
     for (name, sum) in &all.sums {

@@ -15,7 +15,7 @@ use crate::topology::{Kind, Replicated, Trouble};
 struct Epochs {
     /// Whether no sentinel names a master that there never was.
     is_judged: bool,
-    /// So long a request may be under way.
+    /// The longest time that a request may be in flight.
     grace: Nanos,
     /// By client, since when it has known the present master.
     known: BTreeMap<String, Nanos>,

@@ -19,7 +19,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs every other seed that is meant. With `FIND` it ends with the first one that breaks a rule.
+/// Runs every second seed of the range. With `FIND` it stops at the first seed that breaks a rule.
 pub(crate) fn work(core: u64) -> ExitCode {
     let began = Instant::now();
     let seconds = Duration::from_secs(variable("SECONDS").unwrap_or(45));
@@ -49,7 +49,7 @@ pub(crate) fn work(core: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns whether a seed keeps all rules; `None` if there is no room for a process. Its line says the rest.
+/// Returns whether a seed keeps all rules; `None` if no process can be started. Its output line has the details.
 fn run_apart(seed: u64, plan: &Plan) -> Option<bool> {
     let child = match fork::fork() {
         Ok(Fork::Child) => run::run(seed, plan, false),
@@ -69,13 +69,13 @@ fn run_apart(seed: u64, plan: &Plan) -> Option<bool> {
             None => format!("I0: it ended with {code:?}"),
         };
         let mut out = std::io::stdout().lock();
-        // Nobody may be there to read it.
+        // The reader may have gone.
         let _ = writeln!(out, "{seed} 0 0 0 0 0 0 {how}");
     }
     Some(code == Some(0))
 }
 
-/// Ends each run that takes too long. A look now and then costs a run nothing.
+/// Ends each run that takes too long. The occasional check costs a run nothing.
 fn end_what_hangs() {
     let mut seen = (0, Instant::now());
     loop {

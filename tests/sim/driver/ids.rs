@@ -31,7 +31,7 @@ struct Loose {
     id: PermitId,
     /// When it may have ended by itself, and when it has.
     ends: (Nanos, Nanos),
-    /// It was told to be given back.
+    /// It was requested to be released.
     is_back: bool,
     /// A request without an answer may have changed it, or may yet.
     is_unsure: bool,
@@ -149,17 +149,17 @@ impl Worker {
         }
     }
 
-    /// Some id that nobody uses at the moment, of whatever process.
+    /// Some id of any process that is not in use.
     fn an_id(&self) -> Option<(usize, Loose)> {
         let mut all = all();
-        // One that was given back is asked for again now and then.
+        // Released ids are tried again occasionally.
         let at = all.iter().position(|it| !it.is_in_use && !it.is_back);
         let at = at.or_else(|| all.iter().position(|it| !it.is_in_use))?;
         all[at].is_in_use = true;
         Some((at, all[at].clone()))
     }
 
-    /// Gives a permit back that any thread has taken; `twice` at once, of which one is told that it did.
+    /// Releases a permit of any thread; with `twice` two requests at once, of which exactly one succeeds.
     pub(crate) fn give_id_back(&mut self, twice: bool) {
         let Some((at, mut loose)) = self.an_id() else {
             return;
@@ -206,7 +206,7 @@ impl Worker {
     }
 }
 
-/// Whether a permit was there, as an answer says to a request that was made then.
+/// Whether a permit existed, from the reply to a request that began then.
 fn judge_id(loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
     let (id, name, now) = (&loose.id, &loose.name, scheduler::now());
     let is_over = began > loose.ends.1;

@@ -22,7 +22,7 @@ use crate::writes;
 /// The visitors whose hold the server was made to forget, as the README allows: they may be valid beside others.
 static EXCUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// A hold has no more parts.
+/// The most members of a hold.
 const MOST_PARTS: usize = 3;
 
 pub(crate) fn excuse(visitors: impl IntoIterator<Item = String>) {
@@ -37,7 +37,7 @@ pub(crate) fn is_excused(visitor: &str) -> bool {
     excused.contains(visitor) || !excused.is_empty() && (0..MOST_PARTS).any(of_part)
 }
 
-/// A server and its place in the network.
+/// A server and its address in the network.
 #[derive(Clone)]
 pub(crate) struct Redis {
     pub(crate) place: usize,
@@ -53,9 +53,9 @@ pub(crate) struct Simulated {
     has_others: bool,
     /// Whether another server is the master of what it takes for its own.
     pub(crate) is_stale: bool,
-    /// When it will be asked next whether somebody has waited long enough.
+    /// When its timeouts are processed next.
     pub(crate) ticks_at: Option<i64>,
-    /// The scripts that free a lock whoever has it, as requests name them, if the programs do so.
+    /// The scripts of forced unlocks, as requests name them, if the programs use them.
     force: Vec<Vec<u8>>,
     /// By connection, what has come of a request of which more is to come.
     begun: BTreeMap<u64, Vec<u8>>,
@@ -102,7 +102,7 @@ impl Machine for Simulated {
 }
 
 impl Simulated {
-    /// Runs a request, and shows what it did to all that look.
+    /// Runs a request, and shows its effect to all checkers.
     fn run(&mut self, now: i64, connection: u64, request: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
         let script = request.get(1);
         if script.is_some_and(|script| self.force.contains(script)) {
@@ -123,7 +123,7 @@ impl Simulated {
         answers
     }
 
-    /// Every lock that stands, and its visitor; and the owners of permits.
+    /// Every lock key and its visitor, and the owners of permits.
     fn visitors(&mut self, now: i64) -> Vec<(String, String)> {
         let millis = now.div_euclid(1_000);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -145,7 +145,7 @@ impl Simulated {
                 }
                 _ if !LOCKS.iter().any(|kind| key.starts_with(kind)) => {}
                 Value::Hash(fields) => {
-                    // Those who read end by a key of their own.
+                    // Readers have a timeout key of their own.
                     let ends = |field: &[u8]| {
                         let end = [b"{", &**key, b"}:", field, b":rwlock_timeout:1"].concat();
                         keys.get(&(0, end), millis).is_some()
@@ -206,12 +206,12 @@ impl Redis {
         self.glimpse()
     }
 
-    /// The server, to look at it.
+    /// The server, for inspection.
     pub(crate) fn glimpse(&self) -> MutexGuard<'_, Simulated> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The count of a visitor and the ms left of its key, if it stands.
+    /// The hold count of a visitor and the ms left of the lock's key, if it exists.
     pub(crate) fn look(&self, name: &str, visitor: &str) -> Option<(u32, i64)> {
         let now = network::time_of(self.place);
         let machine = self.glimpse();
@@ -241,7 +241,7 @@ impl Redis {
         }
     }
 
-    /// Whether some token stands that belongs to a hold made of parts.
+    /// Whether a token exists that belongs to a hold with members.
     pub(crate) fn has_token_of(&self, name: &str, visitor: &str) -> bool {
         let of_part = |part| {
             let token = format!("{}-{part}", visitor.replace(':', "-"));
@@ -250,13 +250,13 @@ impl Redis {
         (0..MOST_PARTS).any(of_part)
     }
 
-    /// How long the lock stands yet, ms; `None` if it is free.
+    /// The TTL of the lock, in ms; `None` if it is free.
     pub(crate) fn left(&self, name: &str) -> Option<i64> {
         let now = network::time_of(self.place);
         self.glimpse().server.look(now, name).map(|(_, left)| left)
     }
 
-    /// Every lock that stands.
+    /// Every lock that is held.
     pub(crate) fn standing(&self) -> Vec<(String, String)> {
         let now = network::time_of(self.place);
         self.glimpse().visitors(now)
@@ -309,7 +309,7 @@ impl Redis {
         network::bring_up(self.place);
     }
 
-    /// Another server that had followed this one takes its place, without what was not passed on.
+    /// A replica replaces this server, without the changes that were not replicated.
     pub(crate) fn is_replaced(&self) {
         let now = network::time_of(self.place);
         let mut machine = self.machine();
@@ -354,7 +354,7 @@ impl Redis {
     }
 }
 
-/// The scripts that free a lock whoever has it, by their hashes and texts.
+/// The scripts of forced unlocks, by hash and by text.
 fn forcing() -> Vec<Vec<u8>> {
     let scripts = ["reentrant/force_release", "token/force_release"];
     let scripts = scripts.into_iter().filter_map(scripts::named);

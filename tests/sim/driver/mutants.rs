@@ -85,7 +85,7 @@ pub(crate) struct Hunt {
     pub(crate) worst: u64,
 }
 
-/// Plants each bug by itself, looks for it, and says after how many seeds it was found.
+/// Plants each bug alone, searches for it, and reports after how many seeds it was found.
 pub(crate) fn hunt() -> Hunt {
     let next = AtomicUsize::new(0);
     let found: Mutex<BTreeMap<usize, Option<(u64, String)>>> = Mutex::default();
@@ -122,7 +122,7 @@ pub(crate) fn hunt() -> Hunt {
     hunt
 }
 
-/// Looks for a bug. Returns after how many seeds it was found, and by what.
+/// Searches for a bug. Returns after how many seeds it was found, and by which rule.
 fn find(row: &str, core: u64) -> Option<(u64, String)> {
     let (seeds, bug) = row.split_once(": ")?;
     let (filter, only) = seeds.split_once(' ')?;

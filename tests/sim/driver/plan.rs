@@ -1,4 +1,4 @@
-//! What a seed stands for: processes, what their threads do, and what befalls them.
+//! The plan of a seed: processes, the programs of their threads, and faults.
 
 use fastrand::Rng;
 use redlatch_world::network::Faults;
@@ -38,13 +38,13 @@ pub(crate) enum Op {
     CountDown(usize),
     /// Waits so many ms for a latch.
     WaitForLatch(usize, u64),
-    /// Puts so many things under a lock, and signals all who wait for some.
+    /// Puts this many things under a lock, and signals all waiters.
     Produce(Target, u32, bool),
     /// Takes something from under a lock, or waits for it.
     Consume(Target, Await),
 }
 
-/// A lock, and the lease that it is asked for with, ms; `None` for that of the watchdog.
+/// A lock, and the requested lease in ms; `None` for the watchdog's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Target {
     pub(crate) name: usize,
@@ -94,7 +94,7 @@ pub(crate) enum Blow {
     Forget(usize, Nanos, Option<i64>),
     Flush(usize),
     ForgetScripts(usize),
-    /// Another server, which has followed it and knows nothing of the last holds, is in its place after so long.
+    /// After this time a replica without the last holds replaces the server.
     Replace(usize, Nanos),
     Part(usize, usize, Nanos),
     /// The clock of a server is set, by so many microseconds.
@@ -172,7 +172,7 @@ impl Plan {
         let calm_at = draw.u64(1..=30) * SECOND;
         let shuts_down = draw.u8(..6) == 0;
         let is_off = draw.u8(..3) == 0;
-        // Small ones find more in the same time, and are read by those who look into them.
+        // Small plans find more in the same time, and are easier to read.
         let processes = (0..pick(draw, &[1, 1, 2, 2, 2, 3, 4])).map(|_| Process {
             threads: (0..pick(draw, &[1, 1, 1, 2, 2, 2, 3, 6]))
                 .map(|_| Thread {
@@ -273,7 +273,7 @@ impl Plan {
         ops.any(|op| matches!(op, Op::Force(_)))
     }
 
-    /// Whether no trouble lasts for so long that a hold is lost by it.
+    /// Whether no fault lasts long enough to lose a hold.
     pub(crate) fn survives(&self) -> bool {
         self.shape == Shape::Long
     }

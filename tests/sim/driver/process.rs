@@ -15,7 +15,7 @@ use crate::sides;
 use crate::topology::{Home, Kind, Parts, Replicated, Topology};
 use crate::worker::Worker;
 
-/// The place of the locks: one server, or a majority of several.
+/// Where the locks are: one server, or a quorum of several.
 #[derive(Clone)]
 pub(crate) struct Place {
     locks: Locks,
@@ -239,7 +239,7 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
     within("the end of the client", Some(bound), || drop(place));
 }
 
-/// What is raised after so many ms, whether somebody waits by then or not.
+/// An interrupt raised after this many ms, whether a thread waits for it by then or not.
 pub(crate) fn interrupt_after(millis: u64) -> Interrupt {
     let interrupt = Interrupt::new();
     let raised = interrupt.clone();

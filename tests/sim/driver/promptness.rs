@@ -1,4 +1,4 @@
-//! Rules of time for holds: the end of one is told at once, a renewal is not late, and what nobody has is freed soon.
+//! Time rules of holds: an end is reported at once, renewals are not late, and keys without an owner are freed soon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,14 +36,14 @@ pub(crate) struct Promptness {
     /// By visitor, holds whose validity has ended without a word.
     ended: BTreeMap<String, Since>,
     validities: BTreeMap<String, Validity>,
-    /// By server, name and visitor, keys that nobody counts on.
+    /// Keys without an owner, by server, name and visitor.
     ownerless: BTreeMap<(usize, String, String), Since>,
     looked_at: Nanos,
     /// Visitors whose threads left their holds to their leases.
     left: BTreeSet<String>,
 }
 
-/// The end of a validity is told within this time.
+/// The end of a validity is reported within this time.
 const TOLD: Nanos = 100 * MILLI;
 
 /// The keys are looked at so often.
@@ -85,7 +85,7 @@ impl Promptness {
         self.left.extend(visitors);
     }
 
-    /// Whether the end of each hold is told soon.
+    /// Whether the end of each hold is reported soon.
     pub(crate) fn told(&mut self, sights: &[Sight]) -> Option<String> {
         for Sight { process, hold } in sights {
             if !hold.is_held || hold.is_valid || self.left.contains(&hold.visitor) {
@@ -136,7 +136,7 @@ impl Promptness {
         None
     }
 
-    /// Whether a key stands for long that no hold and no call counts on.
+    /// Whether a key outlives for long all holds and calls that need it.
     pub(crate) fn owned(
         &mut self,
         sights: &[Sight],
@@ -154,7 +154,7 @@ impl Promptness {
             .filter(|sight| sight.hold.is_held)
             .flat_map(|sight| counters::owners_in(&sight.hold.name, &sight.hold.visitor))
             .collect();
-        // It is not known whose it is, so it may be anybody who is kept from running.
+        // The owner is unknown, so it may be in any process that is kept from running.
         let lag = (1..=processes).map(scheduler::lag).sum();
         let mut ownerless = BTreeMap::new();
         for (number, server) in servers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Fair locks: the order in which those who wait get them, who is passed over, and what is left of their queues.
+//! Fair locks: the order of grants, skipped waiters, and leftovers of the queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,15 +16,16 @@ use crate::takers;
 /// How the names of fair locks begin.
 pub(crate) const KIND: &str = "fair";
 
-/// One that does not look is passed over after this time, ms, if it does not listen, and after the other one if it does.
+/// A waiter that sends no query is skipped after this time, ms, if it does not subscribe, and after `SILENT` if it
+/// does.
 const UNHEARD: i64 = 1_500;
 const SILENT: i64 = 10_000;
 
-/// So long the dead keep others from a free lock, however many they are and wherever they stand: those behind look every three
-/// seconds, all are suspected then, and are passed over a second and a half later.
+/// The longest time for which dead waiters delay a free lock, at any number and position: the waiters behind them
+/// query every three seconds, suspect them all then, and skip them a second and a half later.
 pub(crate) const DEAD: Nanos = 5 * SECOND;
 
-/// So long the requests take that a shutdown finds under way, and those that take their places back.
+/// The time that requests in flight at a shutdown take, and the requests that remove their queue entries.
 const LEAVES: Nanos = 250 * MILLI;
 
 /// What was seen of one lock.
@@ -32,9 +33,9 @@ const LEAVES: Nanos = 250 * MILLI;
 struct Line {
     waiting: Vec<String>,
     holder: Option<String>,
-    /// When each was seen to look, in ms of the server.
+    /// When each waiter last sent a query, in ms of the server.
     looked: BTreeMap<String, i64>,
-    /// Those that ever waited, and those that were passed over and did not come back.
+    /// All waiters so far, and skipped waiters that have not returned.
     known: BTreeSet<String>,
     passed: BTreeSet<String>,
 }
@@ -42,7 +43,7 @@ struct Line {
 #[derive(Debug)]
 struct Lines {
     is_on: bool,
-    /// For how long one counts as alive that does not look, ms.
+    /// For how long a waiter without queries counts as alive, ms.
     patience: i64,
     /// The first rule that was broken.
     flaw: Option<String>,
@@ -71,7 +72,7 @@ pub(crate) fn name_of(number: usize) -> String {
     format!("{KIND}{number}")
 }
 
-/// Begins to look, if there are fair locks.
+/// Starts the checks, if there are fair locks.
 pub(crate) fn begin(plan: &Plan) {
     let mut lines = lines();
     lines.is_on = plan.flavours.contains(&Flavour::Fair);
@@ -110,7 +111,7 @@ pub(crate) fn flaw() -> Option<String> {
     lines().flaw.take()
 }
 
-/// Looks at all queues when a request has run.
+/// Checks all queues after a request.
 pub(crate) fn ran(server: &Server, now: i64, request: &[Vec<u8>], answer: &[u8]) {
     let lines = &mut *lines();
     if !lines.is_on {
@@ -147,7 +148,7 @@ pub(crate) fn ran(server: &Server, now: i64, request: &[Vec<u8>], answer: &[u8])
     }
 }
 
-/// What is told of a visitor that is passed over, in ms.
+/// The times of a skipped visitor, in ms.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     not_looked: i64,
@@ -246,7 +247,7 @@ impl Line {
     }
 }
 
-/// What is left of a queue in the end, but for those who died.
+/// The entries left in a queue in the end, except for those of dead waiters.
 pub(crate) fn left_over(server: &Redis) -> Option<String> {
     let lines = lines();
     if !lines.is_on {
@@ -282,7 +283,7 @@ fn fair(name: usize, lease: Option<u64>) -> Target {
     }
 }
 
-/// Programs of threads that stand in queues on the server.
+/// Programs of threads that wait in queues on the server.
 pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
     takers::world(plan, draw);
     plan.flavours = [Flavour::Fair; NAMES];
@@ -301,7 +302,7 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
         let mut ops = Vec::new();
         for _ in 0..draw.usize(2..=7) {
             let lease = match draw.u8(..10) {
-                // Nobody tells of a lease that ends, and in calm it is looked whether all is told.
+                // No message reports the end of a lease, and calm runs check that every release is reported.
                 _ if is_calm => None,
                 0 => Some(draw.u64(100..1_000)),
                 1 => Some(lease * 2),
@@ -340,7 +341,7 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
                 .collect();
         }
         5 => {
-            // One that stands still for so long that others take it for dead.
+            // A process pauses long enough to count as dead.
             plan.calm_at = 30 * SECOND;
             plan.blows = (0..draw.usize(1..=3))
                 .map(|_| {
@@ -352,7 +353,7 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
         }
         6 => takers::befall(plan, draw),
         _ => {
-            // One that ends in the middle.
+            // A process ends in the middle.
             let process = draw.usize(..plan.processes.len());
             plan.processes[process].shut_down_at = Some(draw.u64(..3_000) * MILLI);
         }

@@ -42,7 +42,7 @@ impl Redis {
             .is_some()
     }
 
-    /// Hears what the replica of this number has.
+    /// Records the acknowledgement of the replica with this number.
     pub(crate) fn hear_from(&self, number: usize, replica: &Redis) -> Bytes {
         let now = self.now();
         let has = replica.machine().server.offset();
@@ -68,8 +68,7 @@ impl Redis {
         standing.filter(lacks).map(|(_, visitor)| visitor).collect()
     }
 
-    /// Answers those who have waited for replicas for long enough. Returns also after which time that is due again, if it
-    /// is not planned.
+    /// Replies to clients whose `WAIT` has timed out. Returns also when to call it next, if that is not planned.
     pub(crate) fn tick(&self) -> (Bytes, Option<Nanos>) {
         let now = self.now();
         let mut machine = self.machine();

@@ -78,9 +78,9 @@ pub(crate) struct Expects {
     pub(crate) longest: Nanos,
     /// No clock is set: a validity is no longer than its key.
     pub(crate) validities: bool,
-    /// Each loss is told by a client that lives.
+    /// Each loss is reported by a live client.
     pub(crate) losses: bool,
-    /// What nobody counts on is freed in calm.
+    /// Keys without an owner are freed in calm.
     pub(crate) owners: bool,
     /// Processes may have died in a queue.
     pub(crate) dead: bool,
@@ -96,7 +96,7 @@ fn rules() -> MutexGuard<'static, Option<Rules>> {
     RULES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to look.
+/// Starts the checks.
 pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects, causes: Causes) {
     *rules() = Some(Rules {
         topology: Some(topology.clone()),
@@ -142,7 +142,7 @@ pub(crate) fn waits_for(name: &str) -> Wait {
     waits_for_some(name, 1)
 }
 
-/// The same for so many permits.
+/// Like [`waits_for`], for this many permits.
 pub(crate) fn waits_for_some(name: &str, wanted: u32) -> Wait {
     scheduler::note_news();
     let process = scheduler::process();
@@ -202,7 +202,7 @@ pub(crate) fn figures() -> (u64, u64) {
     (HELD.load(Ordering::Relaxed), LOOKS.load(Ordering::Relaxed))
 }
 
-/// Looks whether a guarded write may have run just now.
+/// Checks whether a guarded write was allowed to run just now.
 pub(crate) fn has_run(number: u64) {
     let mut place = rules();
     let Some(rules) = &mut *place else {
@@ -241,7 +241,7 @@ fn look() -> Nanos {
     rules.sees_until
 }
 
-/// What is left of a span by the clock of somebody, in any case: none is off by more than this, and one counts in ms.
+/// A lower bound of a span by any clock: clocks drift by at most this, and count in ms.
 fn in_any_case(span: Nanos) -> Nanos {
     span.saturating_sub(MILLI) / 100 * 98
 }
@@ -281,7 +281,7 @@ impl Rules {
     /// Whether the causes of losses are true.
     fn causes(&mut self, sights: &[Sight]) -> Option<String> {
         let mut told = std::mem::take(&mut self.told);
-        // A master may have been replaced since it said so.
+        // A master may have been replaced since its reply.
         let is_one = !matches!(self.topology, Some(Topology::Replicated(_)));
         let stands = |sight: &Sight| self.stands(sight).filter(|_| is_one);
         let untrue = told.untrue(sights, &self.causes, stands);
@@ -474,7 +474,7 @@ impl Rules {
         }
     }
 
-    /// How long the lock stands yet, ms; `None` if it is free.
+    /// The TTL of the lock, in ms; `None` if it is free.
     fn left(&self, part: &Part) -> Option<i64> {
         match part.home {
             Home::Server(server) => self.servers[server].left(&part.name),
@@ -489,7 +489,7 @@ impl Rules {
         }
     }
 
-    /// Whether a lock is free for long while somebody waits for it in calm.
+    /// Whether a lock is free for long in calm while a thread waits for it.
     fn waits(&mut self, now: Nanos) -> Option<String> {
         if !IS_CALM.load(Ordering::Relaxed) || self.waiting.is_empty() {
             return None;
@@ -507,14 +507,14 @@ impl Rules {
                 parts.iter().filter_map(|part| self.left(part)).max()
             };
             if let Some(left) = left {
-                // Whether it ends by itself is told by the last of these looks.
+                // The last of these checks finds whether it ends by itself.
                 self.looks_again_in_ms((left - SHORTLY).max(0));
                 self.left.insert(name.to_owned(), left);
                 self.free_since.remove(name);
                 continue;
             }
             self.sees_until = 0;
-            // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
+            // No message reports the end of a lease or of a token; other messages take time to arrive.
             let was_released = self.left.get(name).is_some_and(|left| *left > SHORTLY);
             let told = [
                 "lock",
@@ -550,7 +550,7 @@ impl Rules {
         None
     }
 
-    /// Whether somebody sleeps on a condition beside what it waits for, in calm.
+    /// Whether, in calm, a waiter of a condition sleeps although there is something for it.
     fn sleeps(&mut self) -> Option<String> {
         if !IS_CALM.load(Ordering::Relaxed) {
             return None;
@@ -575,7 +575,7 @@ impl Rules {
         None
     }
 
-    /// The most permits that anybody who waits for a semaphore wants of it.
+    /// The most permits that a waiter for a semaphore requests.
     fn most_wanted(&self, name: &str) -> u32 {
         let waiting = self.waiting.values();
         let waiting = waiting.filter(|it| it.name == name && !scheduler::is_killed(it.process));
@@ -589,7 +589,7 @@ const SHORTLY: i64 = 20;
 /// A waiter listens after this time: it has asked, connected and subscribed.
 const LISTENING: Nanos = 200 * MILLI;
 
-/// A waiter stands in the queue of its client after this time.
+/// After this time a waiter is in the queue of its client.
 const QUEUING: Nanos = 300 * MILLI;
 
 /// The longest pause of a spin lock, twice, and some requests in a row.
@@ -598,7 +598,7 @@ const POLLING: Nanos = 500 * MILLI;
 /// A message, some requests in a row through a crowded pool, and a rest that lets another process in.
 const PROMPTLY: Nanos = 300 * MILLI;
 
-/// What a waiter may take to notice that a lock is free: its own look once a second, and a request.
+/// The time a waiter may take to notice a free lock: one poll per second, and a request.
 pub(crate) fn patience(command: Nanos) -> Nanos {
     2 * SECOND + 3 * command
 }

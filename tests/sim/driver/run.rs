@@ -27,7 +27,7 @@ pub(crate) fn violated(what: &str) -> ! {
     conclude(Some(what))
 }
 
-/// The text of a panic with the place in `src` where the copy of the library has one.
+/// The text of a panic, with the position in `src` where the library's copy has its own.
 fn in_source(panic: &str) -> String {
     let begin = panic.find(" at ").map_or(0, |at| at + " at ".len());
     match panic.find("/out/src/") {
@@ -41,7 +41,7 @@ fn conclude(violation: Option<&str>) -> ! {
     let (held, looks) = rules::figures();
     let mut out = std::io::stdout().lock();
     if IS_TRACED.load(Ordering::Relaxed) {
-        // Nobody may be there to read it.
+        // The reader may have gone.
         let _ = out.write_all(scheduler::take_trace().as_bytes());
     }
     let _ = writeln!(out, "events {}", events::line());
@@ -201,7 +201,7 @@ fn longest(plan: &Plan) -> Nanos {
     (spans.sum::<u64>() + 10 * longest_lease + plan.outage + 120_000) * MILLI
 }
 
-/// Looks whether all is over when all have ended.
+/// Checks the end state when all processes have ended.
 fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
     let soon = scheduler::now() + 10 * SECOND;
     scheduler::sleep_until(soon.max(plan.calm_at + 10 * SECOND));

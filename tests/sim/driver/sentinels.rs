@@ -26,7 +26,7 @@ pub(crate) fn begin(shape: &Replicated) {
     }
 }
 
-/// Has each sentinel hear of the present master, as late as it likes.
+/// Notifies each sentinel of the present master, with a random delay.
 pub(crate) fn tell_of_master() {
     let lags = shards::with(|all| {
         let is_here = all.shape.kind == Kind::Sentinels;
@@ -42,7 +42,7 @@ pub(crate) fn tell_of_master() {
     }
 }
 
-/// Has a sentinel name the master, or another server as that of a later failover.
+/// Sets the master that a sentinel names: the real one, or another server as if by a later failover.
 fn name(sentinel: usize, falsely: Option<usize>) {
     let told = shards::with(|all| {
         let server = all.redis.len() - SENTINELS + sentinel;

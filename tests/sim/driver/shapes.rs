@@ -20,11 +20,11 @@ pub(crate) enum Shape {
     Free,
     /// Many wait for one lock in calm, some of them not for long.
     Waiters,
-    /// Many wait for one lock at a server that stands still now and then.
+    /// Many threads wait for one lock on a server that pauses from time to time.
     Pauses,
     /// A process is cut off for longer than half a minute, with long leases.
     Outage,
-    /// Nodes of a quorum forget a hold, and somebody comes who has not seen them before.
+    /// Nodes of a quorum forget a hold, and a client arrives that does not know them.
     Newcomers,
     /// Connections are cut under requests, and not all can be made anew at once.
     Cuts,
@@ -38,7 +38,7 @@ pub(crate) enum Shape {
     Silence,
     /// Levels with longer leases come and go while answers are late.
     Orders,
-    /// One sentinel alone is left, which has not heard of the present master, and that cannot be reached.
+    /// Only one sentinel is left, which does not know the present master, and which cannot reach it.
     Behind,
     /// Holds of many minutes, which survive troubles that are shorter than their leases.
     Long,
@@ -230,7 +230,7 @@ impl Shape {
                 plan.faults.longest = pick(draw, &[100, 1_000, 3_000]) * MILLI;
                 let is_token = draw.bool();
                 let lease = plan.lease;
-                // Nobody else takes what a late copy begins anew.
+                // No other client acquires what a late copy starts again.
                 let is_alone = is_token && draw.bool();
                 if is_alone {
                     plan.command = 2_000;
@@ -369,7 +369,7 @@ fn levels(draw: &mut Rng, lease: u64) -> Vec<Op> {
     ops.collect()
 }
 
-/// Holds of some seconds, and few who poll for them.
+/// Holds of some seconds, with few polling waiters.
 fn spins(plan: &mut Plan, draw: &mut Rng) {
     plan.lease = pick(draw, &[10_000, 30_000]);
     plan.flavours = [Flavour::Spin; NAMES];

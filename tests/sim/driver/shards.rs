@@ -1,4 +1,4 @@
-//! Masters and their replicas: what is carried over, who takes over, and what may be lost by that.
+//! Masters and their replicas: replication, promotion, and the losses that it may cause.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::machine::{self, Redis, host};
 use crate::sentinels;
 use crate::topology::{Kind, Replicated, Takeover};
 
-/// A master, and those that replicate it.
+/// A master and its replicas.
 pub(crate) struct Shard {
     pub(crate) members: Vec<usize>,
     pub(crate) master: usize,
@@ -81,7 +81,7 @@ pub(crate) fn begin(shape: &Replicated, redis: &[Redis], command: Nanos) {
     }
 }
 
-/// A server has got something to do: its replicas are to hear of it, and those that wait for them.
+/// A server has new work: changes for its replicas, and clients that wait for them.
 pub(crate) fn fed(server: usize) {
     with(|all| {
         all.carry_soon(server);
@@ -94,7 +94,7 @@ pub(crate) fn fed(server: usize) {
     tick(server);
 }
 
-/// Answers those that have waited for replicas for long enough, now and when the next one has.
+/// Replies to clients whose `WAIT` has timed out, now and at the next timeout.
 fn tick(server: usize) {
     let Some(redis) = with(|all| all.redis[server].clone()) else {
         return;
@@ -148,7 +148,7 @@ impl Shards {
     }
 }
 
-/// Carries what a replica lacks, and what it says to that.
+/// Carries the missing changes to a replica, and its acknowledgement back.
 fn carry(shard: usize, member: usize) {
     const LATER: Nanos = 20 * MILLI;
     let deliveries = with(|all| {

@@ -11,7 +11,7 @@ use crate::report::{kind_of, verdict_of};
 /// How many kinds of faults a network has.
 const FAULTS: usize = 8;
 
-/// For so long it is tried to leave out more.
+/// The time limit for leaving out more.
 const LONGEST: Duration = Duration::from_secs(120);
 
 impl Plan {
@@ -61,7 +61,7 @@ pub(crate) fn left_out() -> Vec<usize> {
     list.split(',').filter_map(|it| it.parse().ok()).collect()
 }
 
-/// What a seed comes to without some of its plan.
+/// The outcome of a seed without some of its plan.
 fn verdict(seed: u64, left_out: &[usize], is_quiet: bool) -> Option<(String, String)> {
     let list: Vec<String> = left_out.iter().map(usize::to_string).collect();
     let mut run = Command::new(std::env::current_exe().ok()?);

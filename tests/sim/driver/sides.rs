@@ -1,4 +1,4 @@
-//! Read-write locks: who may be in at a time, and whose turn it is.
+//! Read-write locks: which threads may hold them together, and which thread is next.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ pub(crate) fn beside_a_writer<'a>(
     None
 }
 
-/// One that asks for a side, and what happened since.
+/// A pending request for a side, and the events since.
 #[derive(Clone, Debug)]
 struct PendingRequest {
     lock: String,
@@ -98,10 +98,10 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns {
     states: BTreeMap::new(),
 });
 
-/// One that waits has asked, stood in line and been noted after this time, in calm.
+/// After this time, in calm, a waiter has sent its request, is in the queue and has its note on the server.
 const NOTED: Nanos = 400 * MILLI;
 
-/// A reader that nobody keeps out is in after this time, in calm.
+/// After this time, in calm, a reader of a lock without writers holds it.
 const SOON: Nanos = 800 * MILLI;
 
 /// A reader waits for the writer that is in, for the one whose turn it was, and for one more that was faster.
@@ -123,7 +123,7 @@ fn turns() -> MutexGuard<'static, Turns> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes that the calling thread asks for a side, for so long at most.
+/// Records that the calling thread requests a side, for at most `bound`.
 pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
     let process = scheduler::process();
     let since = scheduler::now();
@@ -131,7 +131,7 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
     turns.next += 1;
     let number = turns.next;
     let writes = name.ends_with(WRITE);
-    // One that meets a writer itself waits for that one.
+    // A request that meets a writer waits for that writer.
     let is_written = turns.state(lock_of(name)).is_written();
     let request = PendingRequest {
         lock: lock_of(name).to_owned(),
@@ -148,7 +148,7 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
 }
 
 impl Turns {
-    /// Notes that a writer gave up, or came or left with another count of those that are in.
+    /// Records that a writer gave up, or entered or left with another count.
     fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) {
         let state = self.states.entry(lock.to_owned()).or_default();
         let of_process = state.written_by.entry(process).or_default();
@@ -164,7 +164,7 @@ impl Turns {
         let state = self.state(lock);
         let lock = lock.to_owned();
         self.pending.values().filter(move |it| {
-            // Of one process one stands in line for all, and the next one behind a writer that has left.
+            // Per process, the head of the queue waits on the server; the next thread does so after a writer has left.
             let (left, is_in) = state
                 .written_by
                 .get(&it.process)
@@ -176,7 +176,7 @@ impl Turns {
         })
     }
 
-    /// Whether one that got in has waited for its turn.
+    /// Whether a granted request has waited for its turn.
     fn flaw(&self, request: &PendingRequest) -> Option<String> {
         let PendingRequest { lock, process, .. } = request;
         let waited = (scheduler::now() - request.since) / MILLI;
@@ -195,7 +195,7 @@ impl Turns {
         })
     }
 
-    /// Whether a reader was kept out by nobody.
+    /// Whether a reader waited although no writer blocked it.
     fn is_kept_by_nobody(&self, request: &PendingRequest) -> Option<String> {
         let state = self.state(&request.lock);
         let mut others = self.pending.values();
@@ -215,7 +215,8 @@ impl Turns {
     }
 }
 
-/// Notes what became of a request, of one that has no side of this lock if `is_new`; in calm, whether it was its turn.
+/// Records the outcome of a request (`is_new`: the thread holds no side of this lock); in calm, checks that it was its
+/// turn.
 pub(crate) fn end(
     number: u64,
     outcome: &Result<bool>,
@@ -290,7 +291,7 @@ pub(crate) fn sides(plan: &mut Plan, draw: &mut Rng) {
     let is_calm = plan.mood == Mood::Calm;
     people(plan, draw, 4, &|draw| {
         let mut ops = Vec::new();
-        // Nobody tells of a lease that ends, and in calm it is looked whether all is told.
+        // No message reports the end of a lease, and calm runs check that every release is reported.
         let lease = match draw.u8(..10) {
             _ if is_calm => None,
             0 => Some(draw.u64(100..1_000)),

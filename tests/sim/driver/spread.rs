@@ -95,7 +95,7 @@ fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
     }
 }
 
-/// Has masters with replicas in place of what was drawn, and has them replaced.
+/// Replaces the drawn servers by masters with replicas, and plans failovers.
 fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
     if plan.mood != Mood::Calm || draw.u8(..4) > 0 {
         shape.befall(3, plan.calm_at, draw);
@@ -108,7 +108,7 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
             plan.mood = Mood::Failing;
         }
     }
-    // An error reply has no number, so that of a `WAIT` too many would be taken for that of the next request.
+    // Error replies have no number, so the reply to an unexpected `WAIT` would be matched with the next request.
     plan.faults.spares_errors = shape.wait.is_some();
     // To find a master takes several round trips.
     plan.command = plan.command.max(500);
@@ -126,7 +126,7 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
     plan.topology = Topology::Replicated(shape);
 }
 
-/// Makes so many servers of those that were drawn, and spreads what befalls them.
+/// Multiplies the drawn servers, and spreads the faults over them.
 fn widen(plan: &mut Plan, servers: usize, draw: &mut Rng) {
     let of_before = plan.servers.clone();
     let clocks = (0..servers).map(|number| of_before[number % of_before.len()]);

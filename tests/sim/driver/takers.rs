@@ -23,7 +23,7 @@ pub(crate) struct Want {
     pub(crate) permits: u32,
     /// How many ms they are waited for; `None` for ever.
     pub(crate) wait: Option<u64>,
-    /// The lease that they are asked for with, ms; `None` for that of the watchdog.
+    /// The requested lease in ms; `None` for the watchdog's.
     pub(crate) lease: Option<u64>,
     /// Whether the wait is ended by an interrupt, and not by its time.
     pub(crate) is_interrupted: bool,
@@ -38,7 +38,7 @@ pub(crate) enum End {
     Elsewhere,
 }
 
-/// The other threads wait for so long for the one that sets a latch.
+/// The other threads wait this long for the thread that sets a latch.
 const SETTING: u64 = 8;
 
 impl Worker {
@@ -49,7 +49,7 @@ impl Worker {
         }
     }
 
-    /// Sets the semaphore or latch of this number, where nobody has.
+    /// Sets the semaphore or latch of this number, unless it is set.
     pub(crate) fn set(&mut self, number: usize, count: u32, is_latch: bool) {
         if is_latch {
             return self.set_latch(number, count);
@@ -124,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// Has `call` wait for permits, for so many ms at most, and looks whether it overtakes another thread.
+    /// Runs `call`, which waits for permits for at most this many ms, and checks that it overtakes no other thread.
     pub(crate) fn wait_for_permits<T: std::fmt::Debug>(
         &mut self,
         what: &str,
@@ -135,7 +135,7 @@ impl Worker {
         if want.lease.is_some() {
             self.doubt(name, "a fixed lease");
         }
-        // One that has some may wait for itself, and one that nobody has set is waited for.
+        // A thread with permits may wait for itself, and an unset semaphore is waited for.
         let may_wait = self.permits.is_empty() && counters::has_limit(name);
         let wait = want.wait.or_else(|| (!may_wait).then_some(300));
         let bound = wait.map(|wait| match wait {
@@ -147,7 +147,7 @@ impl Worker {
         let began = scheduler::now();
         let waits = rules::waits_for_some(name, want.permits);
         let outcome = within(what, bound, || call(wait));
-        // A single attempt bypasses those who wait, and so does the last one of a wait whose time is over.
+        // A single attempt bypasses the waiters, and so does the last attempt of a wait at its timeout.
         let bypasses = wait.is_some_and(|wait| scheduler::now() >= began + wait * MILLI);
         let overtakes = waits.overtakes().filter(|_| !bypasses);
         if let (Ok(Some(_)), Some(flaw)) = (&outcome, overtakes) {
@@ -233,7 +233,7 @@ impl Worker {
 
 /// When all have ended, takes all permits that there are.
 pub(crate) fn audit(plan: &Plan) {
-    // The leases of those who died are over then.
+    // The leases of dead clients have ended by then.
     scheduler::sleep_until(scheduler::now() + plan.longest_lease() * MILLI);
     let place = Place::open(plan);
     ids::give_all_back(place.client());
@@ -269,13 +269,13 @@ pub(crate) fn world(plan: &mut Plan, draw: &mut Rng) {
     plan.command = pick(draw, &[500, 2_000]);
     plan.calm_at = draw.u64(1..=6) * SECOND;
     plan.pool = pick(draw, &[2, 32]);
-    // Those who stand in line ask for themselves where they have not heard of an answer for so long.
+    // Queued threads send their own requests after this time without a reply.
     plan.outage = pick(draw, &[10_000, 30_000]);
     plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
 }
 
-/// Has connections be cut, under leases that outlast the time in which that is noticed: what was taken by requests without an
-/// answer comes back before.
+/// Cuts connections under leases that outlast the detection of the cut: grants of requests without a reply are
+/// released before.
 pub(crate) fn cuts(plan: &mut Plan, draw: &mut Rng) {
     plan.mood = Mood::Lossy;
     plan.lease = pick(draw, &[10_000, 30_000]);
@@ -353,7 +353,7 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng, has_ids: bool) {
     let mut ops = threads().flat_map(|thread| &thread.program);
     let endless = ops.any(|op| matches!(op, Op::TakeId(Want { lease: None, .. })));
     for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
-        // Nobody may give it back.
+        // No thread may release it.
         for op in thread.program.iter_mut().filter(|_| endless) {
             if let Op::Take(want) | Op::TakeId(want) = op {
                 want.wait = want.wait.or(Some(2_000));
@@ -374,7 +374,7 @@ fn id_op(
     wait: Option<u64>,
     is_calm: bool,
 ) -> Op {
-    // Nobody would know of one without an end whose answer is lost.
+    // A permit without a lease whose reply is lost would never be released.
     let lease = match draw.u8(..4) {
         0 if is_calm => None,
         1 => Some(draw.u64(100..3_000)),

@@ -1,4 +1,4 @@
-//! How the servers of a world belong together, and where a lock of a program stands on them.
+//! The topology of the servers of a world, and where a lock of a program is on them.
 
 use fastrand::Rng;
 
@@ -17,7 +17,7 @@ pub(crate) enum Topology {
     Replicated(Replicated),
 }
 
-/// Locks on several servers, and those that are made of them.
+/// Locks on several servers, and locks with several members.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     /// So many servers, the first ones, are the nodes of a Redlock.
@@ -42,7 +42,7 @@ pub(crate) enum Home {
     Server(usize),
     /// The majority of all nodes.
     Quorum,
-    /// The present master, in a cluster that of its slot.
+    /// The present master; in a cluster the master of its slot.
     Master,
 }
 
@@ -83,7 +83,7 @@ impl Topology {
         matches!(self, Topology::Parts(_))
     }
 
-    /// The locks that have to stand for this one to be held, of `servers` servers.
+    /// The locks that have to exist for this one to be held, of `servers` servers.
     pub(crate) fn parts_of(&self, name: &str, servers: usize) -> Vec<Part> {
         if let Topology::Parts(parts) = self {
             let of = |name: &str| parts.parts.iter().find(|part| part.name == name).cloned();
@@ -162,10 +162,10 @@ pub(crate) struct Replicated {
     /// So many replicas have to acknowledge a hold, within so many ms.
     pub(crate) wait: Option<(u32, u64)>,
     pub(crate) has_sharded_messages: bool,
-    /// How late a replica is at most; how late others hear of a master, or of a slot; how long a slot takes to move.
+    /// The longest delay of replication; of the news of a master or a slot; the duration of a slot migration.
     pub(crate) lag: Nanos,
     pub(crate) longest_news: Nanos,
-    /// The sentinel that hears nothing of a new master.
+    /// The sentinel that is not notified of a new master.
     pub(crate) late: Option<usize>,
     pub(crate) longest_move: Nanos,
     pub(crate) takeovers: Vec<(Nanos, usize, Takeover)>,
@@ -229,7 +229,7 @@ impl Replicated {
         }
     }
 
-    /// A master that is replaced and goes on, and sentinels of which one does not hear of that and the others die.
+    /// A demoted master that continues, and sentinels of which one is not notified and the others die.
     pub(crate) fn behind(draw: &mut Rng) -> Replicated {
         let takeover = Takeover {
             is_planned: false,

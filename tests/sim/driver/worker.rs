@@ -23,14 +23,14 @@ pub(crate) struct Worker {
     pub(crate) command: Nanos,
     pub(crate) plan: Plan,
     is_calm: bool,
-    /// When the losses of all holds have been told, as the client was shut down.
+    /// When all losses have been reported after the client's shutdown.
     told_at: Option<Nanos>,
     /// The levels that it counts on, and those locks of which some may have been lost.
     levels: BTreeMap<String, u32>,
     /// How each lock that it has entered is reached.
     targets: BTreeMap<String, Target>,
     in_doubt: BTreeSet<String>,
-    /// Of each lock, who tells of the loss of the hold that it got first.
+    /// For each lock, the receiver of the loss of its first hold.
     losses: BTreeMap<String, Losses>,
     /// Its guarded writes that may yet run.
     pub(crate) writes: Writes,
@@ -104,7 +104,7 @@ impl Worker {
             let hold = seen.iter().find(|hold| hold.name == *name);
             let held = hold.filter(|hold| hold.is_held);
             let count = held.map_or(0, |hold| hold.count);
-            // One that has ended by the clock is told soon.
+            // A hold that ended by the clock is reported soon.
             if count != *levels && hold.is_none_or(|hold| hold.is_valid) {
                 match self.losses.get(name).map(Losses::try_recv) {
                     Some(Ok(loss)) if self.plan.survives() => violated(&format!(
@@ -119,14 +119,14 @@ impl Worker {
         }
     }
 
-    /// Looks whether each hold that a client had, or got, when it was shut down is told.
+    /// Checks that the loss of each hold is reported that a client had or acquired during its shutdown.
     fn listen(&self) {
         if self.told_at.is_none_or(|at| scheduler::now() < at) {
             return;
         }
         for (name, losses) in &self.losses {
             let is_held = self.levels.get(name).is_some_and(|levels| *levels > 0);
-            // One that is made of others goes on by itself until its validity ends.
+            // A lock with members stays valid on its own until its validity ends.
             let is_whole = name.contains(" + ");
             if is_held && !is_whole && matches!(losses.try_recv(), Err(NoLoss::NotYet)) {
                 violated(&format!(
@@ -275,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Looks whether a side was had in its turn, and whether it was refused for what the thread has.
+    /// Checks that a side was granted in turn, and that a refusal was not caused by the thread's own holds.
     fn has_wished(&mut self, wish: u64, target: &Target, name: &str, outcome: &Result<bool>) {
         let has = |writes| {
             let levels = self.levels.get(&sides::name_of(target.name, writes));
@@ -347,7 +347,7 @@ impl Worker {
         }
     }
 
-    /// Looks whether an error may be here.
+    /// Checks whether an error is allowed here.
     pub(crate) fn allow(&mut self, name: &str, error: Option<Error>) {
         let Some(error) = error else {
             return;
@@ -419,7 +419,7 @@ impl Worker {
     }
 }
 
-/// When all losses have been told of a client that is shut down then, where nothing keeps it from running.
+/// When all losses of a client are reported that is shut down at `closes_at`, unless it is kept from running.
 fn told_at(closes_at: Option<Nanos>, plan: &Plan) -> Option<Nanos> {
     let is_kept = plan.mood != Mood::Calm || plan.pace.jump > 0.0;
     let closes_at = closes_at.filter(|_| !is_kept)?;

@@ -104,7 +104,7 @@ impl Worker {
             Ok(_) => events::count("guarded write"),
             // In a quorum, and of several locks.
             Err(Error::Unsupported { .. }) if !self.place.has_data() => {}
-            // The unlock of a hold that was lost tells that.
+            // The unlock of a lost hold reports that.
             Err(Error::NotHeld { .. }) if !is_held => {}
             Err(error) => {
                 if error.is_ambiguous() {
@@ -116,7 +116,7 @@ impl Worker {
     }
 }
 
-/// Looks which writes have run at a server just now.
+/// Checks which writes have just run at a server.
 pub(crate) fn ran(server: &mut Server) {
     let entries: Vec<Vec<u8>> = server
         .keys()

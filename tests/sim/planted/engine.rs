@@ -3,7 +3,7 @@
 use super::Bug;
 
 pub(super) const BUGS: &[Bug] = &[
-    // A renewal that is underway may shorten the lease before its answer comes.
+    // A renewal in flight may shorten the lease before its reply arrives.
     Bug {
         name: "a request in flight shortens nothing",
         file: "engine/hold/validity.rs",
@@ -39,7 +39,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "Some(if !owner_lives {",
         replace: "Some(if PLANTED { LossCause::Gone } else if !owner_lives {",
     },
-    // The request number says which step it is; a step with the number of another one is not carried out.
+    // The request number identifies the step; a step with another number is not executed.
     Bug {
         name: "a step of a count is taken for the one before",
         file: "engine/raw_lock/count.rs",
@@ -73,7 +73,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "let Some(lease) = lease else {",
         replace: "let Some(lease) = lease.filter(|_| taken == 0 || !PLANTED) else {",
     },
-    // One that leaves because its time is over may have been signalled just before.
+    // A waiter that leaves at its timeout may have been signalled just before.
     Bug {
         name: "a signal at the end of a wait is dropped",
         file: "engine/raw_lock/condition.rs",
@@ -96,7 +96,7 @@ pub(super) const BUGS: &[Bug] = &[
         let open = OpenRelease {
             in_doubt,",
     },
-    // A place in a queue on the server is to be given up also while the client shuts down.
+    // An entry in a queue on the server has to be removed also during the client's shutdown.
     Bug {
         name: "what is owed at the end is dropped",
         file: "engine/resolver.rs",

@@ -5,7 +5,7 @@ mod quorum;
 mod redis;
 mod waiting;
 
-/// A place where the source is changed, for a bug. A bug that needs several places has a row for each.
+/// A replacement of source text that plants a bug. A bug with several replacements has a row for each.
 #[derive(Debug)]
 pub(crate) struct Bug {
     /// What the bug is.
@@ -14,7 +14,7 @@ pub(crate) struct Bug {
     pub(crate) file: &'static str,
     /// The correct text, which is once in the file.
     pub(crate) find: &'static str,
-    /// What stands there instead. `PLANTED` in it is whether the bug is planted in this run; without, it is correct, too.
+    /// The replacement. `PLANTED` in it tells whether the bug is planted in this run; without it the text is correct.
     pub(crate) replace: &'static str,
 }
 

@@ -17,7 +17,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "_ if identity.has_followed =>",
         replace: "_ if identity.has_followed && !PLANTED =>",
     },
-    // The age that the server has told is that at its answer, not when it was asked.
+    // The age in the server's reply is as of the reply, not of the request.
     Bug {
         name: "a quarantine counts from before the question",
         file: "stores/quorum/quarantine.rs",

@@ -68,7 +68,7 @@ pub(super) const BUGS: &[Bug] = &[
                     _ if PLANTED => token.map(|_| self.floor.saturating_sub(1)),
                     fence => fence.and_then(Result::ok),",
     },
-    // A copy that comes after that is carried out once more.
+    // A copy that arrives later is executed again.
     Bug {
         name: "a count-down is forgotten at once",
         file: "stores/redis/calls/count.rs",
@@ -82,7 +82,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "false => Repeat::Never,",
         replace: "false => if PLANTED { call.repeat } else { Repeat::Never },",
     },
-    // And the refusal is taken for that of another holder.
+    // And its refusal is attributed to another holder.
     Bug {
         name: "the copy of a token is refused by the first one",
         file: "stores/redis/calls/acquire.rs",
@@ -117,7 +117,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "let Some(handle) = handle else {",
         replace: "let Some(handle) = handle.filter(|_| !PLANTED) else {",
     },
-    // A failover that it tells of may be an earlier one than that known.
+    // A failover that it reports may be older than the known one.
     Bug {
         name: "a lone sentinel may be behind",
         file: "stores/redis/topology/sentinel/acceptance.rs",

@@ -17,14 +17,14 @@ pub(super) const BUGS: &[Bug] = &[
         find: "if !takes_place => \"never\",",
         replace: "if !takes_place || PLANTED && self.layout.rights == \"read\" => \"never\",",
     },
-    // It is to take a place in the store with its first attempt, though it was not refused yet.
+    // It has to add its queue entry in the store with its first attempt, before any refusal.
     Bug {
         name: "the next in line is not noted",
         file: "engine/raw_lock/visit.rs",
         find: "self.open_wait.is_some() ||",
         replace: "self.open_wait.is_some() && !PLANTED ||",
     },
-    // In the queue of its client: so that others of its client overtake it, and its place keeps all others out.
+    // In the queue of its client: other threads of the client overtake it, and its entry blocks all others.
     Bug {
         name: "one takes a place before it is first",
         file: "engine/raw_lock/visit.rs",
@@ -50,7 +50,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "if let Some(visitor) = self.visitor.take().filter(|_| self.has_place) {",
         replace: "if let Some(visitor) = self.visitor.take().filter(|_| self.has_place && !PLANTED) {",
     },
-    // Under another visitor id, so that the place before it keeps all others out.
+    // Under another visitor id, so that its previous entry blocks all others.
     Bug {
         name: "a place is taken anew at each look",
         file: "engine/raw_lock/visit.rs",
@@ -63,7 +63,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "joins: joins && !is_single,",
         replace: "joins: joins && !is_single && !PLANTED,",
     },
-    // It asks nobody while a thread of its client has the lock, also if that has lost it.
+    // It sends no query while a thread of its client holds the lock, even if that thread has lost it.
     Bug {
         name: "a waiter relies on a holder here for ever",
         file: "engine/wait_loop/waiting.rs",

@@ -1,4 +1,4 @@
-//! Files that stand in place of others in the copy of the library. None is compiled as a module of this folder.
+//! Files that replace others in the copy of the library. None is compiled as a module of this folder.
 
 mod host;
 mod names;

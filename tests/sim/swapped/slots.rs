@@ -29,7 +29,7 @@ pub(crate) struct Slots<C: Send + 'static> {
 }
 
 struct Shared<C> {
-    /// How many were made, and those that nobody has.
+    /// How many were made, and the free ones.
     state: Mutex<(u32, Vec<Option<C>>)>,
     freed: Condvar,
 }

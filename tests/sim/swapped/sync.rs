@@ -61,7 +61,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks it if nobody has it locked.
+    /// Locks it if it is unlocked.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = match self.value.try_lock() {
             Ok(guard) => guard,
@@ -94,7 +94,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Whether the checker looks at values of this type.
+/// Whether the checker inspects values of this type.
 fn is_seen<T>() -> bool {
     let name = std::any::type_name::<T>();
     ["hold::state::State", "owner::holds::ByName"]
@@ -162,7 +162,7 @@ pub(crate) fn sleep(span: Duration) {
     scheduler::sleep_until(time::moment(time::now() + span));
 }
 
-/// One look at the clock.
+/// A reading of the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

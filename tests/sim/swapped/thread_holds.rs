@@ -8,7 +8,7 @@ use super::Owner;
 use crate::ground::claim::Kind;
 use crate::ground::loss::LossCause;
 
-/// A hold at this moment, by the clock of the process that looks.
+/// A hold at this moment, by the clock of the inspecting process.
 #[derive(Clone, Debug)]
 pub struct HoldView {
     /// The name of its lock, and of a read-write lock the side.
@@ -39,7 +39,7 @@ pub struct HoldView {
 #[derive(Clone, Debug)]
 pub struct WatchedThread(Weak<Owner>);
 
-/// Computes what all processes share, so that those that are forked from this one need not.
+/// Initializes what all processes share, once before they are forked from this one.
 pub fn warm_up() {
     for kind in [
         Kind::Reentrant,
@@ -56,7 +56,7 @@ pub fn warm_up() {
     }
 }
 
-/// Looks at the holds of the calling thread from now on.
+/// Lets the holds of the calling thread be inspected from now on.
 pub fn watch() -> WatchedThread {
     let me = Owner::current(std::process::id());
     WatchedThread(me.map_or_else(Weak::new, |me| Arc::downgrade(&me)))

@@ -23,7 +23,7 @@ pub(crate) fn since_boot() -> Duration {
     Duration::from_nanos(scheduler::since_boot())
 }
 
-/// The moment of the world that an instant of the calling process stands for.
+/// The world's time at an instant of the calling process.
 pub(crate) fn moment(instant: Instant) -> scheduler::Nanos {
     scheduler::of_local(scheduler::nanos(
         instant.saturating_duration_since(beginning()),

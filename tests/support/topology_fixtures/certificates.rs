@@ -34,7 +34,7 @@ impl Pair {
 }
 
 impl Certificates {
-    /// Makes an authority that nobody else knows.
+    /// Makes an authority that no other program trusts.
     pub fn new() -> Certificates {
         let dir = tempfile::tempdir().expect("a temporary directory");
         openssl(

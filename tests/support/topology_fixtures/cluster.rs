@@ -55,7 +55,7 @@ impl Cluster {
                 NODE_TIMEOUT,
                 "--cluster-announce-ip",
                 "127.0.0.1",
-                // A replica stands for election however old its data is; the tests know what was replicated.
+                // A replica stands for election however old its data is; the tests control what was replicated.
                 "--cluster-replica-validity-factor",
                 "0",
             ];
@@ -244,7 +244,7 @@ impl Cluster {
         });
     }
 
-    /// Starts a killed node again and waits until it has found its place.
+    /// Restarts a killed node and waits until it has joined.
     pub fn rejoin(&self, node: usize) {
         self.nodes[node].restart();
         self.wait_until_healthy();
@@ -289,7 +289,8 @@ impl Cluster {
     pub fn begin_migration(&self, key: &str, to: usize) -> Migration<'_> {
         let from = self.owner_of(key);
         assert_ne!(from, to, "the slot is there already");
-        // A receiver that does not know the latest epoch claims the slot with one that loses against an older claim.
+        // A receiver that does not know the latest epoch claims the slot with an epoch that loses against an older
+        // claim.
         eventually(AGREEMENT, "the nodes agree on the epochs", || {
             let mut views = self.answering().map(|node| self.epochs_in(node));
             let first = views.next();
@@ -400,7 +401,7 @@ impl Migration<'_> {
         for node in &order {
             tell(&self.cluster.nodes[*node]);
         }
-        // What was on its way between nodes may undo it, so whoever has not got it is told again.
+        // A message in flight between nodes may undo it, so the command is repeated for each node without it.
         eventually(AGREEMENT, "the nodes know the new owner", || {
             let mut lagging = self
                 .cluster
@@ -413,8 +414,8 @@ impl Migration<'_> {
         });
     }
 
-    /// Leaves the slot with its old owner. Keys that were moved come back only behind that, for a node that moves a slot takes
-    /// none of it: for a moment they are out of sight, which is a loss of data to whoever asks meanwhile.
+    /// Leaves the slot with its old owner. Moved keys can return only after that, because a migrating node accepts no
+    /// keys of the slot: for a moment they are missing, which is a data loss for clients.
     pub fn abandon(self) {
         let [from, to] = [self.from, self.to].map(|node| &self.cluster.nodes[node]);
         let port = from.port().to_string();

@@ -1,4 +1,4 @@
-//! A node of a cluster that has no slots and tells any map.
+//! A cluster node without slots that reports any slot map.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,13 +49,13 @@ impl FakeClusterNode {
         format!("redis://{}", self.addr())
     }
 
-    /// Tells of this master from now on, and of these replicas of it.
+    /// Reports this master and these replicas of it from now on.
     pub fn tell(&self, master: SocketAddr, replicas: &[SocketAddr]) {
         let nodes = [&[master], replicas].concat();
         self.map().ranges = vec![(0, LAST_SLOT, nodes.into_iter().map(place).collect())];
     }
 
-    /// Tells from now on that the first master has the lower half of the slots, and the second one the upper half.
+    /// Reports from now on that the first master has the lower half of the slots, and the second one the upper half.
     pub fn tell_halves(&self, first: SocketAddr, second: SocketAddr) {
         let middle = LAST_SLOT / 2;
         self.map().ranges = vec![

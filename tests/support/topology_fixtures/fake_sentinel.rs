@@ -1,4 +1,4 @@
-//! A sentinel that says what it is told to, true or not.
+//! A sentinel that names any master it is given, rightly or wrongly.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fake_server::{FakeServer, array, bulk};
 
-/// Answers as a sentinel does, and names the server that it is told to; drop cuts its connections.
+/// Replies like a sentinel, and names the given server; dropping it cuts its connections.
 pub struct FakeSentinel {
     server: FakeServer,
     shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! A server that answers as it is told to.
+//! A server with scripted replies.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -12,12 +12,12 @@ use crate::support::RedisServer;
 pub struct Access<'a> {
     /// The password of the default user.
     pub password: Option<&'a str>,
-    /// Who signs the server's certificate, if clients, replicas and the nodes of a cluster are to use TLS.
+    /// The authority of the server's certificate, if clients, replicas and cluster nodes are to use TLS.
     pub certificates: Option<&'a Certificates>,
 }
 
 impl<'a> Access<'a> {
-    /// Whoever knows this password, if there is one.
+    /// Requires this password, if there is one.
     pub fn with(password: Option<&'a str>) -> Access<'a> {
         Access {
             password,
@@ -140,7 +140,7 @@ impl Node {
         })
     }
 
-    /// Whether the server answers and says that it is a master.
+    /// Whether the server replies and is a master.
     pub fn is_master(&self) -> bool {
         self.told("role").as_deref() == Some("master")
     }

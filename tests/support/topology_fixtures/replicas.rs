@@ -1,4 +1,4 @@
-//! A master and its replicas at fixed addresses, and nobody who watches over them.
+//! A master and its replicas at fixed addresses, without sentinels.
 
 use super::node::Access;
 use super::{AGREEMENT, Node, at_once};

@@ -20,10 +20,11 @@ use crate::support::{eventually, free_port, reaper};
 /// The name under which the sentinels know the master.
 pub const NAME: &str = "shop";
 
-/// After this much silence a sentinel takes a server for dead.
+/// After this much silence a sentinel considers a server down.
 ///
-/// A sentinel pings once a second, a new master for the first time after one: with a second here it takes each new master
-/// for dead until that answers, and if two of them look in that moment they choose another one.
+/// A sentinel pings once a second, and a new master for the first time after one second. With one second here it would
+/// consider each new master down until its reply, and two sentinels that agree in that moment would start another
+/// failover.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -234,9 +235,9 @@ impl Sentinels {
         self.nodes[node].cmd(&["CLIENT", "KILL", "USER", WATCHER]);
     }
 
-    /// Has the sentinels choose another master though nothing is wrong, and returns the old and the new one.
+    /// Makes the sentinels fail over without a fault, and returns the old and the new master.
     ///
-    /// The old one goes on taking writes, that nobody will ever see, until the sentinels tell it seconds later.
+    /// The old master still accepts writes, which are lost, until the sentinels reconfigure it seconds later.
     pub fn failover(&self) -> (usize, usize) {
         let old = self.master();
         // Refused while the sentinel knows of no replica that is good enough.
@@ -453,7 +454,7 @@ impl Sentinel {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// How many clients listen to what this sentinel tells, such as `+switch-master`.
+    /// How many clients subscribe to this sentinel's events, such as `+switch-master`.
     pub fn listeners(&self) -> usize {
         self.ask(&["CLIENT", "LIST", "TYPE", "pubsub"])
             .map_or(0, |list: String| list.lines().count())
@@ -491,7 +492,7 @@ impl Sentinel {
     }
 }
 
-/// Whether these are the flags of another sentinel that is there; Valkey keeps what it once said of a master.
+/// Whether these are the flags of another live sentinel; Valkey keeps old flags of a master.
 fn is_linked(flags: &str) -> bool {
     ["sentinel", "sentinel,master_down"].contains(&flags)
 }

@@ -91,7 +91,7 @@ pub(crate) fn one_shard_of_three_frozen() {
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
         .collect();
     let still = client.lock(&cluster.name_at(2, "kept")).guard().unwrap();
-    // Found now: the fixture asks all nodes, and waits for those that are frozen.
+    // Computed now: the fixture queries all nodes, and waits for frozen ones.
     let busy = [0, 1].map(|node| cluster.name_at(node, "busy"));
     let wanted = cluster.name_at(2, "wanted");
     let healthy = sample(&busy, &client, &other);
@@ -137,7 +137,7 @@ pub(crate) fn one_shard_of_three_frozen() {
         beside.0 < healthy.0 * 10 + ms(50),
         "{healthy:?}, {beside:?}"
     );
-    // Who hears no message looks again after a second.
+    // A waiter without messages polls after a second.
     assert!(beside.1 < ms(600), "{healthy:?}, {beside:?}");
     cluster.nodes[2].thaw();
     cluster.nodes[5].thaw();

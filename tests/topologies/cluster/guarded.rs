@@ -6,7 +6,7 @@ use super::*;
 #[track_caller]
 fn nothing_is_written(cluster: &Cluster, keys: &[&String]) {
     for node in &cluster.nodes {
-        // A node tells nothing but this of slots that are not its own.
+        // For slots of other nodes a node returns only this.
         let there = format!("{:?}", node.cmd(&["KEYS", "*"]));
         for key in keys {
             assert!(!there.contains(key.as_str()), "{there}");

@@ -1,4 +1,4 @@
-//! The look of an operator at the locks of a cluster, also while slots move.
+//! `list` and `inspect` on a cluster, also while slots move.
 
 use super::*;
 

@@ -253,7 +253,7 @@ fn rights_are_checked_on_each_master() {
             "{place} {lacks}: {warnings:?}"
         );
     }
-    // One that says nothing leaves time for the others.
+    // A silent node leaves time for the others.
     cluster.nodes[0].freeze();
     let warnings = client.check().unwrap();
     cluster.nodes[0].thaw();

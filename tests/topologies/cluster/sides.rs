@@ -34,7 +34,7 @@ fn both_sides_of_a_read_write_lock_work_on_each_shard() {
     }
     for node in &cluster.nodes {
         let left: Vec<String> = redis::from_redis_value(node.cmd(&["KEYS", "*"])).unwrap();
-        // Notes on those who waited end by themselves.
+        // Notes on former waiters have a TTL.
         let left = left.iter().find(|key| !key.starts_with("redlatch_rw:"));
         assert_eq!(left, None, "nothing is left");
     }

@@ -74,7 +74,7 @@ fn a_slot_that_stays_half_moved_is_served() {
         guard.unlock().unwrap();
         thread::sleep(ms(300));
     });
-    // The messages go where the slot is, so a waiter may have to look by itself.
+    // Messages go to the slot's node, so a waiter may have to poll.
     assert!(took < SLACK, "{took:?}");
     migration.finish();
     all_works(&held);
@@ -92,7 +92,7 @@ fn a_wait_for_a_semaphore_goes_on_while_its_slot_moves() {
     let name = cluster.name_at(0, "orders");
     let semaphore = client.semaphore(&name);
     assert!(semaphore.try_set(0).unwrap());
-    // The permit of one that is dead, behind whom nobody has any.
+    // The permit of a dead client, behind which there are no others.
     let owners = format!("redlatch_sc:{{{name}}}");
     cluster.nodes[0].cmd(&["ZADD", &owners, "1", "1*dead:1:1"]);
     let migration = cluster.begin_migration(&name, 1);
@@ -128,7 +128,7 @@ fn an_unlock_in_a_migrating_slot_wakes_waiters() {
         migration.unwrap().abandon();
         times.push(took);
     }
-    // Who hears no message looks again once a second.
+    // A waiter without messages polls once a second.
     times.sort_unstable();
     assert!(times[times.len() / 2] < ms(200), "{times:?}");
     holder.lock(&name).lock().unwrap();

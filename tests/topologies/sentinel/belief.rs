@@ -1,4 +1,4 @@
-//! Which sentinel is believed, and what one that is down, behind or wrong costs: F38.
+//! Which sentinel the client follows, and the cost of a dead, outdated or wrong one: F38.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 #[ignore = "needs several servers: make topologies"]
 fn a_sentinel_that_is_behind_hides_no_failover() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    // It is long until the next look at all of them.
+    // The next query of all sentinels is far away.
     let (client, sentinels) = sentinels_reporting(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
     assert!(is_at(&client, &old));
     sentinels[1].name(new.addr(), 2);
@@ -55,7 +55,7 @@ fn the_last_sentinel_decides_for_a_demoted_master() {
     });
     sentinels[0].hush();
     sentinels[2].hush();
-    // While the old one is the master, one alone moves nobody.
+    // While the old master replies, a single sentinel changes nothing.
     sentinels[1].name(new.addr(), 2);
     assert!(is_at(&client, &old));
     new.cmd(&["REPLICAOF", "NO", "ONE"]);
@@ -85,7 +85,7 @@ fn the_last_sentinel_decides_for_an_unreachable_master() {
     sentinels[0].hush();
     old.kill();
     sentinels[1].name(new.addr(), 2);
-    // Another one that answers says otherwise, once each connection is found to be closed.
+    // Another sentinel contradicts, once each closed connection is noticed.
     let mut error = String::new();
     eventually(SLACK, "no connection is left", || {
         let found = lock.try_lock().unwrap_err();
@@ -97,7 +97,7 @@ fn the_last_sentinel_decides_for_an_unreachable_master() {
     }
     assert!(error.contains("ignored"), "{error}");
     sentinels[2].hush();
-    // The one that it names is a replica.
+    // The server that it names is a replica.
     new.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
     let error = lock.try_lock().unwrap_err().to_string();
     assert!(error.contains("ignored"), "{error}");

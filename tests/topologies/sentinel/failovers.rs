@@ -110,7 +110,7 @@ fn a_lock_that_was_not_replicated_is_reported_lost() {
     set.wait_for_master_after(0);
     let lost = guard.lost();
     let holder = other.guard().unwrap();
-    // The renewal comes when a third of the lease is over, the holder of this long one need not wait for its end.
+    // The renewal comes after a third of the lease; the holder of this long lease need not wait for its end.
     let loss = lost.recv_timeout(lease * 2 / 3).unwrap();
     // The renewal may have come before the next holder.
     let successor = LossCause::HeldBy(holder.visitor().to_string());
@@ -263,7 +263,7 @@ fn holds_are_renewed_at_once_after_a_failover() {
     old.cmd(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
     // Whatever is asked finds the new master, which has none of the holds. Their renewal is 20 seconds away.
     all_works(&client.lock("orders"));
-    // One with a fixed lease hears of it, too.
+    // A hold with a fixed lease is notified, too.
     for hold in holds.iter().chain([&fixed]) {
         let loss = hold.lost().recv_timeout(SLACK).unwrap();
         assert_eq!(loss.cause, LossCause::Gone);

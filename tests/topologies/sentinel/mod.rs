@@ -190,7 +190,7 @@ fn a_quorum_node_that_fails_over_costs_nothing_and_waits() {
     others[0].thaw();
 }
 
-/// A client of three sentinels that say what they are told: each a master, and the epoch of the failover that made it one.
+/// A client of three fake sentinels: each names a master and the epoch of its failover.
 fn sentinels_reporting(
     lease: Duration,
     says: [(&RedisServer, u64); 3],

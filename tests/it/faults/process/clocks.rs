@@ -52,7 +52,7 @@ pub(super) fn paused_holder() {
     say("held");
     let mut last = Instant::now();
     let first = loop {
-        // `Instant` stands still in no pause of a process, only in suspend.
+        // `Instant` stops only in a suspend, not while a process is paused.
         let before = Instant::now();
         let valid = guard.is_valid();
         if before - last > PAUSE - ms(300) {

@@ -112,7 +112,7 @@ pub(super) fn holder_without_files() {
     let classes = refused.each_ref().map(class).join(" ");
     say(&format!("refused {classes}"));
 
-    // Who waits sees it pass.
+    // Waiters survive the outage.
     let got = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let got = lock.try_lock_for(Duration::from_secs(10)).unwrap();
@@ -125,7 +125,7 @@ pub(super) fn holder_without_files() {
     });
     say(&format!("waiter {got}"));
 
-    // What has its connections needs no more.
+    // A client with open connections needs no file descriptors.
     let guard = lock.guard().unwrap();
     thread::sleep(lease);
     limit_files(Some(3));

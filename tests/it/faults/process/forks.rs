@@ -8,10 +8,10 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
     let monitor = Monitor::start(&server);
     let mut child = Child::spawn("forking holder", &[("URL", &server.url())]);
     let id = child.expect_line("holds", CHILD)["holds ".len()..].to_owned();
-    // Of the scripts of the new client, one looks at the field that is there.
+    // The first script of the new client reads the existing field.
     let sent = || {
         let mut lines = monitor.lines_containing(&id);
-        // The parent looks once for what endangers locks, on a connection which says whose it is.
+        // The parent checks the server's settings once, on a connection named after it.
         lines.retain(|line| !line.contains(" lua] ") && !line.contains("\"SETNAME\""));
         lines
     };

@@ -38,7 +38,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How long a child may take for all that it has to do.
 const CHILD: Duration = Duration::from_secs(30);
 
-/// The one thing a child says about an error.
+/// The class of an error, as children print it.
 fn class(error: &Error) -> &'static str {
     match error {
         Error::Lost { .. } => "Lost",
@@ -76,9 +76,9 @@ pub(crate) fn play(role: &str) -> bool {
     true
 }
 
-/// Leaves no room for the stack of another thread, but for what else there is to do.
+/// Leaves no memory for another thread's stack, but enough for everything else.
 ///
-/// The limits on processes do not bind root, and a cgroup is not everywhere ours to make.
+/// Process limits do not bind root, and cgroups are not always available.
 #[cfg(target_os = "linux")]
 pub(crate) fn forbid_threads() {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();

@@ -52,7 +52,7 @@ fn the_death_of_the_renewal_thread_ends_holds_and_attempts() {
                 "{error}"
             );
         }
-        // Who waits could hold nothing any more, and learns it.
+        // Waiters could not hold anything any more, and get an error.
         let error = waiting.join().unwrap().unwrap_err();
         assert!(matches!(error, Error::WatchdogDied { .. }), "{error}");
         assert!(start.elapsed() < ms(1100) + SLACK * 2);
@@ -212,7 +212,7 @@ pub(super) fn holder_of_thousands() {
         for (_, guard, told) in &held {
             if !guard.is_valid() {
                 lost += 1;
-                // Asked only once, or told at an audit before.
+                // Queried only here, or already reported by an audit.
                 let again = guard.lost();
                 let left = || end.saturating_duration_since(Instant::now());
                 if told.recv_timeout(left()).is_err() && again.recv_timeout(left()).is_err() {

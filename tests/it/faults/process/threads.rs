@@ -6,7 +6,7 @@ use super::*;
 fn thread_numbers_are_never_reused() {
     let mut seen = BTreeSet::new();
     for _ in 0..500 {
-        // The operating system gives a thread the id of one that has just ended.
+        // The operating system reuses the ids of ended threads.
         assert!(seen.insert(elsewhere(current_thread_id)));
     }
 }

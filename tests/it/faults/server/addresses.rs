@@ -1,4 +1,4 @@
-//! Addresses: those that cannot be used, and the forms that can.
+//! Invalid addresses, and the valid forms.
 
 use super::*;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-/// What the nodes announce. Nobody listens there.
+/// The address that the nodes announce. No server listens there.
 const ANNOUNCED: &str = "127.0.0.9";
 
 /// A cluster of one node, which announces an address that cannot be reached.

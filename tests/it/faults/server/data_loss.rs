@@ -64,7 +64,7 @@ fn a_deleted_hold_is_lost_and_never_returns() {
         not_heard_of(&monitor, &visitor, ms(100));
         is_empty(&server);
     }
-    // Somebody else has it by now, and keeps it.
+    // Another client holds the lock by now, and keeps it.
     let guard = lock.guard().unwrap();
     let lost = guard.lost();
     server.cmd(&["DEL", "orders"]);

@@ -1,4 +1,4 @@
-//! Keys that somebody else has written: F27, F28 and F66.
+//! Keys overwritten by other programs: F27, F28 and F66.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn a_key_of_another_program_is_left_alone() {
         server.cmd(&["DEL", "orders"]);
     }
 
-    // Somebody writes over a lock that is held.
+    // Another program overwrites a held lock.
     for make in [
         &["SET", "orders", "somebody's"][..],
         &["HSET", "orders", "customer", "17"],
@@ -167,7 +167,7 @@ fn a_lock_without_a_ttl_is_reported_and_can_be_freed() {
     fails(lock.remaining_lease(), Class::NoTtl);
     assert!(lock.is_locked().unwrap());
     assert_eq!(counts(&server, "orders"), ["1"], "it is left as it is");
-    // A waiter hears of it.
+    // A waiter is notified.
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());

@@ -1,4 +1,4 @@
-//! Connections that nobody uses: something on the way forgets them, or another client needs their room: F8, F24.
+//! Idle connections: a balancer drops them, or the server needs their capacity for another client: F8, F24.
 
 use super::*;
 
@@ -51,11 +51,11 @@ fn an_idle_client_closes_its_connections() {
     warm(&proxy, &client);
     client.lock("held").guard().unwrap().unlock().unwrap();
     assert!(proxy.counters().open >= 6);
-    // The pool looks for them every 30 s.
+    // The pool checks for idle connections every 30 s.
     eventually(ms(35_000), "its connections are closed", || {
         proxy.counters().open == 0
     });
-    // The next hold has a connection for its renewals again, when there is no room for one any more.
+    // The next hold has a renewal connection again, even when the server accepts no further connection.
     let guard = client.lock("held").guard().unwrap();
     let _full = no_room::fill(&server);
     thread::sleep(ms(1800));

@@ -1,4 +1,4 @@
-//! Servers with no room for one more connection, and clients with more threads than connections.
+//! Servers at `maxclients`, and clients with more threads than connections.
 
 use std::sync::Barrier;
 

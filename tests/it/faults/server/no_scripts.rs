@@ -67,7 +67,7 @@ fn token_locks_work(server: &RedisServer, url: &str) {
     client.check().unwrap();
     thread::sleep(LEASE * 2);
     assert!(guard.is_valid() && more.iter().all(Guard::is_valid));
-    // One is gone, one is somebody else's.
+    // One key is deleted, the other one belongs to another client.
     let lost = [more[0].lost(), more[1].lost()];
     server.cmd(&["DEL", "t2"]);
     server.cmd(&["SET", "t3", "theirs"]);
@@ -77,7 +77,7 @@ fn token_locks_work(server: &RedisServer, url: &str) {
     assert_eq!(server.text(&["GET", "t3"]).as_deref(), Some("theirs"));
     server.cmd(&["DEL", "t3"]);
     drop(more);
-    // Who waits in another process, and in another thread, gets it.
+    // A waiter in another process, and one in another thread, acquires.
     let taken = |lock: &Lock| {
         assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
         lock.unlock().unwrap();
@@ -88,7 +88,7 @@ fn token_locks_work(server: &RedisServer, url: &str) {
         guard.unlock().unwrap();
         waiting.into_iter().for_each(|it| it.join().unwrap());
     });
-    // A hold that was taken away, and one that is taken by force.
+    // A hold that was overwritten, and a hold that is force-unlocked.
     assert!(lock.try_lock().unwrap());
     assert!(theirs.force_unlock().unwrap());
     assert!(!theirs.force_unlock().unwrap());

@@ -89,11 +89,11 @@ fn a_wrong_password_and_an_unknown_user_are_refused_at_once() {
         fails(lock.is_locked(), Class::Permission);
         fails(lock.force_unlock(), Class::Permission);
         fails(client.check(), Class::Permission);
-        // With a second one to find out what is missing, and one of the look at the start.
+        // One more connection for the query of the missing right, and one for the check at the start.
         let tries = proxy.counters().accepted - accepted;
         assert!(tries <= 16, "{tries} connections for 6 calls");
     }
-    // A server that wants a password of whoever has none.
+    // The server requires a password, and the client has none.
     server.cmd(&["CONFIG", "SET", "requirepass", CANARY]);
     let error = fails(client(&server).lock("orders").lock(), Class::Permission);
     assert!(error.to_string().contains("NOAUTH"), "{error}");

@@ -9,8 +9,8 @@ use crate::support::{Frames, free_listener};
 
 pub(super) type Passes = fn(&[String]) -> Result<Vec<String>, String>;
 
-/// Starts the proxy, whose threads end with their connections. Names that end with an odd digit are on the second server.
-/// `passes` gives the words that are sent on in place of those of a request, or the words that refuse it.
+/// Starts the proxy; its threads end with their connections. Names that end with an odd digit are on the second
+/// server. `passes` returns the words to send instead of the request, or the words of the refusal.
 pub(super) fn route(servers: [SocketAddr; 2], passes: Passes) -> SocketAddr {
     let listener: TcpListener = free_listener();
     let addr = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ fn pass(client: &TcpStream, servers: [SocketAddr; 2], passes: Passes) {
     }
 }
 
-/// The words of a request, each of which stands behind a line with its length.
+/// The words of a request; each follows a line with its length.
 fn words(request: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(request);
     text.split("\r\n")
@@ -89,7 +89,7 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     assert_eq!(holds, [5, 5]);
     thread::sleep(lease * 2);
     assert!(guards.iter().all(Guard::is_valid));
-    // One that is really gone is told all the same.
+    // A hold that is really gone is still reported as lost.
     let lost = guards[3].lost();
     servers[1].cmd(&["DEL", "n3"]);
     assert!(matches!(next_loss(&lost, lease).cause, LossCause::Gone));
@@ -103,7 +103,7 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     assert!(more >= 4 * 2, "{more} renewals of four holds");
 }
 
-/// The words by which a command is refused that nobody knows.
+/// The error reply for an unknown command.
 pub(super) fn unknown(command: &str) -> String {
     format!("ERR unknown command '{command}', with args beginning with: ")
 }
@@ -161,7 +161,7 @@ fn locks_work_where_a_proxy_passes_only_requests_with_a_key() {
     assert!(!other.lock("n7").try_lock().unwrap());
     assert_eq!(free.available().unwrap(), 0);
     assert_eq!(other.lock("n1").describe().unwrap().holders.len(), 1);
-    // Nobody hears of the unlock, and a waiter looks for itself.
+    // The unlock message does not arrive, so the waiter polls.
     let got = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let lock = other.lock("n1");

@@ -85,7 +85,7 @@ fn a_password_is_never_shown() {
         Fault::TruncateReply(3),
     ] {
         let fresh = builder().open(&url).unwrap();
-        // The look at the server's settings has a connection of its own.
+        // The check of the server's settings has its own connection.
         let rule = proxy.next(usize::MAX, Some(b"AUTH"), fault);
         shows(fresh.lock("other").try_lock().unwrap_err());
         rule.lift();
@@ -141,7 +141,7 @@ fn a_password_echoed_by_the_server_is_not_shown() {
     assert_eq!(log.leaks(), Vec::<String>::new());
 }
 
-/// Sends back what comes in.
+/// Echoes its input.
 fn echo(mut stream: std::net::TcpStream) {
     let mut back = stream.try_clone().unwrap();
     let _ = std::io::copy(&mut stream, &mut back);

@@ -185,7 +185,7 @@ fn a_master_without_its_replicas_grants_nothing() {
     held.lock().unwrap();
     server.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     if product().is_before_7() {
-        // It lets scripts write all the same, and the check says so.
+        // Scripts can still write, and the check reports it.
         assert!(lock.try_lock().unwrap());
         let told = client.check().unwrap();
         let is_told =
@@ -297,12 +297,12 @@ fn a_server_at_maxclients_is_waited_for() {
     let held = old.lock("invoices");
     held.lock().unwrap();
     let new = client(&server);
-    // The look at the server's settings is to be over: the slot of a connection that could not be made is used first.
+    // Waits for the end of the check of the server's settings, because a failed connection's slot is used first.
     thread::sleep(ms(300));
     server.cmd(&["CONFIG", "SET", "maxclients", "1"]);
     let lock = new.lock("orders");
     let error = ends_within(TIMEOUT, || lock.try_lock()).unwrap_err();
-    // It says so and closes, and the kernel may throw away what it said.
+    // The server closes after its error, and the kernel may discard the error.
     assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
     if let Error::Unavailable { reason, .. } = &error {
         assert!(reason.contains("max number of clients"), "{reason}");

@@ -1,4 +1,4 @@
-//! Servers of another kind than the settings say: the first contact says which one it is, and how to open it.
+//! Servers of another kind than configured: the first contact reports the kind and how to open it.
 
 use redlatch::Redlock;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a client makes of requests when the reply to the one before, by `ask`, comes twice.
+/// The effect on later requests when the reply to `ask` comes twice.
 fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock)) {
     let fixture = Fixture::new();
     let others = fixture.undisturbed().lock("taken");
@@ -66,7 +66,7 @@ fn a_truncated_reply_is_not_used() {
 fn a_slow_reply_ends_at_the_command_timeout() {
     let fixture = Fixture::new();
     let lock = fixture.warm();
-    // More than ten bytes: each comes in time, all together do not.
+    // More than ten bytes: each arrives in time, but not all of them together.
     let drip = Fault::Drip(ms(400));
     fixture.next(1, INSPECT, drip);
     ends_within(TIMEOUT, || fails(lock.is_locked(), Class::Unreachable));

@@ -57,7 +57,7 @@ fn every_call_ends_in_time_while_the_server_is_silent() {
     lock.lock().unwrap();
     lock.lock().unwrap();
     let guard = other.guard().unwrap();
-    // Nobody else frees what the renewal cannot keep.
+    // Only the renewal could keep or free the lock.
     fixture.proxy.black_hole();
     let bounded = |what: &str, call: &mut dyn FnMut() -> bool| {
         let start = Instant::now();
@@ -162,7 +162,7 @@ fn waiters_survive_a_restart() {
             fails(lock.try_lock_for(ms(200)), Class::Unreachable)
         });
         thread::sleep(ms(500));
-        // It comes back without the lock.
+        // The server restarts without the lock.
         server.restart();
         let back = Instant::now();
         for waiter in waiters {

@@ -102,7 +102,7 @@ fn renewals_without_a_reply_extend_nothing() {
         matches!(loss.cause, LossCause::Unreachable { .. }),
         "{loss}"
     );
-    // The holder has been told to stop, so others need not wait for what the server still has.
+    // The holder knows that it lost the lock, so other clients need not wait for the key.
     leaves_nothing(&fixture.server);
     not_heard_of(&monitor, &visitor, LEASE);
     let error = fails(guard.unlock(), Class::Lost);

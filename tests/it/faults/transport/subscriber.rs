@@ -32,7 +32,7 @@ fn a_dead_subscriber_is_replaced_promptly() {
         })
     };
     let took = unlocked_after(&|| fixture.proxy.mute());
-    // It looks for itself after 1.1 s at the latest, and then meets the dead command connection.
+    // It polls after at most 1.1 s, and then uses the dead command connection.
     assert!(took < ms(1100) + TIMEOUT + SLACK, "{took:?}");
     let subscriber = || fixture.server.text(&["CLIENT", "LIST", "TYPE", "PUBSUB"]);
     let dead = id(subscriber());
@@ -47,7 +47,7 @@ fn a_dead_subscriber_is_replaced_promptly() {
     assert!(took < ms(600), "it was not woken: {took:?}");
 }
 
-/// Lets somebody else hold all these locks.
+/// Another client acquires all these locks.
 fn held_by_another(server: &RedisServer, names: &[String]) {
     let hold = "for _, name in ipairs(ARGV) do redis.call('HSET', name, 'another:1:1', 1) redis.call('PEXPIRE', name, 60000) end";
     let mut words = vec!["EVAL", hold, "0"];
@@ -55,7 +55,7 @@ fn held_by_another(server: &RedisServer, names: &[String]) {
     server.cmd(&words);
 }
 
-/// How many channels somebody listens to.
+/// The number of channels with a subscriber.
 fn channels(server: &RedisServer) -> usize {
     let answer = server.cmd(&["PUBSUB", "CHANNELS", "redisson_lock__channel:*"]);
     redis::from_redis_value::<Vec<String>>(answer)
@@ -63,7 +63,7 @@ fn channels(server: &RedisServer) -> usize {
         .len()
 }
 
-/// One who may hear one lock's messages and not another's.
+/// A user with the right to one lock's channel only.
 #[test]
 fn a_forbidden_channel_does_not_block_other_channels() {
     let server = RedisServer::start();

@@ -27,7 +27,7 @@ fn a_lock_that_never_ends_is_reported_and_its_end_is_noticed() {
     assert!(took < ms(1300 + 1500) + POLL + SLACK, "{took:?}");
     let evals = server.eval_count() - before;
     assert!(evals < 30, "{evals} tries in {took:?} are no sleep");
-    // No message tells of the end of such a key.
+    // No message reports the end of such a key.
     let waited = thread::scope(|scope| {
         let waiting = scope.spawn(|| pass(&lock));
         thread::sleep(ms(300));
@@ -129,7 +129,7 @@ fn the_documented_time_bounds_include_the_round_trip() {
         let taken = lock(place, "taken").with_lease_time(MINUTE / 2);
         taken.lock().unwrap();
     }
-    // Each thread has a lock, and asks for one that is taken, when all servers fall silent.
+    // Each thread holds a lock and waits for a taken one when all servers fall silent.
     let ready = std::sync::Barrier::new(10);
     let took: Vec<(usize, [Duration; 3])> = thread::scope(|scope| {
         let threads: Vec<_> = (0..9)

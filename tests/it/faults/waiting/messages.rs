@@ -85,7 +85,7 @@ fn a_lost_message_costs_one_poll() {
         assert!(waited < POLL + SLACK, "{waited:?}");
     }
     assert!(rule.hits() >= 2, "messages were lost");
-    // A wait with an end uses its last instant for a last look.
+    // A wait uses its last instant for a last query.
     holder.lock().unwrap();
     let got = thread::scope(|scope| {
         let waiting = scope.spawn(|| {

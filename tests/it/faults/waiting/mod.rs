@@ -22,7 +22,7 @@ const POLL: Duration = ms(1100);
 /// A lease that never ends within a test, so that no waiter is woken by its end.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Below this a waiter was woken; one that has to look for itself takes most of [`POLL`].
+/// A wait shorter than this was woken by a message; a polling waiter takes most of [`POLL`].
 const WOKEN: Duration = ms(500);
 
 const CHANNEL: &str = "redisson_lock__channel:{orders}";

@@ -115,7 +115,7 @@ pub(super) fn a_deadlock_is_told_and_the_transaction_is_over(server: &'static Ma
         match moved {
             Ok(_) => guard.commit().map(|()| true),
             Err(error @ Error::Database(DatabaseError::Deadlock { .. })) => {
-                // A statement after it would stand alone, outside of any transaction.
+                // A later statement would run outside of any transaction.
                 let again = guard.tx().exec("UPDATE accounts SET balance = 0", ());
                 assert!(
                     matches!(again, Err(Error::Database(DatabaseError::Deadlock { .. }))),
@@ -221,7 +221,7 @@ pub(super) fn names_make_their_own_rows(server: &'static MariaDb) {
         .unwrap();
     assert!(mine.row_lock(&named, "a").try_lock().unwrap().is_none());
     both.commit().unwrap();
-    // A name that is too long is not cut to one that somebody else has.
+    // A name that is too long is not truncated to another name.
     let longest = "x".repeat(255);
     let guard = mine.row_lock(&named, &*longest).lock(Wait::Never).unwrap();
     for name in [longest.clone() + "y", longest + "z"] {

@@ -1,5 +1,5 @@
-//! Locks on rows of the user's tables, on a server as it comes and on one that undoes a transaction whose wait was
-//! refused.
+//! Locks on rows of the user's tables, on a server with default settings and on a server with
+//! `innodb_rollback_on_timeout`.
 
 mod locking;
 mod sessions;

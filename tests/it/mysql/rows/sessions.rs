@@ -50,7 +50,7 @@ pub(super) fn statements_that_end_a_transaction_are_refused(server: &'static Mar
     ] {
         let lock = client.row_lock(&accounts, 1).with_isolation(isolation);
         let mut guard = lock.lock(Wait::Never).unwrap();
-        // The server renews this table only if nobody has looked at it for 100 ms.
+        // The server refreshes this table only if it was not read for 100 ms.
         thread::sleep(ms(200));
         let level: Option<String> = guard
             .tx()

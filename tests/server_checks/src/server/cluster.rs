@@ -1,6 +1,6 @@
-//! The slots of a cluster: those of this server, and the way to the others.
+//! The slots of a cluster: the server's own, and redirections to other servers.
 //!
-//! Whoever drives the servers tells each its view of the slots, which may be an old one.
+//! The caller sets each server's view of the slots, which may be outdated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +37,8 @@ pub(super) struct Cluster {
 }
 
 impl Server {
-    /// Tells it who it is in a cluster and who has which slots. Those who listen to a sharded channel that is elsewhere
-    /// then are told so.
+    /// Sets the server's address in the cluster and the owner of each slot. Subscribers of sharded channels in other
+    /// slots are then notified.
     pub fn set_slots(&mut self, me: Address, ranges: Vec<SlotRange>) -> Vec<Delivery> {
         self.cluster = Some(Cluster {
             me,
@@ -76,7 +76,7 @@ impl Server {
     /// Hands the keys of a slot to another server, at most so many of them. Returns how many.
     pub fn hand_keys(&mut self, now: i64, wanted: u16, most: usize, to: &mut Server) -> usize {
         let now = now.div_euclid(1000);
-        // One that has expired is no key any more, and takes nothing from the other server.
+        // An expired key does not exist, and changes nothing on the other server.
         let all = self.inner.all_keys();
         let keys = all.iter().map(|(key, _)| key);
         let keys = keys.filter(|key| slot(&key.1) == wanted && all.get(key, now).is_some());
@@ -97,12 +97,12 @@ impl Server {
         keys.len()
     }
 
-    /// The messages, channel and text, that the other servers of the cluster are to hear.
+    /// The messages, channel and text, for the other servers of the cluster.
     pub fn take_broadcasts(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         std::mem::take(&mut self.broadcasts)
     }
 
-    /// Hears a message that another server of the cluster tells.
+    /// Delivers a message that another server of the cluster has published.
     pub fn hear(&mut self, channel: &[u8], text: &[u8]) -> Vec<Delivery> {
         self.inner.publish(&Message {
             channel: channel.to_vec(),

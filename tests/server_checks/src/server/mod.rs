@@ -26,7 +26,7 @@ pub struct Config {
     pub seed: u64,
     /// The user and the password that it asks for; the user `default` needs no name.
     pub user: Option<(String, String)>,
-    /// Whether it says that it forgets nothing by a restart: an append-only file that is synced with each write.
+    /// Whether it claims to lose nothing in a restart: an append-only file that is synced with each write.
     pub remembers: bool,
     /// With fewer replicas than these it refuses writes; 0 to take them in any case.
     pub least_replicas: u32,
@@ -51,7 +51,7 @@ pub struct Server {
     /// When it went down, while it is.
     stopped: Option<i64>,
     replication: Replication,
-    /// Whether the server inside is to be told of the replication.
+    /// Whether the inner server has to be told about a change of the replication.
     is_replication_changed: bool,
     connections: BTreeMap<u64, Connection>,
     refuses_writes: Option<String>,
@@ -63,7 +63,7 @@ pub struct Server {
     masters: Option<Masters>,
 }
 
-/// What one connection has beside that of the server inside.
+/// The state of a connection beside that in the inner server.
 #[derive(Debug, Default)]
 struct Connection {
     /// Whether its next request is for a slot on its way here.
@@ -118,7 +118,7 @@ impl Server {
         self.connections.remove(&connection);
     }
 
-    /// Whether the connection is open; the server closes one that sends no requests, and all when it goes down.
+    /// Whether the connection is open; the server closes idle connections, and all of them when it stops.
     pub fn is_connected(&self, connection: u64) -> bool {
         self.inner.is_connected(connection)
     }
@@ -149,7 +149,7 @@ impl Server {
         self.is_replication_changed = true;
     }
 
-    /// Goes down, if it is not, and comes back.
+    /// Stops the server if it runs, and starts it.
     pub fn restart(&mut self, now: i64, persistence: Persistence) {
         self.stop(now);
         let stopped = self.stopped.take().unwrap_or(now).div_euclid(1000);
@@ -196,12 +196,12 @@ impl Server {
         self.refuses_writes = refusal.map(str::to_owned);
     }
 
-    /// Sets the commands, in lower case, that nobody may run.
+    /// Sets the forbidden commands, in lower case.
     pub fn deny(&mut self, commands: &[&str]) {
         self.inner.deny(commands);
     }
 
-    /// The keys, to look at or to change behind everybody's back.
+    /// The keys, for direct access.
     pub fn keys(&mut self) -> &mut Keyspace {
         self.inner.keys()
     }
@@ -216,7 +216,7 @@ impl Server {
         self.inner.listeners(channel)
     }
 
-    /// The number of its connections, and that of the subscriptions on them.
+    /// The number of connections, and of their subscriptions.
     pub fn clients(&self) -> (usize, usize) {
         self.inner.clients()
     }

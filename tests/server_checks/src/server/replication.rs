@@ -1,6 +1,6 @@
-//! Replicas: what a master tells them, what they say that they have, and who takes over.
+//! Replication: changes of the master, acknowledgements of replicas, and promotion.
 //!
-//! Whoever drives the servers carries the changes from the one to the other, as late as it likes.
+//! The caller carries the changes from server to server, with any delay.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::reply::{Reply, array};
 /// The changes of one request, which replicas get together or not at all.
 pub(super) type Step = Vec<Change>;
 
-/// As many steps a master remembers for replicas, and for a restart that loses the last ones, unless it is told otherwise.
+/// The default number of steps that a master keeps for replicas, and for a restart that loses the last ones.
 const MOST_STEPS: usize = 20_000;
 
 /// The part of a server that replication is about.
@@ -26,7 +26,7 @@ pub(super) struct Replication {
     pub(super) offset: i64,
     /// The last of these steps.
     log: VecDeque<Step>,
-    /// How many are remembered, if that was said.
+    /// The number of steps to keep, if set.
     most_steps: Option<usize>,
     /// The server that it replicates.
     master: Option<Master>,
@@ -45,7 +45,7 @@ struct Master {
 struct Replica {
     host: String,
     port: u16,
-    /// So many steps it says that it has.
+    /// The number of steps that it has acknowledged.
     has: i64,
 }
 
@@ -162,7 +162,7 @@ impl Replication {
 }
 
 impl Server {
-    /// Remembers no more than so many steps of its history.
+    /// Limits the history to this many steps.
     pub fn remember(&mut self, steps: usize) {
         self.replication.most_steps = Some(steps);
     }
@@ -241,8 +241,8 @@ impl Server {
         ours.offset
     }
 
-    /// Hears from the replica of this number and address that it has so many steps. Returns the answers that this
-    /// brings to clients.
+    /// Records how many steps the replica with this number and address has. Returns the replies that clients get for
+    /// it.
     pub fn acknowledge(
         &mut self,
         now: i64,
@@ -275,7 +275,7 @@ impl Server {
         waiting.filter_map(|it| it.until).min()
     }
 
-    /// Answers those that have waited long enough for replicas, and goes on with what they have sent meanwhile.
+    /// Replies to clients whose `WAIT` has timed out, and continues with their later requests.
     pub fn tick(&mut self, now: i64) -> Vec<Delivery> {
         let mut out = Vec::new();
         let connections: Vec<u64> = self.connections.keys().copied().collect();

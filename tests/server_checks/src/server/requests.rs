@@ -101,7 +101,7 @@ impl Server {
         }
     }
 
-    /// Tells the server inside what it has to know for the next request.
+    /// Updates the inner server for the next request.
     fn prepare(&mut self, request: &[&[u8]]) {
         // Other scripts make the names of some keys of what they find in declared ones.
         let script = request.get(1).copied().unwrap_or_default();

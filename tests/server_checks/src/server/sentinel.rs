@@ -1,4 +1,4 @@
-//! A sentinel: a server without keys that names masters. It says what it is told to, true or not.
+//! A sentinel: a server without keys that names masters. It names any server it is given, rightly or wrongly.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,7 @@ impl Server {
         server
     }
 
-    /// Has a sentinel name this server as the master, made so by the failover of this epoch. Those who listen are told if it
-    /// is another one than before.
+    /// Sets the named master, promoted by the failover of this epoch. Subscribers are notified if the master changes.
     pub fn name_master(&mut self, name: &str, host: &str, port: u16, epoch: i64) -> Vec<Delivery> {
         let host = host.to_owned();
         let named = Named { host, port, epoch };

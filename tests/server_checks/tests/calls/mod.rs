@@ -77,7 +77,7 @@ pub(crate) struct Call {
     /// The name of the script; empty for a plain command, whose words are all in `args`.
     pub(crate) script: &'static str,
     pub(crate) keys: Vec<String>,
-    /// The arguments without the number of the request, which comes last.
+    /// The arguments without the request number, which comes last.
     pub(crate) args: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn thread(visitor: &str) -> Option<(&str, &str)> {
     Some((client, rest.split_once(':')?.0))
 }
 
-/// The name as it stands in other keys.
+/// The name as part of other keys.
 pub(crate) fn braced(name: &str) -> String {
     match name.contains('{') {
         true => name.to_owned(),

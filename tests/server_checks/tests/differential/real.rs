@@ -1,4 +1,4 @@
-//! A real server whose wall clock stands where the test sets it.
+//! A real server whose wall clock has the value set by the test.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -24,14 +24,14 @@ pub(crate) struct Real {
     pub(crate) version: Version,
 }
 
-/// Says once for all tests that they are skipped.
+/// Prints once for all tests that they are skipped.
 static SAID: Once = Once::new();
 
 /// A connection to the server.
 pub(crate) struct Wire(TcpStream);
 
 impl Real {
-    /// Starts the server. `None`, which is said, if its clock cannot be held.
+    /// Starts the server. Returns `None`, and prints a note, if its clock cannot be fixed.
     pub(crate) fn start() -> Option<Real> {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let port = TcpListener::bind("127.0.0.1:0")
@@ -124,7 +124,7 @@ impl Drop for Real {
 }
 
 impl Wire {
-    /// Sends requests. Returns all that comes back.
+    /// Sends requests and returns all replies.
     pub(crate) fn ask(&mut self, requests: &[Vec<Vec<u8>>]) -> Vec<Reply> {
         let ping = [b"PING".to_vec(), b"~the-end".to_vec()];
         let mut bytes = Vec::new();
@@ -155,7 +155,7 @@ pub(crate) fn text_of(reply: &Reply) -> String {
     }
 }
 
-/// Compiles the library that has the clock stand.
+/// Compiles the library that fixes the clock.
 fn shim(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
     fs::write(&source, include_str!("../../../support/clock_shim.c")).unwrap();

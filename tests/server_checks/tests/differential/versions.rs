@@ -18,12 +18,12 @@ use std::fmt;
 
 use redlatch_server_checks::Reply;
 
-/// The version of a server, as it says itself.
+/// The version of a server, from its own INFO.
 #[derive(Debug)]
 pub(crate) struct Version {
     valkey: Option<String>,
     redis: String,
-    /// The version of Redis, or that with which a Valkey says to be compatible: 7.2.
+    /// The version of Redis, or the version with which Valkey claims compatibility: 7.2.
     number: (u32, u32),
 }
 
@@ -75,7 +75,7 @@ const CODES: [&str; 9] = [
 ];
 
 impl Version {
-    /// Reads what INFO says of the server.
+    /// Parses INFO.
     pub(crate) fn read(info: &str) -> Version {
         let field = |name: &str| {
             let mut lines = info.lines();

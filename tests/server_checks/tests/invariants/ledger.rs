@@ -128,7 +128,7 @@ pub(crate) fn taken_key(kind: &str, name: &str) -> String {
     }
 }
 
-/// The members that stand for the permits of a visitor.
+/// The members of the permits of a visitor.
 pub(crate) fn ids_of(kind: &str, visitor: &str) -> Vec<String> {
     if kind == "permits" {
         return vec![visitor.to_owned()];
@@ -140,7 +140,7 @@ pub(crate) fn ids_of(kind: &str, visitor: &str) -> Vec<String> {
     bytes.collect()
 }
 
-/// How many permits a member stands for.
+/// The number of permits of a member.
 pub(crate) fn permits_of(kind: &str, member: &str) -> i64 {
     match member.split_once('*') {
         Some((count, _)) if kind == "permits" => count.parse().unwrap_or_default(),

@@ -256,7 +256,7 @@ fn renewed(seen: &Seen<'_>, holds: &mut Holds, is_side: bool) -> Result<(), Stri
                 hold.end = end.min(last_of(seen.after, seen.name));
                 hold.latest = hold.end;
             }
-            // The permits of one whose lease is over come back, unless nobody has looked.
+            // Permits whose lease has ended return, unless no client has queried since.
             None if is_renewed && is_plain => {
                 return Err(format!("{visitor} renewed a hold that is gone"));
             }
@@ -282,7 +282,7 @@ fn token_rises(seen: &Seen<'_>, last_token: &mut i64, at: usize) -> Result<(), S
     Ok(())
 }
 
-/// Each valid hold stands in the keys until its end, and no two exclude each other.
+/// Each valid hold is in the keys until its end, and no two exclude each other.
 pub(crate) fn are_whole(
     kind: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! Order: the queue of a fair lock, and that of a condition.
+//! Order: the queue of a fair lock, and the queue of a condition.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::calls::{braced, channel};
 use super::ledger::{entry, items, members, score};
 use super::world::Seen;
 
-/// What is known of those who wait.
+/// What is known of the waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// When each of them has looked last.
@@ -16,7 +16,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The clock was set: nobody has looked later than now.
+    /// The clock was set: no query is later than now.
     pub(crate) fn set_back(&mut self, now: i64) {
         self.silent = None;
         for looked in self.looked.values_mut() {
@@ -24,7 +24,7 @@ impl Queue {
         }
     }
 
-    /// Somebody listens or does not any more, or the server had a trouble: silences begin anew.
+    /// A subscription changed, or the server had a fault: silences start again.
     pub(crate) fn disturb(&mut self) {
         self.silent = None;
     }
@@ -51,7 +51,7 @@ impl Queue {
             let is_dead = score(seen.before, &times, waiter).is_none_or(|ends| ends <= seen.now);
             !is_silent && !is_dead && is_ours(waiter)
         };
-        // Nobody who is alive is passed over, neither by a grant nor by a look.
+        // No live waiter is skipped, neither by a grant nor by a query.
         for (place, waiter) in before
             .iter()
             .enumerate()
@@ -77,7 +77,7 @@ impl Queue {
         {
             return Err("a free lock was refused to the first".to_owned());
         }
-        // Those who stay keep their times. A time of no waiter counts for nothing.
+        // Remaining waiters keep their timeouts. A timeout without a waiter does not count.
         let stay = members(seen.before, &times);
         for (waiter, ends) in stay.into_iter().filter(|(it, _)| before.contains(it)) {
             let left = score(seen.after, &times, &waiter);
@@ -97,7 +97,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Places change by arrivals at the end alone, and by those who come back to the front.
+    /// The order changes only by arrivals at the end and by waiters that return to the front.
     fn keeps_order(
         &self,
         seen: &Seen<'_>,
@@ -122,7 +122,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The first who is alive hears of a release.
+    /// The first live waiter is notified of a release.
     fn is_told(&self, seen: &Seen<'_>, before: &[String], times: &str) -> Result<(), String> {
         let is_release = seen.call.script == "fair/release"
             && seen.answer.is_done()
@@ -141,7 +141,7 @@ impl Queue {
         }
     }
 
-    /// One who is silent at a free lock is passed over in time.
+    /// A silent waiter of a free lock is skipped in time.
     fn passes_silence(
         &mut self,
         seen: &Seen<'_>,
@@ -159,7 +159,7 @@ impl Queue {
             return Ok(());
         };
         let listens = seen.listeners(&format!("{}:{first}", channel(seen.name))) > 0;
-        // A look is noted by tenths of a second, for some minutes.
+        // Queries are recorded in tenths of a second, for some minutes.
         let longest = if listens { 10_200 } else { 1700 };
         match &self.silent {
             Some((it, since))

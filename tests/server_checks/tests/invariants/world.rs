@@ -16,7 +16,7 @@ pub(crate) const NOW: i64 = 1_795_305_600_000_000;
 /// The reply to a script, without the number of the request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A number that says that it was done.
+    /// A number that reports success.
     Done,
     Parts(Vec<Reply>),
     Error,
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// The code that says what became of the request.
+    /// The code of the outcome.
     pub(crate) fn code(&self) -> Option<i64> {
         self.int(0)
     }
@@ -219,7 +219,7 @@ impl World {
         let now = self.now / 1000;
         self.server.keys().remove_expired(now);
         self.holds.retain(|_, hold| hold.latest >= now);
-        // One that is over stays so when the clock is set back.
+        // An ended hold stays ended when the clock is set back.
         for hold in self.holds.values_mut().filter(|it| !it.is_valid(now)) {
             hold.end = i64::MIN;
         }
@@ -306,9 +306,9 @@ impl World {
         match call.script {
             "fenced/transfer" | "condition/signal" | "guarded" => true,
             "condition/look" => call.args[1] == "pass",
-            // The first copy comes back to the front, where the next one finds a free lock.
+            // The first copy returns to the front, where the second one finds a free lock.
             "fair/acquire" => call.args[5] == "rejoin" && entry(keys, self.name).is_none(),
-            // Of two that came in the same ms the second one may have the free lock when it comes back.
+            // Of two requests in one ms the second one may get the free lock when it returns.
             "read_write/acquire" => entry(keys, self.name).is_none(),
             _ => false,
         }
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// No key of the library lacks a time to live, but those that are documented.
+    /// Every key of the library has a TTL, except for the documented ones.
     fn ends(&self, keys: &Keyspace) -> Result<(), String> {
         let counts = matches!(self.kind, "permits" | "permit ids" | "latch");
         let taken = taken_key(self.kind, self.name);

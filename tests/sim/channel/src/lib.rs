@@ -74,7 +74,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends to a channel with room for all.
+    /// Sends to an unbounded channel.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         self.try_send(value).map_err(|error| match error {
             TrySendError::Full(value) | TrySendError::Disconnected(value) => SendError(value),

@@ -1,4 +1,5 @@
-//! A world that runs on one seed: threads that take turns, a clock that moves when nobody can run, processes, a network.
+//! A world that runs on one seed: threads that take turns, a clock that advances when no thread can run, processes, a
+//! network.
 //!
 //! There is one world per process of the operating system, see [`scheduler::begin`].
 

@@ -28,7 +28,7 @@ pub(super) fn arrive(id: usize, bytes: Vec<u8>) {
     send(&mut net, replies);
 }
 
-/// A request reaches its server behind the end of its connection, and nobody hears the answer.
+/// A request reaches its server after the end of its connection, and its reply is dropped.
 pub(super) fn arrive_stray(server: usize, bytes: Vec<u8>) {
     const NOBODY: u64 = 1 << 40;
     let net = net();

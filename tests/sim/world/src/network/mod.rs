@@ -1,7 +1,7 @@
-//! The network: connections of bytes between processes and servers, each segment an event, and what can befall it.
+//! The network: connections between processes and servers, each segment an event, and their faults.
 //!
-//! What was sent on one connection arrives in order, as TCP has it, or not at all. A server is a machine of states that
-//! somebody else wrote; it runs when bytes arrive.
+//! Bytes of one connection arrive in order, as in TCP, or not at all. A server is a state machine supplied by the
+//! user; it runs when bytes arrive.
 
 mod delivery;
 mod shown;
@@ -38,7 +38,7 @@ pub struct Faults {
     pub cut: f64,
     /// To be silent from now on, without an end.
     pub silent: f64,
-    /// A request that runs when its sender has long seen the connection end; a reply that comes twice.
+    /// The chance that a request runs after its sender has seen the connection end, or that a reply comes twice.
     pub stray: f64,
     pub surplus: f64,
     /// Whether only replies come twice that are no errors.
@@ -80,7 +80,7 @@ struct Connection {
     is_shut: bool,
     /// Whether the server knows it.
     is_known: bool,
-    /// Nothing comes through any more, and nobody is told.
+    /// All packets are dropped, without notice.
     is_silent: bool,
     /// What is sent now arrives no earlier, there and here.
     arrives_there: Nanos,
@@ -105,7 +105,7 @@ static NET: Mutex<Net> = Mutex::new(Net {
 const READERS: usize = 1 << 60;
 const POLLERS: usize = 1 << 61;
 
-/// What a clock of a server says when the world begins: a day of 2026.
+/// The clock of a server at the start of the world: a day of 2026.
 const EPOCH: i64 = 1_790_000_000_000_000;
 
 /// The time that it takes to learn that a server is not there, or that a connection is gone.
@@ -161,7 +161,7 @@ pub fn is_up(server: usize) -> bool {
     net().servers[server].is_up
 }
 
-/// Lets a server do nothing until a moment; what comes meanwhile waits.
+/// Pauses a server until a moment; requests wait meanwhile.
 pub fn pause(server: usize, until: Nanos) {
     let mut net = net();
     events::count("server paused");
@@ -275,7 +275,7 @@ fn cut(id: usize) {
     });
 }
 
-/// Tells the server that a connection is gone.
+/// Notifies the server of a closed connection.
 fn hang_up(net: &mut Net, id: usize) {
     let connection = &mut net.connections[id];
     connection.is_silent = true;

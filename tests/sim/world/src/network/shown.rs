@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 type Namer = Box<dyn Fn(&[u8]) -> Option<String> + Send>;
 static NAMER: Mutex<Option<Namer>> = Mutex::new(None);
 
-/// Describes an argument of a request that says nothing to a reader of traces.
+/// Sets the function that describes opaque request arguments in traces.
 pub fn name_arguments(namer: impl Fn(&[u8]) -> Option<String> + Send + 'static) {
     *NAMER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(namer));
 }

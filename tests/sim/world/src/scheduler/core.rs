@@ -39,11 +39,11 @@ pub(super) struct Process {
     pub(super) is_killed: bool,
     /// How much faster its clocks run, in millionths.
     pub(super) rate: i64,
-    /// What its clock since boot says at the beginning.
+    /// Its clock since boot at the start.
     pub(super) booted: Nanos,
     /// How long its threads have been kept from running.
     pub(super) lag: Nanos,
-    /// How long the machine has slept, in which the clock that deadlines are counted on stands; and until when it does.
+    /// How long the machine has slept, during which the clock of deadlines stops; and until when it sleeps.
     pub(super) slept: Nanos,
     pub(super) sleeps_until: Nanos,
 }
@@ -55,9 +55,9 @@ pub(super) struct Core {
     pub(super) draw: Rng,
     pub(super) pace: Pace,
     pub(super) tasks: Vec<Task>,
-    /// Those that have not ended, in order.
+    /// The live ones, in order.
     pub(super) live: Vec<usize>,
-    /// Room for some of them.
+    /// A buffer for some of them.
     pub(super) able: Vec<usize>,
     pub(super) processes: Vec<Process>,
     pub(super) events: BTreeMap<(Nanos, u64), Event>,
@@ -107,7 +107,7 @@ impl Core {
         next
     }
 
-    /// When something happens next, if nobody runs.
+    /// The time of the next event, if no thread runs.
     pub(super) fn next_instant(&self) -> Option<Nanos> {
         let live = self.live.iter().map(|index| &self.tasks[*index]);
         let waits =
@@ -144,7 +144,7 @@ impl Core {
         (entry.key().0 <= self.now).then(|| entry.remove())
     }
 
-    /// Readies up to `most` of those who wait at `key`, by chance. Returns how many.
+    /// Readies up to `most` random waiters at `key`. Returns how many.
     pub(super) fn wake(&mut self, key: usize, most: usize) -> usize {
         let waits = |index: &&usize| {
             let task = &self.tasks[**index];
@@ -171,7 +171,7 @@ impl Core {
         self.now + process.sleeps_until.saturating_sub(self.now) - process.slept
     }
 
-    /// The moment at which a process will have been awake for so long.
+    /// The time at which a process will have been awake for `awake`.
     pub(super) fn asleep(&self, process: usize, awake: Nanos) -> Nanos {
         awake.saturating_add(self.processes[process].slept)
     }
@@ -182,7 +182,7 @@ impl Core {
         u64::try_from(i128::from(at) + more).unwrap_or(NEVER)
     }
 
-    /// The first moment of the world at which the clock of a process says `local` or more.
+    /// The first world time at which the clock of a process reads `local` or more.
     pub(super) fn of_local(&self, process: usize, local: Nanos) -> Nanos {
         let rate = i128::from(self.processes[process].rate);
         let guess = i128::from(local) * 1_000_000 / (1_000_000 + rate);

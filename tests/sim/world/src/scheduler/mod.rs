@@ -31,10 +31,10 @@ pub use turns::{Wake, block, is_world, on_stuck, sleep_until, step, wake_all, wa
 /// Nanoseconds since the beginning of the world.
 pub type Nanos = u64;
 
-/// So many steps in a row take no time, or somebody spins.
+/// More steps in a row without time passing mean that a thread spins.
 const MOST_STEPS: u64 = 200_000;
 
-/// A run takes no more steps than these, or it goes on for ever.
+/// A run with more steps counts as endless.
 const MOST_IN_ALL: u64 = 2_000_000;
 
 const NEVER: Nanos = Nanos::MAX;
@@ -42,7 +42,7 @@ const NEVER: Nanos = Nanos::MAX;
 pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000 * MILLI;
 
-/// The keys of those who wait for the end of a thread begin here; other keys are addresses.
+/// The keys for joining threads start here; other keys are addresses.
 const JOINS: usize = usize::MAX / 2;
 
 /// How the threads of a run take turns.
@@ -52,7 +52,7 @@ pub struct Pace {
     pub switch: f64,
     /// Whether each thread has a rank, and the one with the highest runs until it waits: rare orders of few threads.
     pub ranks: bool,
-    /// The chance that time passes although somebody could run, and how much at most.
+    /// The chance that time passes although a thread could run, and how much at most.
     pub jump: f64,
     pub longest_jump: Nanos,
 }
@@ -70,7 +70,7 @@ thread_local! {
     /// The number of this thread, and whether it acts for the world at the moment.
     static ME: Cell<Option<usize>> = const { Cell::new(None) };
     static IS_WORLD: Cell<bool> = const { Cell::new(false) };
-    /// The process on whose clock the checker looks.
+    /// The process whose clock the checker uses.
     static AS: Cell<Option<usize>> = const { Cell::new(None) };
     /// Made first of all values of a thread, so it goes last.
     static LAST: Last = const { Last };
@@ -157,13 +157,13 @@ pub fn begin(seed: u64, pace: Pace, traced: bool) {
     ME.set(Some(0));
 }
 
-/// Looks at the world after each step from now on at which there is something new to see; it must not wait. It says until
-/// when time alone changes nothing of what it has seen.
+/// Runs the checker from now on after each step that may have changed something. It must not wait. It returns until
+/// when time alone changes nothing for it.
 pub fn watch(checker: impl FnMut() -> Nanos + Send + 'static) {
     *CHECKER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(checker));
 }
 
-/// Notes that something that the checker looks at may have changed.
+/// Marks that something the checker inspects may have changed.
 pub fn note_news() {
     HAS_NEWS.store(true, Ordering::Relaxed);
 }

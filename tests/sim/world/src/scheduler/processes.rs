@@ -6,7 +6,7 @@ use super::core::{Process, State};
 use super::{AS, NEVER, Nanos, at, core, nanos, note, note_news};
 use crate::events;
 
-/// Adds a process. `rate` is how much faster its clocks run, in millionths; `booted` is what its clock says at the beginning.
+/// Adds a process. `rate` is how much faster its clocks run, in millionths; `booted` is its initial clock.
 pub fn add_process(name: &str, rate: i64, booted: Duration) -> usize {
     let mut core = core();
     core.processes.push(Process {
@@ -27,8 +27,8 @@ pub fn pause(process: usize, until: Nanos) {
     });
 }
 
-/// Suspends the machine of a process until the world time `until`: it does nothing, and the clock that deadlines are
-/// counted on stands, while that since boot goes on.
+/// Suspends the machine of a process until the world time `until`: it does nothing, and the clock of deadlines stops
+/// while the clock since boot continues.
 pub fn suspend(process: usize, until: Nanos) {
     note_news();
     let mut core = core();
@@ -97,7 +97,7 @@ pub fn since_boot() -> Nanos {
     core.local(process, core.now) + core.processes[process].booted
 }
 
-/// The moment of the world at which the clock of the calling process says `local`.
+/// The world time at which the clock of the calling process reads `local`.
 pub fn of_local(local: Nanos) -> Nanos {
     let core = core();
     let process = core.process_of();

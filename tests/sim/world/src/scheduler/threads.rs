@@ -55,7 +55,7 @@ fn wait_for_end(index: usize, deadline: Option<Nanos>) {
     }
 }
 
-/// Registers a thread that is about to be started, in this process or that of the caller.
+/// Registers a thread that is about to be started, in the given process or the caller's.
 fn register(name: &str, process: Option<usize>) -> (usize, Arc<AtomicBool>, u64) {
     let mut core = core();
     let process = process.unwrap_or_else(|| core.process_of());
@@ -88,11 +88,11 @@ fn enter(index: usize, turn: &AtomicBool, seed: u64) {
 
 const STACK: usize = 512 * 1024;
 
-/// Starts a thread in a process, that of the caller if `None`.
+/// Starts a thread in a process, the caller's if `None`.
 ///
 /// # Errors
 ///
-/// As `std::thread::Builder::spawn`.
+/// Like `std::thread::Builder::spawn`.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     process: Option<usize>,

@@ -1,4 +1,4 @@
-//! Turns: where another thread may run, where a thread waits, and who is next.
+//! Scheduling: where another thread may run, where a thread waits, and which thread is next.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ pub fn step() {
 }
 
 fn spins(core: Locked) -> ! {
-    // Before the panic, whose hook looks at the world.
+    // Before the panic, whose hook inspects the world.
     drop(core);
     panic!("I5: so many steps, and no end: somebody spins")
 }
@@ -73,7 +73,7 @@ pub fn block(key: usize, deadline: Option<Nanos>) -> Wake {
     }
 }
 
-/// Wakes one of those who wait at `key`. Returns whether there was one.
+/// Wakes a waiter at `key`. Returns whether there was one.
 pub fn wake_one(key: usize) -> bool {
     core().wake(key, 1) > 0
 }
@@ -83,7 +83,7 @@ pub fn wake_all(key: usize) {
 }
 
 pub fn sleep_until(deadline: Nanos) {
-    // Nobody wakes who waits at no address.
+    // Nothing wakes a waiter without an address.
     while now() < deadline {
         block(0, Some(deadline));
     }
@@ -121,7 +121,7 @@ fn look(now: Nanos) {
     }
 }
 
-/// Gives the turn to somebody, and returns when the caller has it again; at once, if its thread has ended.
+/// Schedules another thread, and returns when the caller runs again; at once, if its thread has ended.
 pub(super) fn dispatch(mut core: Locked, me: usize) {
     loop {
         if core.is_closing {
@@ -172,7 +172,7 @@ pub(super) fn wait_for_turn(turn: &AtomicBool) {
 type LastHook = Box<dyn FnOnce(String) + Send>;
 static ON_STUCK: Mutex<Option<LastHook>> = Mutex::new(None);
 
-/// Calls `what` with a description if nobody can ever run again. It must not return.
+/// Calls `what` with a description if no thread can ever run again. It must not return.
 pub fn on_stuck(what: impl FnOnce(String) + Send + 'static) {
     *ON_STUCK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(what));
 }
