@@ -24,7 +24,7 @@ const LEASE: Duration = ms(900);
 
 const PASSWORD: &str = "canary-7f3a";
 
-/// Commands which scripts call although no right to them is needed, and why.
+/// Commands of scripts that need no right, and why.
 const SPARE: [(&str, &str, &str); 2] = [
     (
         "acquire.lua",
@@ -81,7 +81,7 @@ fn row(rows: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
-/// What a client needs for `Client::lock` alone.
+/// The rights of a client that uses only `Client::lock`.
 fn for_locks() -> BTreeSet<String> {
     row(&["every lock", "Client::lock"])
 }
@@ -183,7 +183,7 @@ fn the_rights_tables_match_scripts_and_source() {
     assert!(sent.is_superset(&union(&[&calls, &listens])), "{sent:?}");
     let alone = union(&[&calls, &listens]);
     let mut all = union(&[&sent, &set(&["spublish"])]);
-    // What a row has beside those of its scripts, and what its scripts call beside it.
+    // The additional rights of each row, and the additional commands of its scripts.
     for (words, kind, beside, not_here) in [
         (
             &["every lock", "Client::lock"][..],
@@ -290,19 +290,19 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
         .replace("redis://", &format!("redis://locks:{PASSWORD}@"))
 }
 
-/// A server and a URL for a user with the rights for `Client::lock` and nothing else.
+/// A server and a URL for a user with only the rights for `Client::lock`.
 pub(crate) fn least() -> (RedisServer, String) {
     server_for(&for_locks())
 }
 
-/// A client that has the time which a busy machine needs.
+/// A client with timeouts for a busy machine.
 fn open(url: &str) -> Client {
     let builder = Client::builder().command_timeout(ms(10_000));
     let builder = builder.watchdog_timeout(LEASE).outage_timeout(ms(800));
     builder.key_prefix(PREFIX).open(url).unwrap()
 }
 
-/// What has failed for want of a right.
+/// The errors caused by a missing right.
 fn failures(row: &Row, server: &RedisServer, client: &Client) -> Vec<Error> {
     let mut errors = (row.work)(server, client);
     errors.retain(|error| {
@@ -448,7 +448,7 @@ fn the_rights_for_fenced_writes_are_enough_and_each_is_needed() {
                 else {
                     panic!("without {lacking}");
                 };
-                // Within a script, servers do not say which command it was.
+                // For commands within a script, servers do not name the command.
                 let is_named = missing == [format!("+{lacking}")];
                 assert!(is_named || reason.contains("script"), "{lacking}: {reason}");
             }
@@ -555,7 +555,7 @@ fn checking_rights_changes_nothing_and_wakes_no_waiter() {
     assert_eq!(server.int(&["DBSIZE"]), 2);
 }
 
-/// The server refuses the request, and is silent when it is asked which right is missing.
+/// The server refuses the request, and does not reply to the query of the missing right.
 #[test]
 fn the_query_for_the_missing_right_ends_with_the_wait() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! What the types promise.
+//! The traits of the public types.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::thread;

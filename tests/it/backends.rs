@@ -15,7 +15,7 @@ use crate::support::{RedisServer, ms};
 pub(crate) struct Backend {
     /// `None` for the memory of this process.
     open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
-    /// In memory the first client, from which the others are made.
+    /// In memory: the first client, from which the others are made.
     first: Mutex<Option<Client>>,
     /// Its Redis server, if it has one.
     server: Option<Arc<RedisServer>>,
@@ -205,12 +205,12 @@ impl Backend {
         first.insert(builder.in_memory().unwrap()).clone()
     }
 
-    /// Keeps no handle of any client; the next client in memory has a world of its own.
+    /// Drops all handles of clients; the next client in memory gets its own world.
     pub(crate) fn forget_clients(&self) {
         self.first.lock().unwrap().take();
     }
 
-    /// The number of requests for locks that its servers have got; `None` where others share them, or there are none.
+    /// The number of lock requests that its servers received; `None` where they are shared or there are none.
     pub(crate) fn requests(&self) -> Option<u64> {
         let servers = self.server.as_deref().into_iter().chain(&self.quorum);
         let counts: Vec<_> = servers.map(RedisServer::eval_count).collect();
@@ -223,7 +223,7 @@ impl Backend {
             .nodes(nodes.map(|url| Client::open(&url).unwrap()))
             // A busy machine is no silent node.
             .node_timeout(ms(500))
-            // As long as other locks may last.
+            // The longest lease of other locks.
             .max_lease(Duration::from_secs(365 * 24 * 60 * 60))
             .watchdog_timeout(settings.watchdog_timeout.unwrap_or(Duration::from_secs(30)))
             .trust_new_nodes();
@@ -239,7 +239,7 @@ impl Backend {
         builder.build().unwrap()
     }
 
-    /// Whether a grant takes several servers.
+    /// Whether a grant needs several servers.
     pub(crate) fn is_slow(&self) -> bool {
         !self.quorum.is_empty()
     }
@@ -248,9 +248,9 @@ impl Backend {
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
 
-/// Runs every law in memory, on one Redis, on a quorum and in a database, and on each kind of lock in memory; `make test-all`
-/// runs them on the others, too. Laws of re-entry are for locks that are reentrant, those of guarded writes for stores in
-/// which data can be written beside a lock, as the user of `rights` may not.
+/// Runs every law in memory, on one Redis server, on a quorum and in a database, and on each kind of lock in memory;
+/// `make test-all` runs them on the other backends, too. Laws of re-entry are for reentrant locks, laws of guarded
+/// writes for stores with data beside the lock, except `rights`, whose user may not write data.
 macro_rules! laws {
     (
         every { $($law:ident)* }

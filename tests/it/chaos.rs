@@ -48,7 +48,7 @@ struct Job {
 impl Job {
     fn start(has_lock: bool) -> Job {
         let mut job = Job {
-            // It forgets nothing that it has acknowledged.
+            // It loses no acknowledged write.
             locks: RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]),
             shop: Shop::open(),
             has_lock,
@@ -134,7 +134,7 @@ fn a_shop_under_faults_sells_nothing_twice() {
     job.flush_scripts();
     job.crash(ms(300));
     thread::sleep(ms(700));
-    // It dies with requests that it has got and not yet seen.
+    // It is killed with requests that it has received but not read.
     job.locks.freeze();
     thread::sleep(ms(500));
     job.crash(ms(20));

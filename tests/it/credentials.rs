@@ -46,7 +46,7 @@ impl Vault {
     }
 }
 
-/// Ends all connections but those of the test.
+/// Closes all connections except the test's.
 fn kill_clients(server: &RedisServer) {
     server.cmd(&["CLIENT", "KILL", "USER", "app"]);
     // The end of a connection is seen where it was idle for a moment.
@@ -173,7 +173,7 @@ fn a_password_is_given_in_one_place() {
         error.to_string().contains("remove it from the URL"),
         "{error}"
     );
-    // The sentinels have theirs in the URL, or a provider of their own.
+    // The sentinels' credentials are in the URL, or from a provider of their own.
     let sentinels = || quick().credentials_with(give);
     sentinels().sentinel("shop", [&url]).unwrap();
     let with_own = quick().sentinel_settings(sentinels());

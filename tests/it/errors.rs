@@ -83,7 +83,7 @@ fn what_may_have_been_done_is_not_retryable() {
     let error = fixture.client.lock("orders").try_lock().unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     assert!(error.is_ambiguous() && !error.is_retryable());
-    // A wait goes on all the same, to its end.
+    // A wait continues to its timeout.
     let fixture = Fixture::new();
     let fault = Fault::SwallowReply(End::Reset);
     fixture.proxy.next(1, Some(sha(ACQUIRE).as_bytes()), fault);
@@ -192,7 +192,7 @@ fn an_error_that_main_returns_can_be_read() {
     assert!(format!("{error:?}").contains(&cause), "{error:?}");
 }
 
-/// The error of the operating system behind this one.
+/// The error of the operating system in the source chain.
 #[track_caller]
 fn behind(error: &(dyn std::error::Error + 'static)) -> io::ErrorKind {
     let source = error.source().expect("it comes from the operating system");

@@ -10,10 +10,10 @@ use std::{env, fs, thread};
 use crate::support::MariaDb;
 use crate::support::RedisServer;
 
-/// Far more than any of them takes.
+/// Far longer than any example runs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// When something was last changed there, or in what is there.
+/// The latest modification time of a file or of a folder's content.
 fn changed(path: &Path) -> SystemTime {
     let within = fs::read_dir(path).into_iter().flatten();
     let within = within.map(|entry| changed(&entry.unwrap().path()));
@@ -21,7 +21,7 @@ fn changed(path: &Path) -> SystemTime {
     within.fold(own, SystemTime::max)
 }
 
-/// Whether an example is newer than all it is made of: `cargo test` builds them, `cargo test --test it` does not.
+/// Whether an example is newer than its sources: `cargo test` builds examples, `cargo test --test it` does not.
 fn is_new(example: &Path) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = ["Cargo.toml", "Cargo.lock", "src", "examples"];

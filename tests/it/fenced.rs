@@ -26,7 +26,7 @@ fn counter(server: &RedisServer) -> u64 {
     server.text(&["GET", COUNTER]).unwrap().parse().unwrap()
 }
 
-/// Takes the lock for a moment, and returns the token of that hold.
+/// Acquires the lock for a moment, and returns the token of that hold.
 fn token_of(lock: &Lock) -> u64 {
     lock.guard().unwrap().fencing_token().unwrap()
 }
@@ -124,7 +124,7 @@ fn tokens_rise_for_a_client_after_the_clock_steps_back() {
     );
     let first = token_of(&lock);
     clock.set(-10_000);
-    // The data is there: they rise for everybody.
+    // The server's counter exists: tokens rise for every client.
     let second = token_after_all(&other);
     assert_eq!(second, first + 1);
     assert_eq!(token_after_all(&lock), second + 1);
@@ -268,7 +268,7 @@ fn a_token_below_the_minimum_is_an_error_and_is_released() {
     };
     let mut error = lock.try_lock();
     if error.as_ref().is_err_and(Error::is_retryable) {
-        // It has been too late by the old clock.
+        // By the old clock it was too late.
         error = lock.try_lock();
     }
     is_regress(error.unwrap_err());

@@ -1,4 +1,4 @@
-//! Guarded writes on a real server: what befalls them on their way, scripts of users, and fences.
+//! Guarded writes on a real server: faults in transit, scripts of users, and fences.
 
 use std::thread;
 
@@ -197,7 +197,7 @@ fn a_missing_right_is_named_and_nothing_is_written() {
     let client = quick().key_prefix(acl::PREFIX).open(&url).unwrap();
     let lock = client.lock("a");
     let guard = lock.guard().unwrap();
-    // No key of the data is permitted: the server runs nothing.
+    // No data key is permitted: the server runs nothing.
     for (keys, named) in [
         (vec!["secret"], vec!["~secret"]),
         (vec!["secret", "b"], vec![]),
@@ -326,7 +326,7 @@ fn a_script_that_fails_says_why() {
         ),
         ("return redis.pcall('HGET', KEYS[1], 'field')", "WRONGTYPE"),
         ("return nothing", "nothing"),
-        // A table that runs code where it is looked into.
+        // A table with code in its index function.
         (
             "return setmetatable({}, {__index = function() error({err = 'LOADING on purpose'}) end})",
             "on purpose",

@@ -1,4 +1,4 @@
-//! What must hold after every fault, each stated once. They are numbered O1 to O9.
+//! What must hold after every fault, each invariant stated once, numbered O1 to O9.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use redlatch::{Builder, Client, Error, Loss, Losses};
 
 use crate::support::{End, Fault, Monitor, RedisServer, eventually, ms, scripts};
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 pub(crate) const SLACK: Duration = ms(2500);
 
 /// The total time of one command in these tests.
@@ -20,7 +20,7 @@ pub(crate) const TIMEOUT: Duration = ms(500);
 /// The password that must never be seen.
 pub(crate) const CANARY: &str = "canary-7f3a";
 
-/// The ways in which one request or its reply goes astray.
+/// The ways in which one request or its reply is lost.
 pub(crate) const LOST: [Fault; 4] = [
     Fault::SwallowReply(End::Reset),
     Fault::SwallowReply(End::Silent),
@@ -149,7 +149,7 @@ pub(crate) fn no_secret(value: &dyn Debug) {
     }
 }
 
-/// O7: the call ends within `limit`, and what a busy machine may add.
+/// O7: the call ends within `limit` plus the slack of a busy machine.
 #[track_caller]
 pub(crate) fn ends_within<T>(limit: Duration, call: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -173,7 +173,7 @@ pub(crate) fn is_empty(server: &RedisServer) {
     assert_eq!(keys(server), Vec::<String>::new());
 }
 
-/// O3: what an unclean end has left is soon gone, long before its lease ends.
+/// O3: leftovers of an unclean end are gone soon, long before the lease ends.
 #[track_caller]
 pub(crate) fn leaves_nothing(server: &RedisServer) {
     eventually(ms(5000), "nothing is left behind", || {
@@ -256,7 +256,7 @@ pub(crate) fn somebody_waits(server: &RedisServer, name: &str) {
     });
 }
 
-/// Collects what is logged in this process, of which it keeps only what shows the password.
+/// Collects the log of this process; keeps only records that show the password.
 pub(crate) struct Log {
     events: AtomicUsize,
     leaks: std::sync::Mutex<Vec<String>>,

@@ -11,7 +11,7 @@ use redlatch::{Builder, Client, Error, Lock, MultiLock, Redlock};
 use crate::support::MariaDb;
 use crate::support::{RedisServer, elsewhere, eventually, ms};
 
-/// A busy machine stops a process for seconds. It is renewed three times in it.
+/// A busy machine stops a process for seconds. Renewals come three times within the lease.
 const LEASE: Duration = ms(4500);
 
 /// Longer than any wait of these tests may take.
@@ -26,7 +26,7 @@ struct Part {
     plain: Lock,
 }
 
-/// The kinds of locks of one client, and what their holders keep out.
+/// The kinds of locks of one client, and the locks of another client that they exclude.
 fn parts_of(one: &Client, two: &Client) -> Vec<Part> {
     let sides = |name: &str| [one, two].map(|it| it.read_write_lock(name));
     let [read, read_of_two] = sides("prices");
@@ -106,7 +106,7 @@ fn works_as_a_part(part: &Part) {
         got.recv_timeout(LONG).unwrap();
     });
     assert!(!is_held() || bars.unlock().is_ok(), "{kind}");
-    // It has neither conditions nor guarded writes, whatever its parts have.
+    // It has neither conditions nor guarded writes, whatever its members have.
     both.lock().unwrap();
     let error = both.condition("filled").signal().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
@@ -204,7 +204,7 @@ fn waiters_cannot_be_counted_without_a_queue_in_the_store() {
     assert_eq!(server.int(&["DBSIZE"]), 0, "nothing is asked");
 }
 
-/// A quorum has one kind of lock, which polls as well; it draws no fencing token, guards no write and has no condition.
+/// A quorum has one kind of lock, which also polls; it has no fencing token, no guarded writes and no conditions.
 #[test]
 fn a_quorum_has_locks_that_listen_and_locks_that_poll() {
     let server = RedisServer::start();
@@ -273,7 +273,7 @@ fn key_prefix_once_is_not_added_twice() {
     }
     assert!(once.semaphore("permits").try_set(1).unwrap());
     assert_eq!(once.semaphore("app:permits").available().unwrap(), 1);
-    // A quorum takes the rule over from its clients, which must agree.
+    // A quorum inherits the rule from its clients, which must agree.
     let redlock = |client: &Client| {
         let other = open(Client::builder().key_prefix("app:"));
         Redlock::builder().nodes([client.clone(), other]).build()

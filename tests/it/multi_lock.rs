@@ -1,4 +1,4 @@
-//! Several locks taken as one, in memory and on real servers.
+//! MultiLock, in memory and on real servers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod neighbours;
@@ -52,7 +52,7 @@ fn it_takes_all_or_nothing() {
 #[test]
 fn a_re_entry_counts_on_all_members_or_on_none() {
     let mut servers = [RedisServer::start(), RedisServer::start()];
-    // They are taken in the order of their addresses as text.
+    // Members are acquired in the order of their addresses as text.
     servers.sort_by_key(RedisServer::url);
     let [one, two] = servers;
     let impatient = |server: &RedisServer| {
@@ -262,7 +262,7 @@ fn a_force_unlock_that_frees_only_some_members_is_unknown() {
     let error = both.force_unlock().unwrap_err();
     assert_eq!(one.int(&["EXISTS", "a"]), 0);
     assert!(error.is_ambiguous() && !error.is_retryable(), "{error}");
-    // Now there is nothing to free where it can be asked.
+    // Now no reachable server has a key to delete.
     let error = both.force_unlock().unwrap_err();
     assert!(error.is_retryable(), "{error}");
 }

@@ -15,7 +15,7 @@ mod events;
 #[cfg(feature = "tracing")]
 mod spans;
 
-/// Far more than anything here takes.
+/// Far longer than any event here takes.
 fn eventually(what: &str, happened: impl FnMut() -> bool) {
     support::eventually(Duration::from_secs(30), what, happened);
 }

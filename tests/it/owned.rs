@@ -16,7 +16,7 @@ use crate::support::{
 
 const CHILD: Duration = Duration::from_secs(30);
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         "forking owner" => forking_owner(),
@@ -123,7 +123,7 @@ fn owner_that_ends() {
         "drop" => drop(client),
         _ => client.shutdown(),
     }
-    // From here on nothing runs any more.
+    // From here on no code runs.
     std::process::exit(0);
 }
 
@@ -159,7 +159,7 @@ fn a_guard_that_ends_with_its_thread_or_its_panic_unlocks() {
     }
     let client = Client::in_memory();
     let lock = client.lock("orders");
-    // Among the last things of a thread, when nothing else of it is left.
+    // At the end of a thread, when its other thread-locals are gone.
     elsewhere(|| {
         let guard = lock.owned().unwrap();
         KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
@@ -199,7 +199,7 @@ fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
     assert!(took < timeout + SLACK, "{took:?}");
 }
 
-/// The first copy of the release is lost on the way to the server, or its answer on the way back.
+/// The first copy of the release is lost on the way to the server, or its reply on the way back.
 #[test]
 fn a_background_release_without_a_reply_is_sent_again() {
     let server = RedisServer::start();

@@ -12,7 +12,7 @@ fn spin_lock(server: &RedisServer) -> Lock {
     Client::open(&server.url()).unwrap().spin_lock("orders")
 }
 
-/// How many requests so many waiters of one client send in a second.
+/// How many requests this many waiters of one client send in a second.
 fn asked(server: &RedisServer, lock: &Lock, waiters: usize) -> u64 {
     thread::scope(|scope| {
         for _ in 0..waiters {

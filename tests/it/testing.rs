@@ -1,4 +1,4 @@
-//! The controls that tests of other programs use: the clock of a world, and what goes wrong in it.
+//! The controls for tests of other programs: the clock of a world, and faults in it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -22,7 +22,7 @@ fn each_world_has_its_own_clock() {
     };
     let (ours, theirs) = (hold(&here), hold(&there));
     Controls::of(&here).advance(HOUR);
-    // It is a clock of servers, which no world goes by.
+    // It is the clock of real servers, which no world uses.
     testing::advance_clock(ms(1));
     assert!(!ours.is_valid() && theirs.is_valid());
     assert!(theirs.remaining_validity() > HOUR * 9 / 10);
@@ -155,7 +155,7 @@ fn a_lost_reply_is_an_unknown_outcome() {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     };
-    // An acquisition was made, and is taken back.
+    // An acquisition was executed, and is undone.
     controls.lose_answers(1);
     is_unknown(lock.try_lock().map(drop));
     assert!(!lock.is_valid());
@@ -171,7 +171,7 @@ fn a_lost_reply_is_an_unknown_outcome() {
     controls.lose_answers(1);
     is_unknown(lock.unlock());
     assert!(lock.is_valid() && lock.hold_count().unwrap() == 1);
-    // A question changes nothing.
+    // A query changes nothing.
     controls.lose_answers(1);
     let error = lock.is_locked().unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");

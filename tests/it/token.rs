@@ -1,4 +1,4 @@
-//! The plain token lock: what the laws of every lock do not say.
+//! The plain token lock, beyond the laws of every lock.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::thread;
@@ -11,7 +11,7 @@ use crate::support::{RedisServer, elsewhere, ms};
 const LEASE: Duration = ms(900);
 const SLACK: Duration = ms(2500);
 
-/// What programs in other languages release their locks with.
+/// The release script of programs in other languages.
 const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 fn client_at(url: &str) -> Client {
@@ -26,7 +26,7 @@ fn lock_at(server: &RedisServer) -> Lock {
     client_at(&server.url()).token_lock("a")
 }
 
-/// Takes the key as others do: for a minute, if it is free.
+/// Acquires the key like other programs: for a minute, if it is free.
 fn taken_by(server: &RedisServer, token: &str) -> bool {
     let set = server.text(&["SET", "a", token, "NX", "PX", "60000"]);
     set.as_deref() == Some("OK")
@@ -122,7 +122,7 @@ fn one_name_is_one_kind_of_lock() {
     let (token, reentrant) = (client.token_lock("a"), client.lock("a"));
     for (held, other) in [(&token, &reentrant), (&reentrant, &token)] {
         held.lock().unwrap();
-        // By the same thread, which holds it as the other kind.
+        // The same thread holds it as the other kind.
         let error = other.try_lock().unwrap_err();
         assert!(matches!(error, Error::WrongType { .. }), "{error}");
         assert!(matches!(other.unlock(), Err(Error::NotHeld { .. })));

@@ -1,7 +1,7 @@
-//! This test binary once more, as a process of its own that can be frozen and killed.
+//! This test binary as another process, which can be frozen and killed.
 //!
-//! The parent calls [`Child::spawn`] with a role. The child runs only the test `child_roles::entry`, which asks [`role`]
-//! what to play, and is an empty test in a normal run.
+//! The parent calls [`Child::spawn`] with a role. The child runs only the test `child_roles::entry`, which reads its
+//! [`role`], and is an empty test in a normal run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -24,7 +24,7 @@ pub struct Child {
 const REST: Duration = Duration::from_secs(10);
 
 impl Child {
-    /// Starts a child in `role`, with environment variables which it reads with [`arg`].
+    /// Starts a child in `role`, with environment variables, which it reads with [`arg`].
     pub fn spawn(role: &str, env: &[(&str, &str)]) -> Self {
         Self::spawn_at(ENTRY, role, env)
     }
@@ -87,7 +87,7 @@ impl Child {
         if !self.has_ended {
             return self.lines.try_iter().collect();
         }
-        // The thread that reads them may be behind.
+        // The thread that reads them may lag.
         let end = Instant::now() + REST;
         let mut said = Vec::new();
         loop {
@@ -132,7 +132,7 @@ impl Child {
         super::reaper::unregister(self.process.id());
     }
 
-    /// Closes the child's stdin and waits until it ends by itself; panics after `limit`.
+    /// Closes the child's stdin and waits until it ends; panics after `limit`.
     #[track_caller]
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         drop(self.process.stdin.take());
@@ -168,7 +168,7 @@ pub fn arg(key: &str) -> String {
 /// In the child: sends a line to the parent.
 pub fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // The test harness may have left its own line unfinished.
+    // The test harness may have left an unfinished line.
     let _ = out.write_all(format!("\n@{text}\n").as_bytes());
     let _ = out.flush();
 }

@@ -34,12 +34,12 @@ impl ClockShim {
         shim
     }
 
-    /// Shifts the clock to `offset_ms` milliseconds from the true time, at once and also for servers that run.
+    /// Shifts the clock to `offset_ms` milliseconds from the true time, at once, also for running servers.
     pub fn set(&self, offset_ms: i64) {
         self.offset
             .write_all_at(&offset_ms.to_ne_bytes(), 0)
             .expect("the offset can be written");
-        // Valkey 9 asks for the time at most once a millisecond.
+        // Valkey 9 reads the clock at most once a millisecond.
         std::thread::sleep(super::ms(2));
     }
 

@@ -1,6 +1,7 @@
-//! Contenders: processes whose threads take a lock again and again and record it, and what their parent knows of them.
+//! Contenders: processes whose threads acquire a lock repeatedly and record it, and the results that their parent
+//! collects.
 //!
-//! This file and `shop` use the crate under test, as no other file of this folder does.
+//! Only this file and `shop` use the crate under test in this folder.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +27,7 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Whether the hold is valid, which is recorded.
+    /// Whether the hold is valid; the result is recorded.
     pub fn is_valid(&self) -> bool {
         self.record.check(self.owner, || self.guard.is_valid())
     }
@@ -202,7 +203,7 @@ impl Contenders {
         }
     }
 
-    /// Starts one more in `role`, with environment variables, and waits until it has opened its clients.
+    /// Starts another process in `role`, with environment variables, and waits until it has opened its clients.
     pub fn start(&mut self, role: &str, env: &[(&str, &str)]) {
         let number = self.started.to_string();
         let record = self.records.path().join(&number);
@@ -235,7 +236,7 @@ impl Contenders {
         }
     }
 
-    /// Ends all of them; returns their counts, and what the records of all that ever ran say.
+    /// Ends all processes; returns their counts, and the result of checking all records.
     pub fn end(mut self) -> (Counts, Result<Summary, Overlap>) {
         let counts: Vec<Counts> = self
             .running

@@ -1,9 +1,9 @@
-//! Where a request or a reply ends: as much of the protocol as the proxy has to know.
+//! Message boundaries of requests and replies: as much of the protocol as the proxy needs.
 
 use std::io::Read;
 use std::net::TcpStream;
 
-/// Whole messages, read from a stream.
+/// Complete messages, read from a stream.
 pub struct Frames<'a> {
     stream: &'a TcpStream,
     buffer: Vec<u8>,
@@ -55,10 +55,10 @@ pub fn hash_of_text(frame: &[u8]) -> Option<String> {
     }
 }
 
-/// The length of the message `bytes` start with, once all of it is there.
+/// The length of the first message in `bytes`, once it is complete.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let kind = *bytes.first()?;
-    // A packet of MySQL may begin with the same byte, but goes on with the zeros of its length.
+    // A MySQL packet may begin with the same byte, but continues with the zeros of its length.
     let is_binary = bytes.iter().take(3).any(|byte| *byte == 0);
     if is_binary || !b"+-:_,#($=!*>~%|".contains(&kind) {
         return Some(bytes.len());
@@ -106,7 +106,7 @@ pub fn replies_to(request: &[u8]) -> usize {
     }
 }
 
-/// Whether the server has sent this message without being asked.
+/// Whether this message from the server is not a reply.
 pub fn is_push(reply: &[u8]) -> bool {
     let head = &reply[..reply.len().min(24)];
     // The reply to a subscription differs from a message only in its first word.

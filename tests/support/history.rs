@@ -38,7 +38,7 @@ impl Recorder {
         Self { file }
     }
 
-    /// `owner` is about to ask for the lock; owners are unique over all records, such as `pid/thread`.
+    /// `owner` is about to request the lock; owners are unique over all records, such as `pid/thread`.
     pub fn invoke(&self, owner: &str) {
         self.write(now(), "invoke", owner);
     }
@@ -48,7 +48,7 @@ impl Recorder {
         self.write(now(), "return", owner);
     }
 
-    /// Asks whether `owner` still holds the lock and records the answer.
+    /// Checks whether `owner` still holds the lock and records the result.
     pub fn check(&self, owner: &str, is_valid: impl FnOnce() -> bool) -> bool {
         let before = now();
         let valid = is_valid();
@@ -77,7 +77,7 @@ impl Recorder {
     }
 
     fn write(&self, at: u64, event: &str, owner: &str) {
-        // One call for the whole line keeps the lines of threads apart.
+        // A single write per line keeps the lines of threads apart.
         (&self.file)
             .write_all(format!("{at} {event} {owner}\n").as_bytes())
             .expect("the record can be written");
@@ -108,13 +108,13 @@ pub struct Summary {
     pub holds: usize,
     /// Different owners with a hold.
     pub owners: usize,
-    /// Requests without an answer: refused, timed out or cut off by the end of the process.
+    /// Requests without a reply: refused, timed out or cut off by the end of the process.
     pub unanswered: usize,
     /// Holds that were lost.
     pub lost: usize,
 }
 
-/// A time during which an owner believed to hold the lock.
+/// A time during which an owner considered the lock held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The owner.
@@ -170,7 +170,7 @@ pub fn check(files: &[PathBuf]) -> Result<Summary, Overlap> {
         .map(|hold| &hold.owner)
         .collect::<BTreeSet<_>>()
         .len();
-    // The one which ends last is enough to compare with: whatever else is still open overlaps that one, and was found.
+    // Comparing with the hold that ends last is sufficient: any other open hold overlaps it, and was found.
     let mut last: Option<Hold> = None;
     for hold in holds {
         match &last {
@@ -191,14 +191,14 @@ pub fn check(files: &[PathBuf]) -> Result<Summary, Overlap> {
 struct Open {
     depth: usize,
     start: u64,
-    /// The last instant at which it was surely held.
+    /// The last instant at which it was certainly held.
     sure: u64,
 }
 
 fn collect(text: &str, summary: &mut Summary, holds: &mut Vec<Hold>) {
     let mut open: HashMap<&str, Open> = HashMap::new();
     let mut asked: HashMap<&str, usize> = HashMap::new();
-    // A process killed while it wrote leaves a last line without its end.
+    // A process killed during a write leaves an incomplete last line.
     for line in text
         .split_inclusive('\n')
         .filter_map(|line| line.strip_suffix('\n'))

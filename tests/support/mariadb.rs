@@ -79,7 +79,7 @@ impl MariaDb {
 
     /// Starts a server that also speaks TLS, with this certificate, to clients of this authority.
     pub fn encrypted(certificates: &Certificates, pair: &Pair, more: &[&str]) -> MariaDb {
-        // It is another user than the test, and these keys are no secrets.
+        // The server runs as another user than the test; these keys are not secret.
         for (path, mode) in [
             (pair.key.parent().expect("a folder"), 0o755),
             (&pair.key, 0o644),
@@ -103,7 +103,7 @@ impl MariaDb {
         MariaDb::with(&args)
     }
 
-    /// The server that tests share which only need a database of their own.
+    /// The server shared by tests that only need a database of their own.
     pub fn shared() -> &'static MariaDb {
         static SHARED: OnceLock<MariaDb> = OnceLock::new();
         SHARED.get_or_init(MariaDb::start)
@@ -135,7 +135,7 @@ impl MariaDb {
             .args(["--skip-test-db", "--skip-name-resolve"])
             .arg(format!("--datadir={}", self.data().display()))
             .args(user_argument())
-            // A server that starts removes the temporary tables of others that it finds.
+            // A starting server removes the temporary tables of other servers in this directory.
             .env("TMPDIR", self.dir.join("tmp"))
             .stdin(Stdio::null())
             .output()
@@ -202,10 +202,10 @@ impl MariaDb {
                 "--skip-slave-start",
                 "--innodb-buffer-pool-size=48M",
                 "--innodb-log-file-size=16M",
-                // A killed server keeps what was committed, a machine that loses power need not.
+                // Committed data has to survive a kill, but not a power loss.
                 "--innodb-flush-log-at-trx-commit=2",
                 "--innodb-doublewrite=0",
-                // A server was once gone after a stop and a continue; asynchronous I/O is suspected, not proved.
+                // A server was once gone after SIGSTOP and SIGCONT; asynchronous I/O is suspected, not proved.
                 "--innodb-use-native-aio=0",
                 "--innodb-fast-shutdown=2",
                 "--performance-schema=OFF",
@@ -240,7 +240,7 @@ impl MariaDb {
         }
     }
 
-    /// What the server has logged so far.
+    /// The server's log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
@@ -318,7 +318,7 @@ impl MariaDb {
     pub fn kill(&self) {
         if let Some(mut running) = self.state().take() {
             if let Some(mut stdin) = running.stdin.take() {
-                // One line ends the server, the second one keeps its data.
+                // The first line ends the server, the second one keeps its data.
                 let _ = stdin.write_all(b"end\nkeep\n");
             }
             let _ = running.shell.wait();
@@ -414,7 +414,7 @@ impl Database<'_> {
         Conn::new(change(self.server.options(Some(&self.name)))).expect("a connection")
     }
 
-    /// Runs statements, separated by line.
+    /// Runs statements, one per line.
     #[track_caller]
     pub fn run(&self, statements: &str) {
         let mut conn = self.conn();

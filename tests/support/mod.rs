@@ -1,8 +1,6 @@
-//! What all test binaries and benchmarks share: real servers, the ways to break them, and the records that prove what
-//! happened.
+//! Shared by all test binaries and benchmarks: real servers, fault injection, and records that prove what happened.
 //!
-//! Nothing here but `contender` and `shop` knows the crate under test, so no test passes because this and the crate agree
-//! on a mistake.
+//! Only `contender` and `shop` use the crate under test, so that no test passes because of a mistake common to both.
 #![allow(
     dead_code,
     unused_imports,
@@ -67,14 +65,14 @@ pub fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
 }
 
-/// How long `work` takes.
+/// The duration of `work`.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = Instant::now();
     let result = work();
     (start.elapsed(), result)
 }
 
-/// Whether the long forms of the tests are wanted.
+/// Whether the long forms of the tests are selected.
 pub fn is_long() -> bool {
     std::env::var_os("REDLATCH_LONG").is_some()
 }
@@ -96,7 +94,7 @@ fn freeze(process: &std::process::Child) {
     waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).expect("the child has not ended");
 }
 
-/// Whether a process lives, be it a child of this one or not; a zombie does not.
+/// Whether a process is alive, child of this one or not; a zombie is not.
 pub fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     match stat {

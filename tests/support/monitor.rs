@@ -1,4 +1,4 @@
-//! What the server has really been asked to do, from `MONITOR`.
+//! The commands that the server really received, from `MONITOR`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{RedisServer, ms};
 
-/// What a server that answers needs to catch up; a frozen one makes [`Monitor::lines`] wait this long in vain.
+/// The time that a responsive server needs to catch up; with a frozen one [`Monitor::lines`] waits this long in vain.
 const CATCH_UP: Duration = ms(1000);
 
 /// Collects every command a server runs, from its start until its drop.
@@ -74,13 +74,13 @@ impl Monitor {
             .collect()
     }
 
-    /// Forgets every line so far.
+    /// Drops all lines so far.
     pub fn clear(&self) {
         self.catch_up();
         self.seen.lock().clear();
     }
 
-    /// The server feeds monitors with a delay, so a mark of our own is the proof that nothing before it is missing.
+    /// The server feeds monitors with a delay, so our own marker proves that nothing before it is missing.
     fn catch_up(&self) {
         let mark = format!(
             "support-monitor-mark-{}",

@@ -1,4 +1,4 @@
-//! The program that is started as a server, and which server it is.
+//! The server program, and which server it is.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 /// The product and the version of the server program.
 #[derive(Debug)]
 pub struct Product {
-    /// Whether it is Valkey, whose versions go on from Redis 7.2.
+    /// Whether it is Valkey, which continues the versions of Redis from 7.2.
     pub is_valkey: bool,
     /// The first two numbers of its version.
     pub version: (u32, u32),
 }
 
 impl Product {
-    /// Whether it is a Redis before version 7: other words in errors of scripts, fewer settings and commands.
+    /// Whether it is a Redis before version 7: other script errors, fewer settings and commands.
     pub fn is_before_7(&self) -> bool {
         !self.is_valkey && self.version.0 < 7
     }
@@ -24,7 +24,7 @@ impl Product {
     }
 }
 
-/// The program that is started as a server, which `REDIS_SERVER` may name.
+/// The server program; `REDIS_SERVER` overrides it.
 pub fn program() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
 }

@@ -19,7 +19,7 @@ use socket2::SockRef;
 
 use super::frames::{Frames, hash_of_text, is_push, replies_to};
 
-/// What happens to a message that a rule applies to.
+/// The effect on a message that a rule matches.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// The server executes the request, the reply is lost.
@@ -32,25 +32,25 @@ pub enum Fault {
     Drip(Duration),
     /// The reply, and everything after it on this connection, is delayed.
     DelayReply(Duration),
-    /// The request, and all behind it on this connection, is sent on later; a client that leaves does not stop it.
+    /// The request, and everything after it on this connection, is forwarded later, even if the client has left.
     DelayRequest(Duration),
-    /// The server gets the request twice and executes both at once, the client gets only the first reply.
+    /// The server gets the request twice and executes both at once; the client gets only the first reply.
     DuplicateRequest,
     /// The client gets the reply, and after this time once more: together with the first one if it is zero, else
     /// before the next bytes on this connection.
     RepeatReply(Duration),
     /// A published message is lost while replies pass.
     DropPush,
-    /// The request waits for [`Rule::release`], even when its client is long gone; the server sees that client alive.
+    /// The request waits for [`Rule::release`], even if the client has gone; the server sees an open connection.
     Hold,
 }
 
 /// How a connection ends after a message on it was swallowed.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// Open but dead in both directions, like a peer behind a router that has forgotten it.
+    /// Open but dead in both directions, as behind a router that dropped the connection.
     Silent,
-    /// A reset, at once.
+    /// A reset.
     Reset,
 }
 
@@ -96,7 +96,7 @@ struct RuleState {
     fault: Fault,
 }
 
-/// What has passed through a proxy so far.
+/// The messages that have passed through a proxy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Connections accepted since the start, refused ones included.
@@ -209,13 +209,13 @@ impl Proxy {
         }
     }
 
-    /// Lifts every fault and lets pass what is held; muted connections stay dead.
+    /// Ends every fault and forwards held requests; muted connections stay dead.
     pub fn heal(&self) {
         self.shared.state().rules.clear();
         self.shared.set_mode(Mode::Pass);
     }
 
-    /// What has passed so far.
+    /// The messages that have passed so far.
     pub fn counters(&self) -> Counters {
         self.shared.state().counters
     }
@@ -289,7 +289,7 @@ impl Connection {
         *lock(&self.life) = life;
     }
 
-    /// Ends both directions; the client gets a reset when the last handle of its socket closes, which its threads do.
+    /// Closes both directions; the client gets a reset when the last handle of its socket closes, in its threads.
     fn reset(&self) {
         self.set(Life::Dead);
         let _ = SockRef::from(&self.client).set_linger(Some(Duration::ZERO));
@@ -337,7 +337,7 @@ impl Shared {
                 let _ = connection.client.set_nodelay(true);
                 let _ = server.set_nodelay(true);
                 *lock(&connection.server) = server.try_clone().ok();
-                // A cut between the connect and the line above has found no server to close.
+                // A cut between the connect and the line above found no server socket to close.
                 if connection.life() == Life::Dead {
                     connection.reset();
                 }
@@ -388,7 +388,7 @@ impl Shared {
                 break;
             }
         }
-        // The end of the client travels behind its last request.
+        // The client's close is forwarded after its last request.
         self.wait_open(connection);
         let _ = server.shutdown(Shutdown::Write);
         if connection.life() != Life::Open {
@@ -424,7 +424,7 @@ impl Shared {
                 }
                 _ => {}
             }
-            // A client that has left does not end this loop: the requests it left behind may still be under way.
+            // A closed client does not end this loop: its last requests may still be in flight.
             let chunk = if drip.is_some() {
                 1
             } else {

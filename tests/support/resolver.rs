@@ -36,7 +36,7 @@ impl Resolver {
         fs::rename(&fresh, &self.said).expect("it can be put in place");
     }
 
-    /// The variables for a program that asks this resolver.
+    /// The environment of a program that uses this resolver.
     pub fn env(&self) -> [(&'static str, &str); 2] {
         [
             (

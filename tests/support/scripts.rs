@@ -33,12 +33,12 @@ pub fn all() -> Vec<(String, String)> {
     files.iter().map(named).collect()
 }
 
-/// The text that is sent: the one of the file, with the pieces that scripts share where they belong.
+/// The text that is sent: the file's, with the shared pieces inserted.
 pub fn spliced(text: &str) -> String {
     pieces::spliced(text)
 }
 
-/// The hash by which a script is called, of the text of its file.
+/// The hash of a script, from the text of its file.
 pub fn hash(text: &str) -> String {
     redis::Script::new(&spliced(text)).get_hash().to_owned()
 }

@@ -1,4 +1,4 @@
-//! A private Redis server per test, which can be frozen, killed and started again.
+//! A private Redis server per test, which can be frozen, killed and restarted.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -43,7 +43,7 @@ impl Options {
         self
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it replies.
     pub fn start(self) -> RedisServer {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for _ in 0..20 {
@@ -78,7 +78,7 @@ pub struct RedisServer {
 struct State {
     /// `None` while the server is killed or terminated.
     process: Option<Child>,
-    /// The connection behind `cmd`; forgotten whenever an I/O error or a signal could have left an answer in it.
+    /// The connection behind `cmd`; dropped whenever an I/O error or a signal could have left a reply in it.
     admin: Option<Connection>,
 }
 
@@ -143,7 +143,7 @@ impl RedisServer {
             .id()
     }
 
-    /// What the server has logged so far.
+    /// The server's log so far.
     pub fn log(&self) -> String {
         log(self.dir.path())
     }
@@ -203,7 +203,7 @@ impl RedisServer {
         ]);
     }
 
-    /// Sends a command on the tests' own connection and returns the answer.
+    /// Sends a command on the tests' own connection and returns the reply.
     #[track_caller]
     pub fn cmd(&self, words: &[&str]) -> Value {
         match self.try_cmd(words) {
@@ -212,7 +212,7 @@ impl RedisServer {
         }
     }
 
-    /// Sends a command on the tests' own connection; an error answer is returned.
+    /// Sends a command on the tests' own connection; an error reply is returned.
     pub fn try_cmd(&self, words: &[&str]) -> RedisResult<Value> {
         let mut state = self.state();
         let mut connection = match state.admin.take() {
@@ -226,7 +226,7 @@ impl RedisServer {
         answer
     }
 
-    /// Runs commands on a connection of their own, with nothing between them: a waiter or a renewal may ask at any moment.
+    /// Runs commands on a separate connection, atomically: a waiter or a renewal may send a request at any moment.
     #[track_caller]
     pub fn in_one_step(&self, commands: &[&[&str]]) {
         let mut all = redis::pipe();
@@ -239,14 +239,14 @@ impl RedisServer {
         assert!(ran.is_ok(), "{commands:?}: {ran:?}");
     }
 
-    /// Sends a command whose answer is an integer.
+    /// Sends a command whose reply is an integer.
     #[track_caller]
     pub fn int(&self, words: &[&str]) -> i64 {
         let value = self.cmd(words);
         redis::from_redis_value(value).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// Sends a command whose answer is a text or nil.
+    /// Sends a command whose reply is a text or nil.
     #[track_caller]
     pub fn text(&self, words: &[&str]) -> Option<String> {
         let value = self.cmd(words);
@@ -265,8 +265,8 @@ impl RedisServer {
 
     /// How many `EVAL` and `EVALSHA` calls the server has run since its start.
     ///
-    /// An `EVALSHA` that was answered with `NOSCRIPT` counts, a call refused before it ran (wrong arity, no
-    /// permission, out of memory) does not.
+    /// An `EVALSHA` with the reply `NOSCRIPT` counts, a call refused before it ran (wrong arity, no permission, out of
+    /// memory) does not.
     pub fn eval_count(&self) -> u64 {
         let info = self.text(&["INFO", "commandstats"]).unwrap_or_default();
         let calls = info.lines().filter_map(|line| {
@@ -285,7 +285,7 @@ impl RedisServer {
         state.admin = None;
         if let Some(mut process) = state.process.take() {
             let pid = Pid::from_child(&process);
-            // A frozen process would keep a polite request for later. The errors say that it is gone already.
+            // A frozen process would handle SIGTERM later. Errors mean that it has gone already.
             let _ = kill_process(pid, signal);
             let _ = kill_process(pid, Signal::CONT);
             let _ = process.wait();
@@ -304,7 +304,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// The arguments that enable debug commands and protected settings, which a server before Redis 7 does not ask for.
+/// The arguments that enable debug commands and protected settings, which servers before Redis 7 do not have.
 fn unlocking() -> &'static [&'static str] {
     match product().is_before_7() {
         true => &[],
@@ -373,7 +373,7 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
     ))
 }
 
-/// Whether the process `pid` answers on `port`; a server which only asks for a password answers, too.
+/// Whether the process `pid` replies on `port`; a reply that requires a password counts.
 fn answers(port: u16, pid: u32) -> bool {
     let info = connect(port).and_then(|mut connection| send(&mut connection, &["INFO", "server"]));
     match info.and_then(|value| Ok(redis::from_redis_value::<String>(value)?)) {
@@ -383,7 +383,7 @@ fn answers(port: u16, pid: u32) -> bool {
 }
 
 fn connect(port: u16) -> RedisResult<Connection> {
-    // The client names itself with two commands otherwise, and those would show in the counts.
+    // Otherwise the client sends two commands with its name, which would show in the counts.
     let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
     let info = ConnectionAddr::Tcp("127.0.0.1".into(), port)
         .into_connection_info()?

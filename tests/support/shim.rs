@@ -39,7 +39,7 @@ pub fn compiled(name: &str, text: &str) -> PathBuf {
     target
 }
 
-/// The folder of Cargo for what tests make.
+/// Cargo's folder for files of tests.
 fn folder() -> &'static Path {
     // Unit tests have none.
     Path::new(option_env!("CARGO_TARGET_TMPDIR").unwrap_or("."))

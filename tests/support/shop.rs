@@ -72,7 +72,7 @@ pub fn sell_under(locks: Vec<Lock>) {
         Some(Duration::from_secs(4)),
         Seller::begin,
         |seller, visit| {
-            // Now and then a seller takes its time, past some renewals and into the next fault.
+            // Occasionally a seller is slow, past some renewals and into the next fault.
             let is_slow = fastrand::u32(..25) == 0;
             let sales = if is_slow { 60 } else { fastrand::u32(1..=4) };
             for _ in 0..sales {
@@ -89,7 +89,7 @@ pub fn sell_under(locks: Vec<Lock>) {
     );
 }
 
-/// In a contender: sells with so many threads and no lock.
+/// In a contender: sells with this many threads and no lock.
 pub fn sell_without_a_lock(threads: usize) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -107,7 +107,7 @@ pub fn sell_without_a_lock(threads: usize) {
     });
 }
 
-/// What came of a day in the shop.
+/// The result of a day in the shop.
 #[derive(Debug)]
 pub struct Day {
     /// Units that were sold, once or more.
@@ -116,9 +116,9 @@ pub struct Day {
     pub gone: u64,
     /// Sales of a unit that was sold already.
     pub twice: u64,
-    /// What the sellers met with.
+    /// The errors that the sellers got.
     pub counts: Counts,
-    /// What their records say.
+    /// The result of checking their records.
     pub history: Result<Summary, Overlap>,
 }
 
@@ -174,7 +174,7 @@ impl Shop {
             .collect()
     }
 
-    /// Waits until fifty units more are sold, and returns how long that took.
+    /// Waits until fifty more units are sold, and returns how long that took.
     #[track_caller]
     pub fn sells_on(&self, limit: Duration) -> Duration {
         let (start, sold) = (Instant::now(), self.sold());

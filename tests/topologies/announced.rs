@@ -13,7 +13,7 @@ use crate::support::topology_fixtures::{Cluster, Node, Sentinels};
 /// A lease that outlives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
 
-/// A way to each node of its own, which the map leads to.
+/// A proxy for each node, which the map leads to.
 struct Gates {
     gates: Vec<Proxy>,
     ports: HashMap<u16, u16>,

@@ -1,4 +1,4 @@
-//! The sets of servers on which the laws run here: behind sentinels, in a cluster, on a master with replicas, through TLS.
+//! The sets of servers on which the laws run here: sentinels, a cluster, a master with replicas, TLS.
 
 use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -15,10 +15,10 @@ use crate::support::{eventually, ms};
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
 
-/// A lease in which even a busy machine finds the time to renew.
+/// A lease long enough for renewals on a busy machine.
 pub(crate) const KEPT: Duration = ms(3000);
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 pub(crate) const SLACK: Duration = ms(2500);
 
 /// A set of servers that the laws share, and a part of the names there for each of them.
@@ -107,7 +107,7 @@ impl Backend {
         Source(client, self.kind)
     }
 
-    /// Whether a grant takes several servers.
+    /// Whether a grant needs several servers.
     pub(crate) fn is_slow(&self) -> bool {
         false
     }
@@ -115,13 +115,13 @@ impl Backend {
     /// Keeps no handle of any client.
     pub(crate) fn forget_clients(&self) {}
 
-    /// The number of requests for locks that its servers have got; `None` where others share them.
+    /// The number of lock requests that its servers received; `None` where they are shared.
     pub(crate) fn requests(&self) -> Option<u64> {
         None
     }
 }
 
-/// What the tests that run now share; it ends with the last of them.
+/// Servers shared by the running tests; they end with the last of them.
 fn shared<T>(cell: &'static Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
     let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
     cell.upgrade().unwrap_or_else(|| {
@@ -184,7 +184,7 @@ pub(crate) fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }
 
-/// Takes the lock, unlocks it, and sees nothing left of it.
+/// Acquires and releases the lock, and checks that nothing is left.
 #[track_caller]
 pub(crate) fn all_works(lock: &Lock) {
     assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
@@ -193,8 +193,8 @@ pub(crate) fn all_works(lock: &Lock) {
     assert!(!lock.is_held_by_current_thread().unwrap());
 }
 
-/// Has `waiter` wait for what `holder` has, lets `meanwhile` happen, unlocks, and returns how long the waiter needed
-/// then.
+/// Lets `waiter` wait for the lock of `holder`, runs `meanwhile`, unlocks, and returns how long the waiter then
+/// needed.
 #[track_caller]
 pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) -> Duration {
     assert!(holder.try_lock_for(Duration::from_secs(20)).unwrap());
@@ -239,13 +239,13 @@ pub(crate) fn is_woken(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) {
     assert!(times[times.len() / 2] < ms(200), "{times:?}");
 }
 
-/// What a thread sees that takes a lock and gives it back, again and again.
+/// The results of a thread that acquires and releases a lock repeatedly.
 pub(crate) struct Grants {
     times: Vec<Instant>,
 }
 
 impl Grants {
-    /// Takes and gives back `lock` while `meanwhile` runs, and once more after the time that it returns.
+    /// Acquires and releases `lock` while `meanwhile` runs, and once more after the instant that it returns.
     pub(crate) fn during(lock: &Lock, meanwhile: impl FnOnce() -> Instant) -> (Grants, Instant) {
         let (end, begun) = (OnceLock::new(), Barrier::new(2));
         thread::scope(|scope| {

@@ -15,7 +15,7 @@ use crate::support::child::{arg, say};
 use crate::support::proxy::Fault;
 use crate::support::{Proxy, RedisServer, ms};
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         "resolver" => {
@@ -47,7 +47,7 @@ fn a_bad_network_loses_no_hold() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..5000 {
-        // What is lost is sent again by TCP, after a fifth of a second at first and later and later then.
+        // TCP retransmits lost packets, after a fifth of a second at first, and after longer times later.
         let fault = match random.u32(..100) {
             0..30 => {
                 let late = ms(200 << random.u32(..3)) + DELAY;

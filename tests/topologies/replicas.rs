@@ -105,7 +105,7 @@ fn waiters_follow_a_switched_master() {
         set.nodes[0].replicate(1, "orders");
         set.switch_to(1);
         set.follow(0, 1);
-        // Something has to be asked before it can be known.
+        // The client has to send a request to find out.
         all_works(&waiter.lock("invoices"));
         all_works(&holder.lock("invoices"));
         eventually(SLACK, "the waiter listens at the new master", || {
@@ -156,7 +156,7 @@ fn a_master_without_its_replicas_is_waited_for() {
         set.nodes[0].try_cmd(&["SET", "key", "1"]).is_err()
     });
     if product().is_before_7() {
-        // Its scripts write all the same.
+        // Scripts can still write.
         return all_works(&lock);
     }
     let error = lock.try_lock().unwrap_err();
@@ -369,13 +369,13 @@ fn an_inner_unlock_that_was_carried_out_is_not_retryable() {
     lock.lock().unwrap();
     set.nodes[1].freeze();
     let error = lock.unlock().unwrap_err();
-    // The level is given back; to unlock once more would give the outer one back.
+    // The level is released; another unlock would release the outer one.
     assert_eq!(lock.hold_count().unwrap(), 1);
     assert!(!error.is_retryable(), "{error}");
     assert!(error.is_ambiguous(), "{error}");
     assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
     assert!(lock.is_valid());
-    // The whole hold does not wait for replicas.
+    // The release of the whole hold does not wait for replicas.
     lock.unlock().unwrap();
     assert_eq!(set.nodes[0].int(&["EXISTS", "orders"]), 0);
     set.nodes[1].thaw();

@@ -1,4 +1,4 @@
-//! Tests that compare times, and so run one after the other with nothing beside them.
+//! Tests that compare times, and so run one after another and alone.
 
 #[test]
 #[ignore = "needs several servers: make topologies"]

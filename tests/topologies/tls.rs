@@ -1,4 +1,4 @@
-//! TLS where more than one server is at work: what was checked once has to be checked at every other address.
+//! TLS with several servers: the checks of one address apply to every other address.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What each kind does with its rights: its operations, in each of their outcomes.
+//! The operations of each kind that use its rights, with each of their outcomes.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -13,14 +13,14 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     /// The rows of the page with all rights that the kind needs.
     rules: &'static [&'static str],
-    /// Those of them from which a right is taken away, one at a time.
+    /// The rights that are revoked, one at a time.
     own: &'static [&'static str],
     /// Rights without which calls are slower or errors less precise.
     pub(super) spare: &'static [&'static str],
     /// Rights that renewals alone need.
     pub(super) renews: &'static [&'static str],
     pub(super) work: fn(&RedisServer, &Client) -> Vec<Error>,
-    /// Takes something that is renewed. Returns how to ask whether it still is.
+    /// Acquires a renewed hold. Returns a function that checks whether it is still held.
     pub(super) holds: fn(&Client) -> Box<dyn Fn() -> bool>,
 }
 
@@ -176,7 +176,7 @@ fn locked(server: &RedisServer, lock: &Lock) -> Vec<Error> {
     note(lock.force_unlock().err());
     note(lock.unlock().err());
     free();
-    // What was taken away.
+    // The lock whose right was revoked.
     note(lock.try_lock().err());
     free();
     note(lock.unlock().err());
@@ -297,7 +297,7 @@ fn permits<S: Permitting>(server: &RedisServer, client: &Client) -> Vec<Error> {
     server.cmd(&["ZADD", owners, "1", S::DEAD]);
     let acquired = semaphore.try_acquire(1);
     if acquired.is_err() {
-        // Nothing came from nowhere, and nothing went there.
+        // The number of permits is unchanged.
         let left = server.int(&["ZCARD", owners]) + server.int(&["GET", "orders:mail"]);
         assert_eq!(left, 3, "{acquired:?}");
     }
@@ -322,7 +322,7 @@ fn looks(server: &RedisServer, client: &Client) -> Vec<Error> {
     whole.lock("plain").lock().unwrap();
     whole.token_lock("token").lock().unwrap();
     whole.read_write_lock("sides").read().lock().unwrap();
-    // More than are read at once.
+    // More readers than one script call reads.
     for reader in 0..100 {
         let field = format!("9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:{reader}");
         server.cmd(&["HSET", "orders:sides", &field, "1"]);

@@ -45,7 +45,7 @@ fn pair_of(client: &Client) -> Pair {
     (lock, condition)
 }
 
-/// A condition behind a proxy, the same one seen without it, and the server.
+/// A condition behind a proxy, the same condition without the proxy, and the server.
 struct Fixture {
     pair: Pair,
     other: Pair,

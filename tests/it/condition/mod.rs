@@ -234,7 +234,7 @@ fn needs_the_lock(backend: &Backend) {
     thread::scope(|scope| {
         scope.spawn(refused);
     });
-    // Taken away: it is lost, and the levels are still to be unlocked.
+    // The lock is lost, and its levels still have to be unlocked.
     assert!(of_other.force_unlock().unwrap());
     for error in [
         condition.signal().unwrap_err(),
@@ -264,7 +264,7 @@ fn a_guard_waits_and_is_replaced(backend: &Backend) {
         });
         let guard = condition.wait_with(guard).unwrap();
         assert!(guard.is_valid());
-        // Levels of guards and others do not go together.
+        // Levels of guards and of `lock` cannot be mixed.
         lock.lock().unwrap();
         let error = condition.wait().unwrap_err();
         assert!(matches!(error, Error::Nested { .. }), "{error}");
@@ -308,7 +308,7 @@ fn a_shutdown_ends_the_wait_and_passes_the_signal_on(backend: &Backend) {
 fn producers_and_consumers_over_processes(backend: &Backend) {
     const ITEMS: u32 = 40;
     let sides = [backend.client(), backend.client()];
-    // The basket of a program is on the server; here the lock alone keeps it whole.
+    // Real programs keep the basket on the server; here only the lock protects it.
     let (basket, produced, eaten) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     let started = Instant::now();
     thread::scope(|scope| {

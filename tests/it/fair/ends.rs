@@ -18,7 +18,7 @@ fn patient(url: &str) -> (Client, Lock) {
     (client, lock)
 }
 
-/// Has some threads wait until `end` ends their waits, which it is to do.
+/// Starts some waiting threads; `end` has to end their waits.
 fn waits_end(fixture: &Fixture, lock: &Lock, interrupt: &Interrupt, end: impl FnOnce()) {
     thread::scope(|scope| {
         let waits = [(); WAITERS].map(|()| scope.spawn(|| lock.lock_interruptibly(interrupt)));

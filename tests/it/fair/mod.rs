@@ -34,7 +34,7 @@ fn locks(backend: &Backend) -> [Lock; 2] {
     [(); 2].map(|()| client(backend).fair_lock("tickets"))
 }
 
-/// Whether another thread gets the lock at once; it gives it back.
+/// Whether another thread gets the lock at once; it unlocks it.
 #[track_caller]
 fn is_free(lock: &Lock) -> bool {
     elsewhere(|| {
@@ -66,7 +66,7 @@ fn grants_in_order_of_arrival_over_processes(backend: &Backend) {
 }
 
 fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
-    /// In these of 60 turns everybody has it once among four.
+    /// In these of 60 rounds each of the four acquires exactly once in four.
     const ROUNDS: std::ops::Range<usize> = 8..48;
 
     let both = locks(backend);

@@ -12,7 +12,7 @@ use crate::support::{Child, eventually, ms, timed};
 
 pub(crate) const ROLE: &str = "one that waits for a fair lock";
 
-/// In a child: so many threads wait for the lock, and tell when they have it.
+/// In a child: this many threads wait for the lock, and report when they have it.
 pub(crate) fn wait() {
     let client = Client::open(&arg("URL")).unwrap();
     let lock = client.fair_lock("tickets");
@@ -32,7 +32,7 @@ pub(crate) fn wait() {
 }
 
 impl Fixture {
-    /// A process whose threads wait for the lock, which is held.
+    /// A process whose threads wait for the held lock.
     fn waiters(&self, threads: usize) -> Child {
         let before = self.waiting().len();
         let env = [

@@ -103,7 +103,7 @@ fn try_lock_skips_dead_waiters() {
     fixture.all_goes();
 }
 
-/// Listens to the channel of a waiter, and reads nothing.
+/// Subscribes to the channel of a waiter, and reads no messages.
 fn listen<'c>(connection: &'c mut redis::Connection, waiter: &str) -> PubSub<'c> {
     let mut listener = connection.as_pubsub();
     let channel = format!("redisson_lock__channel:{{tickets}}:{waiter}");

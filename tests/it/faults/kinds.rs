@@ -1,4 +1,4 @@
-//! Each kind of lock on one server under the same faults: F1, F2, F5, F23, F62, F68 and F69. Semaphores have theirs in
+//! Each kind of lock on one server under the same faults: F1, F2, F5, F23, F62, F68 and F69. Semaphores are in
 //! `semaphore::faults`, latches in `latch::faults` and conditions in `condition::faults`.
 
 use std::thread;
@@ -57,7 +57,7 @@ const fn row(
     }
 }
 
-/// A lock behind a proxy, the lock that keeps it out as another process has it, and the server.
+/// A lock behind a proxy, the lock of another process that it excludes, and the server.
 struct Fixture {
     lock: Lock,
     other: Lock,

@@ -1,4 +1,4 @@
-//! Faults, by the side that fails. `README.md` in this folder has the table of all of them, which the numbers refer to.
+//! Faults, by the failing side. `README.md` in this folder lists them all by number.
 
 mod kinds;
 mod process;
@@ -6,7 +6,7 @@ mod server;
 mod transport;
 mod waiting;
 
-/// Plays `role` in a child process; false if it is not one of these files.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     process::play(role) || transport::play(role) || waiting::play(role)
 }

@@ -1,4 +1,4 @@
-//! Releases in doubt, which are sent again until the server answers.
+//! In-doubt releases, which are sent again until the server replies.
 
 use super::*;
 
@@ -24,7 +24,7 @@ pub(super) fn holder_of_an_hour() {
     let fixed = client.lock("fixed").with_lease_time(hour);
     let nested = client.lock("nested");
     let handed = client.lock("handed").with_lease_time(hour);
-    // What counts is the longest lease that was ever set, also of a level that was given back in vain.
+    // The longest lease ever set counts, also of a level whose release got no reply.
     let (fixed, outer) = (fixed.guard().unwrap(), nested.guard().unwrap());
     let inner = nested.with_lease_time(hour).guard().unwrap();
     thread::scope(|scope| {

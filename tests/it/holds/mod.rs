@@ -24,10 +24,10 @@ const LONG: Duration = Duration::from_secs(600);
 
 const FOR_EVER: usize = usize::MAX;
 
-/// How long a child may take for all that it has to do.
+/// The time limit of a child.
 const CHILD: Duration = Duration::from_secs(30);
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         #[cfg(feature = "test-util")]
@@ -37,7 +37,7 @@ pub(crate) fn play(role: &str) -> bool {
     true
 }
 
-/// A server that knows all scripts, and a proxy in front of it.
+/// A server with all scripts, and a proxy in front of it.
 fn server() -> (RedisServer, Proxy) {
     let server = RedisServer::start();
     teach(&server);
@@ -51,12 +51,12 @@ fn renewed_for(proxy: &Proxy, lease: Duration) -> Lock {
     client.open(&proxy.url()).unwrap().lock("orders")
 }
 
-/// The longest that the key of `name` may still last, an instant after `asked`.
+/// The longest possible TTL of the key of `name`, just after `asked`.
 fn lease_of(server: &RedisServer, name: &str) -> Duration {
     ms(server.int(&["PTTL", name]).max(0).unsigned_abs())
 }
 
-/// The law: what is believed here is never more than what the store has.
+/// The law: the client's view of a hold never exceeds the store's.
 #[track_caller]
 fn believes_no_more_than(guard: &Guard, lease: impl FnOnce() -> Duration, when: &str) {
     let believed = guard.remaining_validity();
@@ -69,7 +69,7 @@ fn believes_no_more_than(guard: &Guard, lease: impl FnOnce() -> Duration, when: 
     );
 }
 
-/// What a subscriber of `tracing` does wrong ends neither a call nor a thread.
+/// A panicking `tracing` subscriber ends neither a call nor a thread.
 #[cfg(feature = "tracing")]
 mod subscribers {
     use std::fmt::Debug;

@@ -26,7 +26,7 @@ fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Dura
             }
             "entered"
         } else {
-            // Not the outermost, which is renewed.
+            // Not the outermost level, which is renewed.
             let level = levels.remove(draw.usize(1..levels.len()));
             let left = level.unlock();
             assert!(left.is_ok() || left.is_err_and(passes));
@@ -41,7 +41,7 @@ fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Dura
             thread::sleep(ms(2));
         }
         if !levels[0].is_valid() {
-            // So many answers were late that it was lost, which it may be.
+            // So many replies were late that the hold was lost, which is allowed.
             break;
         }
         rounds += 1;

@@ -54,7 +54,7 @@ fn a_count_down_without_a_reply_is_unknown_and_counts_once() {
     fails(latch.count(), Class::Unreachable);
     proxy.heal();
     assert_eq!(server.int(&["GET", "import"]), 4);
-    // No answer is remembered for ever.
+    // Each recorded reply has a TTL.
     let keys = server.cmd(&["KEYS", "redlatch_once:*"]);
     let keys: Vec<String> = redis::from_redis_value(keys).unwrap();
     assert!(!keys.is_empty());

@@ -78,7 +78,7 @@ fn below_zero_is_harmless(backend: &Backend) {
         assert_eq!(two.count().unwrap(), 0);
     }
     two.wait().unwrap();
-    // Nothing below it is left either.
+    // No leftovers of the latch either.
     assert!(two.try_set(1).unwrap());
     assert_eq!(one.count().unwrap(), 1);
 }

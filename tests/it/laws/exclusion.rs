@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Lets every thread of `locks` run its critical section `rounds` times, and finds two of them inside at once.
+/// Lets every thread of `locks` run its critical section `rounds` times, and detects two threads inside at once.
 pub(super) fn hammer<H>(
     locks: Vec<Lock>,
     rounds: u32,
@@ -44,7 +44,7 @@ fn leave(lock: &Lock, (): ()) {
 pub(super) fn many_threads_never_overlap(backend: &Backend) {
     // The watchdog's lease is the default one: on a busy machine 64 threads take their time.
     let client = backend.client_with(Settings::default());
-    // A quorum hands nothing over within the process, so each round costs all of them a race.
+    // A quorum has no hand-off within the process, so each round is a race of all threads.
     let rounds = match backend.is_slow() {
         true => 40,
         false if crate::support::is_long() => 200,

@@ -15,7 +15,7 @@ laws! {
     }
 }
 
-/// Takes the lock for a moment, and returns the token of that hold.
+/// Acquires the lock for a moment, and returns the token of that hold.
 fn token_of(lock: &Lock) -> u64 {
     lock.guard().unwrap().fencing_token().unwrap()
 }
@@ -23,7 +23,7 @@ fn token_of(lock: &Lock) -> u64 {
 fn numbers_rise_over_grants_and_processes(backend: &Backend) {
     const ROUNDS: usize = 25;
     let clients: Vec<_> = (0..4).map(|_| backend.client()).collect();
-    // In the order in which they held it.
+    // In the order of their holds.
     let tokens = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for client in &clients {

@@ -4,7 +4,7 @@ use redlatch::{Batch, Reply};
 
 use super::*;
 
-/// A key beside a lock, in its slot where there are such.
+/// A key for data of a lock, in its slot in a cluster.
 fn beside(lock: &Lock, key: &str) -> String {
     format!("{{{}}}:{key}", lock.name())
 }
@@ -54,7 +54,7 @@ pub(super) fn a_write_runs_while_the_lock_is_held(backend: &Backend) {
     assert_eq!(replies.unwrap(), expected);
     assert_eq!(guard.write(|_| ()).unwrap(), []);
     assert!(guard.is_valid());
-    // It is a write of the thread, whichever way that holds the lock.
+    // The write belongs to the thread, whether it holds by `lock` or by a guard.
     lock.write(|batch| {
         batch.set(&data, "1");
     })

@@ -1,4 +1,4 @@
-//! What a holder has: levels, counts, guards and the threads they belong to.
+//! Holds: levels, counts, guards and the threads they belong to.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How long a hold lasts, and what renews it.
+//! How long a hold lasts, and which levels are renewed.
 
 use super::*;
 
@@ -31,7 +31,7 @@ pub(super) fn an_unlocked_lock_is_not_renewed(backend: &Backend) {
     let before = backend.requests();
     thread::sleep(LEASE + ms(200));
     assert_eq!(backend.requests(), before, "there is nothing to renew");
-    // Where requests cannot be counted, a renewal of what is gone would be found to have lost it.
+    // Where requests cannot be counted, a renewal of a released lock would be reported as a loss.
     assert!(losses.try_recv().is_err(), "there is nothing to lose");
 }
 
@@ -45,7 +45,7 @@ pub(super) fn a_nested_hold_is_renewed_until_its_last_unlock(backend: &Backend) 
     assert_eq!(lock.hold_count().unwrap(), 1);
     lock.unlock().unwrap();
     assert!(!lock.is_valid());
-    // testLockReentrantRenew: the next holder is not harmed by what was renewed before.
+    // testLockReentrantRenew: earlier renewals do not affect the next holder.
     let other = backend.client().lock("orders");
     other.lock().unwrap();
     thread::sleep(LEASE * 2);
@@ -60,7 +60,7 @@ pub(super) fn a_fixed_lease_is_not_renewed_and_ends(backend: &Backend) {
     lock.lock().unwrap();
     assert!(lock.is_valid());
     assert!(other.try_lock_for(Duration::from_secs(10)).unwrap());
-    // A quorum gives back what it does not count on any more: 1 % and 2 ms before the end.
+    // A quorum releases before the end of a lease: 1 % and 2 ms early.
     let least = if backend.is_slow() { ms(493) } else { ms(500) };
     assert!(start.elapsed() >= least, "{:?}", start.elapsed());
     assert!(start.elapsed() < ms(500) + SLACK, "{:?}", start.elapsed());

@@ -50,7 +50,7 @@ fn a_free_lock_has_no_holder(backend: &Backend) {
         "{free:?}"
     );
     lock.run(|_| ()).unwrap();
-    // One node of a quorum may have been too slow to be asked in order.
+    // One node of a quorum may have been too slow to be queried in order.
     eventually(SLACK, "nobody has it", || {
         let free = lock.describe().unwrap();
         free.holders.is_empty() && free.expires.is_none()

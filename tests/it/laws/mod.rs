@@ -39,7 +39,7 @@ use crate::support::{elsewhere, eventually, ms};
 
 type Hook = Box<dyn Fn(&Loss) + Send + Sync>;
 
-/// The settings that laws ask for, by whatever name the backend has them.
+/// The settings that laws need, under whatever name the backend has for them.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) watchdog_timeout: Option<Duration>,
@@ -58,7 +58,7 @@ impl Settings {
     }
 
     pub(crate) fn builder(self) -> Builder {
-        // A server on a busy machine answers late, which is no law's subject.
+        // A server on a busy machine replies late, which is not what laws test.
         let mut builder = Client::builder()
             .command_timeout(Duration::from_secs(10))
             .connect_timeout(Duration::from_secs(5));
@@ -72,10 +72,10 @@ impl Settings {
     }
 }
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 const SLACK: Duration = ms(2500);
 
-// A macro of the binary, which knows the backends.
+// A macro of the test binary, which lists the backends.
 laws! {
     every {
         locks_and_unlocks_twice_in_a_row
@@ -141,7 +141,7 @@ laws! {
     }
 }
 
-/// Waits until so many threads wait for the lock through its client.
+/// Waits until this many threads wait for the lock through its client.
 #[track_caller]
 pub(crate) fn until_queued(lock: &Lock, threads: usize) {
     #[cfg(feature = "test-util")]

@@ -4,7 +4,7 @@ use redlatch::OwnedGuard;
 
 use super::*;
 
-/// Takes the lock on a thread that ends before the guard is used.
+/// Acquires the lock on a thread that ends before the guard is used.
 fn taken_elsewhere(lock: &Lock) -> OwnedGuard {
     elsewhere(|| lock.owned().unwrap())
 }
@@ -31,7 +31,7 @@ pub(super) fn an_owned_guard_may_be_used_and_unlocked_by_any_thread(backend: &Ba
         assert!(!other.is_locked().unwrap());
         assert!(!lock.is_held_by_thread(owner).unwrap());
     }
-    // Also by several at once.
+    // Also by several threads at once.
     let guard = Arc::new(lock.owned().unwrap());
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -318,7 +318,7 @@ pub(super) fn an_owned_guard_outlives_a_shutdown_like_any_other(backend: &Backen
         assert!(guard.is_valid(), "its lease has not ended");
         assert!(matches!(lock.try_owned(), Err(Error::Closed { .. })));
         end(guard);
-        // Nothing is done in the background any more, so it is free when the call is over.
+        // No background request is left, so it is free when the call returns.
         assert!(!other.is_locked().unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! Threads of the same client that want one part alone.
+//! Threads of the same client that use one member alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

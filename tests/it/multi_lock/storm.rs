@@ -1,4 +1,4 @@
-//! Many that wait for several locks of which one is held: none of them is to keep the others busy.
+//! Many waiters of overlapping MultiLocks, one member of which is held: they do not keep each other busy.
 
 use std::thread;
 use std::time::Instant;
@@ -10,7 +10,8 @@ use crate::support::{RedisServer, elsewhere, eventually, ms};
 
 const WAITERS: i64 = 4;
 
-/// When each attempt took the free part and gave it back, it woke all the others: 2,700 attempts in a second.
+/// A regression test: each attempt acquired and released the free member, which woke all others, 2,700 attempts in a
+/// second.
 #[test]
 fn waiters_for_several_locks_poll_rarely() {
     let server = RedisServer::start();
@@ -29,7 +30,7 @@ fn waiters_for_several_locks_poll_rarely() {
                     .iter()
                     .all(|name| subscriptions(&server, name) == WAITERS)
             });
-            // The attempts that come behind the subscriptions are over.
+            // The attempts after the subscriptions are over.
             thread::sleep(ms(500));
             let (before, began) = (server.eval_count(), Instant::now());
             thread::sleep(ms(2000));

@@ -142,7 +142,7 @@ fn a_missing_or_wrong_table_is_reported() {
         ("DROP COLUMN acquired_at", "acquired_at"),
     ] {
         database.run(&format!("ALTER TABLE redlatch {change}"));
-        // Not even the first lock of a client that never asked.
+        // Not even the first lock of a client that never connected.
         let error = refusal(&database, &super::client(&database));
         assert!(
             matches!(error, Error::Database(DatabaseError::Schema { .. })),

@@ -1,4 +1,4 @@
-//! A forked child has a copy of the connection in which its parent's transaction is open, and leaves it alone.
+//! A forked child has a copy of the connection with its parent's open transaction, and does not use it.
 
 use std::process::exit;
 use std::time::Duration;

@@ -32,7 +32,7 @@ fn database_on(server: &MariaDb) -> Database<'_> {
     database
 }
 
-/// Makes the tables of the locks, which takes long on a busy disk.
+/// Creates the lock tables, which is slow on a busy disk.
 pub(crate) fn make_tables(database: &Database<'_>) {
     let patient = client_with(database, Client::builder().command_timeout(ms(20_000)));
     patient.create_tables().unwrap();

@@ -21,7 +21,7 @@ fn quick(database: &Database<'_>) -> Client {
     client_with(database, builder.command_timeout(ms(4000)))
 }
 
-/// Takes all connections that the server has left.
+/// Fills the server up to its limit of connections.
 fn fill(database: &Database<'_>) -> Vec<Conn> {
     let mut taken = Vec::new();
     let options = Opts::from_url(&database.url()).unwrap();

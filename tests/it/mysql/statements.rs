@@ -1,4 +1,4 @@
-//! The truth table of the statements of the lock table, in every setting that could change what they answer.
+//! The truth table of the statements of the lock table, under every setting that could change their results.
 
 #[path = "../../../src/stores/mysql/sql.rs"]
 #[allow(
@@ -184,7 +184,7 @@ fn truth_table(s: &mut Session) {
     assert_eq!(s.enter("a", 2, LEASE), first);
     assert_eq!(s.enter("b", 7, LEASE), 0);
     assert_eq!(s.row().unwrap().1, 2);
-    // What may run behind a request that was sent later shortens nothing and takes back no count.
+    // A request executed after a later request shortens no lease and lowers no count.
     assert_eq!(s.enter("a", 2, 2 * LEASE), first);
     assert_eq!(s.enter("a", 3, 1000), first);
     assert_eq!(s.renew("a", false), first);
@@ -207,7 +207,7 @@ fn truth_table(s: &mut Session) {
     assert_eq!(s.renew("a", false), 0, "a released lock is not revived");
     assert_eq!(s.acquire("b"), first + 1);
     assert_eq!(s.row().unwrap().1, 1, "the count starts anew");
-    // An hour later the lease is over: not renewed, but released or taken over.
+    // An hour later the lease has ended: it can be released or taken over, but not renewed.
     s.shift(HOUR);
     assert_eq!(s.renew("b", false), 0, "an expired lease is not revived");
     assert_eq!(s.enter("b", 2, LEASE), 0);

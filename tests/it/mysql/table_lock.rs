@@ -1,4 +1,4 @@
-//! What the lock table adds to the laws: fencing numbers, no deadlocks, connections that are killed, names.
+//! Properties of the lock table beyond the laws: fencing numbers, no deadlocks, killed connections, names.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ fn deadlocks(database: &Database<'_>) -> u64 {
     count
 }
 
-/// 16 threads, each a client of its own or all one client, take `names` in turn; the fences of each name must rise.
+/// 16 threads, each with its own client or all with one, lock `names` in turn; the fences of each name must rise.
 fn hammer(database: &Database<'_>, names: usize, rounds: usize, is_one_client: bool) {
     let shared = client(database);
     let inside: Vec<AtomicBool> = (0..names).map(|_| AtomicBool::new(false)).collect();
@@ -106,7 +106,7 @@ fn the_fencing_number_rises_over_releases_losses_and_a_purge() {
     let rows: u64 = database.first("SELECT COUNT(*) FROM redlatch");
     assert_eq!(rows, 0);
     rises(fence());
-    // What is held is not purged.
+    // A held lock is not purged.
     lock.lock().unwrap();
     assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 0);
     assert!(lock.is_valid());
@@ -217,7 +217,7 @@ fn a_frozen_server_ends_every_call_in_time() {
         "{loss}"
     );
     server.thaw();
-    // What the late requests may have left is withdrawn, long before its lease of the default client would end.
+    // Leftovers of late requests are resolved long before the lease of the default client would end.
     let fresh = Client::open(&database.url()).unwrap();
     for name in ["orders", "invoices"] {
         assert!(
@@ -277,7 +277,7 @@ fn an_acquisition_on_a_cut_connection_leaves_no_row() {
     let (client, proxy) = behind_a_proxy(&database, server, Client::builder());
     // The row is there; a trigger hides the number of a new one.
     client.lock("orders").run(|_| ()).unwrap();
-    // Inserts of one connection take a second. The server does not notice meanwhile that its client is gone.
+    // Inserts of one connection take a second. The server does not notice meanwhile that its client has gone.
     database.run(
         "CREATE TABLE slow (id BIGINT UNSIGNED PRIMARY KEY);\n\
          CREATE TRIGGER slow BEFORE INSERT ON redlatch FOR EACH ROW \
@@ -288,7 +288,7 @@ fn an_acquisition_on_a_cut_connection_leaves_no_row() {
         let lock = client.lock("orders").with_lease_time(lease);
         lock.lock().unwrap();
         lock.unlock().unwrap();
-        // The connection of the first copy, which has seen the statement.
+        // The connection of the first copy, which has received the statement.
         database.run(
             "REPLACE INTO slow SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE()",
         );
@@ -305,7 +305,7 @@ fn an_acquisition_on_a_cut_connection_leaves_no_row() {
                     let asked = Instant::now();
                     let valid = guard.remaining_validity();
                     let left = lock.remaining_lease().unwrap().unwrap_or_default();
-                    // The answer may take long on a busy machine, and the lease gets shorter meanwhile.
+                    // The reply may take long on a busy machine, and the lease shortens meanwhile.
                     seen.push((valid, left + asked.elapsed()));
                     thread::sleep(ms(50));
                 }
@@ -318,7 +318,7 @@ fn an_acquisition_on_a_cut_connection_leaves_no_row() {
                 assert!(valid <= left, "{valid:?} of {left:?}");
             }
         });
-        // What it leaves is freed long before its lease ends.
+        // Its leftovers are freed long before the lease ends.
         thread::sleep(ms(1500).saturating_sub(start.elapsed()));
         let taken = lock.try_lock_for(ms(1200)).unwrap();
         assert!(taken, "it was taken by nobody");
@@ -332,7 +332,7 @@ fn a_release_on_a_cut_connection_is_no_loss() {
     let (client, proxy) = behind_a_proxy(&database, MariaDb::shared(), Client::builder());
     let lock = client.lock("orders");
     lock.lock().unwrap();
-    // The server does not notice meanwhile that its client is gone.
+    // The server does not notice meanwhile that its client has gone.
     database.run(
         "CREATE TRIGGER slow BEFORE UPDATE ON redlatch FOR EACH ROW \
          BEGIN IF NEW.owner IS NULL THEN DO SLEEP(0.7); END IF; END",

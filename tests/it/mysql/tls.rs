@@ -1,4 +1,4 @@
-//! TLS to a database: what works over it, what is refused, and in which words.
+//! TLS to a database: which settings work, which are refused, and with which words.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(|| {
         let certificates = Certificates::new();
-        // They are made in files of one directory, so they are made before anybody races for them.
+        // They are files in one directory, so they are made before threads race for them.
         certificates.server();
         certificates.client();
         certificates.elsewhere();
@@ -32,7 +32,7 @@ fn server(pair: &Pair, more: &[&str]) -> MariaDb {
     MariaDb::encrypted(certificates(), pair, more)
 }
 
-/// The server that most tests here share, which takes connections without TLS, too.
+/// The server that most tests here share, which accepts connections without TLS, too.
 fn shared() -> &'static MariaDb {
     static SHARED: OnceLock<MariaDb> = OnceLock::new();
     SHARED.get_or_init(|| server(&certificates().server(), &[]))
@@ -136,7 +136,7 @@ fn a_user_that_requires_tls_or_a_certificate_is_reported() {
     );
 }
 
-/// What is refused at once, with these words, and ends a wait.
+/// A connection that is refused at once, with these words, which ends a wait.
 #[track_caller]
 fn is_refused(builder: Builder, database: &Database<'_>, url: &str, words: &[&str]) {
     let lock = builder.open(url).unwrap().lock("orders");
@@ -165,7 +165,7 @@ fn an_untrusted_database_is_refused() {
     );
     let name = trusting().tls_server_name("shop.example");
     is_refused(name, &database, &url, &["another host", "shop.example"]);
-    // A certificate of ours that the server does not know.
+    // A client certificate that the server does not trust.
     let unknown = Certificates::new();
     let pair = unknown.client();
     let stranger = trusting().client_certificate(pair.certificate_pem(), pair.key_pem());

@@ -82,7 +82,7 @@ fn a_transaction_keeps_the_lock_even_past_the_lease() {
         guard
             .transaction(|tx| {
                 tx.exec("UPDATE stock SET qty = qty - 1 WHERE id = 1", ())?;
-                // Three leases, in which the watchdog leaves the row alone.
+                // Three leases, in which the watchdog does not renew the row.
                 thread::sleep(ms(1800));
                 assert!(!waiter.is_finished());
                 tx.exec("UPDATE stock SET qty = qty - 1 WHERE id = 1", ())?;
@@ -137,7 +137,7 @@ fn a_fixed_lease_commits_late_and_is_over_then() {
 #[test]
 fn a_lost_lock_runs_nothing() {
     let database = with_stock();
-    // The next renewal is ten seconds away: it does not know yet.
+    // The next renewal is ten seconds away: the client does not know of the loss yet.
     let client = client(&database);
     let guard = client.lock("stock:1").guard().unwrap();
     database.run("UPDATE redlatch SET owner = 'somebody', fence = fence + 1");
@@ -262,7 +262,7 @@ fn the_transactions_of_many_holders_lose_nothing() {
                     let guard = lock.guard().unwrap();
                     guard
                         .transaction(|tx| {
-                            // Read, think, write: what only a lock makes safe.
+                            // Read, compute, write: safe only under the lock.
                             let qty: i64 = tx
                                 .query_first("SELECT qty FROM stock WHERE id = 1", ())?
                                 .unwrap();

@@ -118,7 +118,7 @@ fn an_update_counts_only_if_nothing_changed_meanwhile() {
     let (qty, note, version): (i64, String, i64) =
         database.first("SELECT qty, note, version FROM stock WHERE id = 1");
     assert_eq!((qty, &*note, version), (5, "mine", 1));
-    // Nothing changed by value is a change all the same.
+    // A write of the same value counts as a change.
     let seen = stock.get(1).unwrap().unwrap();
     assert!(
         stock
@@ -194,7 +194,7 @@ fn a_time_rises_by_its_own_precision() {
     let database = with_stock();
     for (column, unit) in [("at0", 1_000_000), ("at3", 1000), ("at6", 1)] {
         let stock = versioned(&database, Check::UpdatedAt(column.into()));
-        // A column that is ahead of the clock goes on rising.
+        // A column that is ahead of the clock still rises.
         database.run(&format!(
             "UPDATE stock SET {column} = '2037-01-01 00:00:00'"
         ));

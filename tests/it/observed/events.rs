@@ -70,7 +70,7 @@ fn an_observer_receives_all_events_in_order() {
     let other = client.another().unwrap();
     other.lock("orders:1").lock().unwrap();
     assert!(!lock.try_lock().unwrap());
-    // The settings of a client are those of the other one in the same world.
+    // Clients of one world share their settings.
     let expected = [
         "acquire ok",
         "orders orders:1 acquired free",
@@ -86,7 +86,7 @@ fn an_observer_receives_all_events_in_order() {
         "orders:1 refused",
     ];
     let mut said = notes.said();
-    // With the feature `tracing` the server is looked at once, when the first lock is taken.
+    // With the feature `tracing` the server's settings are checked once, at the first lock.
     said.retain(|it| it != "check ok" && !it.contains("connected"));
     assert_eq!(said, expected);
     other.lock("orders:1").unlock().unwrap();
@@ -103,7 +103,7 @@ fn an_observer_that_panics_or_calls_back_harms_nothing() {
     impl Observer for Rude {
         fn event(&self, event: &Event<'_>) {
             if let Some(client) = self.0.get() {
-                // No mutex is locked: all that it asks is answered.
+                // No mutex is locked: all its queries get a reply.
                 drop(client.activity());
             }
             if matches!(event, Event::Acquired { .. } | Event::Ended { .. }) {

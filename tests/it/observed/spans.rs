@@ -1,4 +1,4 @@
-//! The spans of waits and holds, which join the two sides of a lock.
+//! The spans of waits and holds, which link holder and waiter.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use super::{eventually, noted, open};
 use crate::laws::until_queued;
 use crate::support::{RedisServer, ms};
 
-/// Keeps all spans.
+/// Records all spans.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Seen>>);
 
@@ -169,7 +169,7 @@ fn the_spans_of_a_waiter_and_a_holder_name_each_other() {
         waiter.join().unwrap()
     });
 
-    // Each side alone, by what the other side knows of it.
+    // Each process alone, linked by the ids that it knows of the other one.
     let (at, wait) = there.one("wait", ("outcome", "acquired"));
     let (_, held) = here.one("hold", ("visitor", wait.text("holder").unwrap()));
     assert_eq!(held.text("end"), Some("unlocked"));
@@ -205,7 +205,7 @@ fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
             });
         });
         until_queued(&theirs.lock("orders:1"), 1);
-        // In one step, for the waiter may ask at any moment.
+        // In one step, because the waiter may send a query at any moment.
         let other = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'another:1', 1) \
                      return redis.call('PEXPIRE', KEYS[1], 60000)";
         assert_eq!(server.int(&["EVAL", other, "1", "orders:1"]), 1);
@@ -258,7 +258,7 @@ fn spans_record_refusals_hand_offs_and_losses() {
         let fence = waiter.join().unwrap().to_string();
         let (_, hold) = spans.one("hold", ("fence", &fence));
         assert!(hold.follows.is_some());
-        // The unlock came before anybody found the loss.
+        // The unlock came before the loss was found.
         assert_eq!(hold.text("end"), Some("unlocked"));
     });
 
@@ -267,7 +267,7 @@ fn spans_record_refusals_hand_offs_and_losses() {
         lock.lock().unwrap();
         let visitor = lock.describe().unwrap().holders[0].visitor.clone();
         server.cmd(&["DEL", "orders:1"]);
-        // The inner level finds the hold gone.
+        // The unlock of the inner level finds the loss.
         assert!(lock.unlock().unwrap_err().is_lost());
         let (_, hold) = spans.one("hold", ("visitor", &visitor));
         assert_eq!((hold.text("end"), hold.handles), (Some("lost"), 0));

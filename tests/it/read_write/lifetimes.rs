@@ -1,4 +1,4 @@
-//! How long each hold lasts beside others: they share one hash, and each ends by itself.
+//! How long each hold lasts beside others: they share one hash, and each ends on its own.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ fn losing_the_write_side_keeps_the_read_side(backend: &Backend) {
     assert!(is_free(&two.write()));
 }
 
-/// One thread and the holds of either side that it has.
+/// One thread and its holds of both sides.
 struct Actor {
     sides: [Lock; 2],
     held: [Vec<Guard>; 2],

@@ -33,7 +33,7 @@ fn locks(backend: &Backend) -> [ReadWriteLock; 2] {
     [(); 2].map(|()| client(backend).read_write_lock("prices"))
 }
 
-/// Whether another thread could take the lock at once; it gives it back.
+/// Whether another thread could acquire the lock at once; it unlocks it.
 #[track_caller]
 fn is_free(lock: &Lock) -> bool {
     elsewhere(|| {
@@ -136,7 +136,7 @@ fn a_writer_may_read(backend: &Backend) {
     assert!(is_free(&two.write()));
 }
 
-/// When so many threads of both processes have read after `free` was called.
+/// When this many threads of both processes have read after `free` was called.
 fn readers_woken(both: &[ReadWriteLock; 2], count: usize, free: impl FnOnce()) -> Vec<Duration> {
     let (sender, through) = mpsc::channel();
     thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn twenty_readers_enter_at_once(backend: &Backend) {
     write.lock().unwrap();
     let took = readers_woken(&both, 20, || write.unlock().unwrap());
     assert_eq!(took.len(), 20);
-    // Each reads for a tenth of a second, so in line it would be two seconds.
+    // Each reads for a tenth of a second, so one after another would take two seconds.
     assert!(took.iter().all(|took| *took < ms(1200)), "{took:?}");
 }
 
@@ -230,7 +230,7 @@ fn an_upgrade_is_an_error(backend: &Backend) {
         refused(write.with_lease_time(LEASE).lock().map(|()| true));
     });
     assert!(took < LEASE * 4, "{took:?}");
-    // Others wait to write, and are not asked for first.
+    // Waiting writers do not block it.
     thread::scope(|scope| {
         let waits = scope.spawn(|| write.guard().unwrap().unlock());
         thread::sleep(ms(200));

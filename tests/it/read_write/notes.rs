@@ -1,4 +1,4 @@
-//! The notes that waiting writers and readers leave, and what they cost when these have died.
+//! The notes that waiting writers and readers leave, and their cost after the waiters' death.
 
 use std::thread;
 use std::time::Duration;
@@ -41,7 +41,8 @@ impl Fixture {
             .collect()
     }
 
-    /// Notes one of another process that came at a time of the server, or now, and looked so many ms ago.
+    /// Adds the note of another process that came at a time of the server, or now, and sent its last query this many
+    /// ms ago.
     fn note(&self, visitor: &str, came: Option<i64>, ago: i64) {
         let now: (i64, i64) = ::redis::from_redis_value(self.server.cmd(&["TIME"])).unwrap();
         let now = now.0 * 1000 + now.1 / 1000;
@@ -50,7 +51,7 @@ impl Fixture {
         let words = ["ZADD", NOTES, &noted.to_string(), visitor];
         self.server.cmd(&words);
         self.server.cmd(&["PEXPIRE", NOTES, "60000"]);
-        // Others come in a later millisecond.
+        // Later waiters come in a later millisecond.
         thread::sleep(ms(5));
     }
 }

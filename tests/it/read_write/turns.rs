@@ -1,4 +1,4 @@
-//! Whose turn it is: readers and writers that wait for each other.
+//! Fairness between waiting readers and writers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex, mpsc};
@@ -12,7 +12,7 @@ use crate::backends::Backend;
 use crate::invariants::SLACK;
 use crate::support::{elsewhere, ms, timed};
 
-/// Runs `work` while so many threads of both processes take a side for `hold` each time, without a pause.
+/// Runs `work` while this many threads of both processes acquire a side for `hold` each time, without a pause.
 fn beside<T: Send>(
     both: &[ReadWriteLock; 2],
     [readers, writers]: [usize; 2],
@@ -86,7 +86,7 @@ fn a_reader_leaves_the_lock_to_a_writer_that_waits(backend: &Backend) {
         both[0].read().unlock().unwrap();
         assert!(!waits.join().unwrap());
     });
-    // The writer has given up, and readers come in again at once.
+    // The writer has given up, and readers enter again at once.
     let (took, ()) = timed(|| elsewhere(|| both[0].read().run(|_| ()).unwrap()));
     assert!(took < WAKE_UP, "{took:?}");
     reading.unlock().unwrap();
@@ -108,7 +108,7 @@ fn those_who_were_turned_away_come_behind_one_writer(backend: &Backend) {
         thread::sleep(ms(100));
         reading.unlock().unwrap();
         barrier.wait();
-        // Another writer waits, and is behind.
+        // Another writer waits, after the first one.
         let second = scope.spawn(|| both[0].write().run(|_| thread::sleep(ms(900))).unwrap());
         let took = reads.join().unwrap();
         assert!(took < ms(300) + WAKE_UP, "{took:?}");

@@ -39,7 +39,7 @@ fn a_clock_jumps(steps: &[i64]) {
             servers[2].int(&["EXISTS", "a"]) == 1
         });
     }
-    // It goes on to take part: two others may go.
+    // Its vote counts again: two other nodes may fail.
     servers[0].kill();
     servers[4].kill();
     guard.unlock().unwrap();

@@ -1,4 +1,4 @@
-//! Several ask at once, and none gets enough nodes.
+//! Several clients acquire at once, and none gets a majority.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,7 +86,7 @@ fn split_votes(clients: usize, rounds: usize) {
         millis(|race| race.all),
         spread(asked.clone())
     );
-    // Each attempt is up to two requests, the second one to give back what was too little.
+    // Each attempt is up to two requests, the second one to release a minority.
     assert!(asked.iter().all(|asked| *asked < 60.0), "{asked:?}");
     assert!(races.iter().all(|race| race.first < SLACK * 2));
     all_free(&servers, "a");

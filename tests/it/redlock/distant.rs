@@ -1,4 +1,4 @@
-//! Nodes at a distance: a request is answered within the time of a node, but to connect takes much longer.
+//! Distant nodes: a request takes less than the node timeout, but connecting takes much longer.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ const PROCESSES: usize = 3;
 const THREADS: usize = 2;
 const MAX_LEASE: Duration = ms(1200);
 
-/// In a contender: takes the lock, every other thread with a fixed lease.
+/// In a contender: acquires the lock, every second thread with a fixed lease.
 pub(crate) fn take_it() {
     let nodes = arg("NODES");
     let nodes = nodes.split(' ').map(|url| Client::open(url).unwrap());
@@ -58,7 +58,7 @@ impl Job {
         let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
         let mut users = Contenders::none();
         for _ in 0..PROCESSES {
-            // Once they are open they know the nodes, so that they notice each restart.
+            // Opened clients know the nodes, so that they notice each restart.
             users.start(ROLE, &[("NODES", &urls.join(" "))]);
         }
         Job { servers, users }
@@ -75,7 +75,7 @@ impl Job {
                 0 => server.freeze(),
                 1 => server.restart(),
                 2 => server.kill(),
-                // It dies with requests that it has got and not yet seen.
+                // It is killed with requests that it has received but not read.
                 _ => {
                     server.freeze();
                     thread::sleep(ms(draw.u64(..40)));
@@ -95,7 +95,7 @@ impl Job {
         if has_forgotten {
             thread::sleep(MAX_LEASE);
         }
-        // They notice a restart when they ask, so that it counts from then.
+        // Clients notice a restart at their next request, and count from then.
         thread::sleep(ms(draw.u64(200..500)));
     }
 
@@ -113,7 +113,7 @@ impl Job {
     }
 }
 
-/// A short form here; `REDLATCH_LONG=1` goes on for minutes, and `REDLATCH_SEED` repeats the faults of a run.
+/// A short form; `REDLATCH_LONG=1` runs for minutes, and `REDLATCH_SEED` repeats the faults of a run.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn flapping_nodes_never_grant_two_holds() {

@@ -1,4 +1,4 @@
-//! A hold over its life: entered again, extended, lost, given back to the nodes that forgot it.
+//! The life of a hold: re-entered, extended, lost, and restored on nodes that forgot it.
 
 use std::thread;
 use std::time::Instant;
@@ -95,7 +95,7 @@ fn a_hold_that_a_majority_forgot_is_lost() {
         assert_eq!(loss.cause, expected);
         assert!(!guard.is_valid());
         assert!(guard.unlock().unwrap_err().is_lost());
-        // What the others still had of it does not wait for its lease.
+        // The remaining nodes are released before their lease ends.
         for server in [&servers[0], &servers[4]] {
             eventually(SLACK, "the rest is freed", || {
                 server.int(&["EXISTS", "a"]) == 0

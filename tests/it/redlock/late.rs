@@ -1,11 +1,11 @@
-//! A slow node: its answers come after the decision.
+//! A slow node, whose replies arrive after the decision.
 
 use std::time::Instant;
 
 use super::{NODE_TIMEOUT, SLACK, builder_at, nodes_with_key, servers};
 use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
 
-/// Four quick servers, and a last one behind a proxy.
+/// Four fast servers, and a fifth one behind a proxy.
 fn with_slow() -> (Vec<RedisServer>, Proxy, Vec<String>) {
     let servers = servers(5);
     let slow = Proxy::to(servers[4].addr());
@@ -33,7 +33,7 @@ fn one_slow_node_does_not_slow_the_others_down() {
     rounds(20);
     let healthy = rounds(100);
     let _rule = slow.next(usize::MAX, None, Fault::DelayReply(ms(40)));
-    // The connections that wait for late answers are made once.
+    // The connections that read late replies are opened once.
     rounds(20);
     let slowed = rounds(100);
     println!(
@@ -43,7 +43,7 @@ fn one_slow_node_does_not_slow_the_others_down() {
     assert!(slowed[50] < ms(40), "{slowed:?}");
     // No call waits for the slow node's replies to earlier requests.
     assert!(slowed[99] < NODE_TIMEOUT, "{slowed:?}");
-    // At the slow one a release may overtake its acquisition, which is withdrawn in the background then.
+    // On the slow node a release may overtake its acquisition, which is then resolved in the background.
     eventually(SLACK * 4, "nothing is left", || {
         nodes_with_key(&servers, "a") == 0
     });

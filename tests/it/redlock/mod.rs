@@ -1,4 +1,4 @@
-//! Redlock on real masters: what the laws of every lock do not say.
+//! Redlock on real masters, beyond the laws of every lock.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -25,10 +25,10 @@ use crate::support::{Proxy, RedisServer, elsewhere, eventually, ms};
 
 pub(crate) use flapping::{ROLE, take_it};
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 const SLACK: Duration = ms(2500);
 
-/// A lease that ends after all tests: what is gone before was freed.
+/// A lease longer than all tests: a key that is gone earlier was released.
 const LONG: Duration = Duration::from_secs(60);
 
 /// How long a node may take, on a busy machine.

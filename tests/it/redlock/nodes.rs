@@ -11,7 +11,7 @@ use super::{
 };
 use crate::support::{Proxy, RedisServer, eventually, ms};
 
-/// Five servers behind proxies, and how some of them fail.
+/// Five servers behind proxies, and their failures.
 struct Nodes {
     servers: Vec<RedisServer>,
     proxies: Vec<Proxy>,
@@ -84,7 +84,7 @@ fn a_minority_fails(failure: Failure) {
     assert!(took < SLACK, "{took:?}");
     assert_eq!(nodes_with_key(&nodes.servers[2..], "a"), 0);
     nodes.mend(2, failure);
-    // What was sent to them before is undone when they can be reached.
+    // Requests sent to them before are undone when they are reachable.
     eventually(SLACK * 2, "nobody keeps the key", || {
         nodes_with_key(&nodes.servers, "a") == 0
     });
@@ -105,7 +105,7 @@ fn a_minority_is_in_a_black_hole() {
     a_minority_fails(Failure::BlackHoled);
 }
 
-/// The end of three nodes is an error in time, and leaves nothing.
+/// With three dead nodes each call fails in time, and leaves nothing.
 fn a_majority_fails(failure: Failure) {
     let nodes = Nodes::start();
     let redlock = nodes.redlock(NODE_TIMEOUT);
@@ -146,7 +146,7 @@ fn a_majority_fails(failure: Failure) {
     eventually(SLACK * 2, "nobody keeps the key", || {
         nodes_with_key(&nodes.servers, "a") == 0
     });
-    // Nor does what was still on its way bring it back.
+    // Nor do requests in flight restore it.
     thread::sleep(NODE_TIMEOUT * 2);
     assert_eq!(nodes_with_key(&nodes.servers, "a"), 0);
     if failure != Failure::Killed {
@@ -193,7 +193,7 @@ fn a_hold_ends_in_time_when_a_majority_fails_under_it() {
     };
     assert!(!reason.is_empty());
     assert!(guard.unlock().unwrap_err().is_lost());
-    // The rest of it is taken away when they are back, long before the lease of another would end.
+    // The rest is released when they are back, long before the lease ends.
     nodes.mend(3, Failure::Frozen);
     assert!(other.lock("a").try_lock_for(SLACK * 2).unwrap());
     other.lock("a").unlock().unwrap();

@@ -1,4 +1,4 @@
-//! Nodes that restart: what one has forgotten it must not grant again too early.
+//! Restarted nodes must not grant again too early what they have forgotten.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ fn a_node_restarted_empty_grants_nothing_to_new_clients() {
 }
 
 fn wait_until_old_enough(servers: &[RedisServer]) {
-    // Their age is known in whole seconds.
+    // Uptimes have whole seconds.
     let up = |server: &RedisServer| server.info("uptime_in_seconds").unwrap();
     eventually(SLACK * 2, "they are old enough", || {
         servers
@@ -158,7 +158,7 @@ fn a_node_that_restarted_gets_the_key_back_after_its_quarantine() {
         nodes_with_key(&servers[1..2], "a") == 1
     });
     assert!(start.elapsed() >= MAX_LEASE, "{:?}", start.elapsed());
-    // It counts from then on: another one may go.
+    // Its vote counts from then on: another node may fail.
     servers[0].kill();
     thread::sleep(MAX_LEASE);
     assert!(guard.is_valid());

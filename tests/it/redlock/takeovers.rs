@@ -10,7 +10,7 @@ use super::restarts::{MAX_LEASE, REMEMBERS, granted_only_after, until_somebody_t
 use super::{NODE_TIMEOUT, SLACK, no_quorum, nodes_with_key};
 use crate::support::{RedisServer, eventually};
 
-/// An address that leads to one server now and to another one later.
+/// An address that leads to one server first and to another one later.
 struct Address {
     dir: TempDir,
 }
@@ -96,7 +96,7 @@ impl Way {
         }
     }
 
-    /// A redlock that knows all servers and has connections to them.
+    /// A redlock that knows all servers and is connected to them.
     fn known(self, urls: &[String]) -> Redlock {
         let redlock = Way {
             trusts: true,
@@ -109,8 +109,8 @@ impl Way {
     }
 }
 
-/// A hold at the first two of three servers is there while `take_over` happens to the second one; another program, which
-/// has seen them before or not, is granted it only after that.
+/// A hold exists on the first two of three servers while `take_over` happens to the second one; another client, which
+/// has contacted them before or not, is granted it only after the hold's end.
 fn nobody_else_is_granted_it(
     way: Way,
     is_newcomer: bool,
@@ -169,7 +169,7 @@ fn a_replica_has_no_vote() {
     let (one, two, three) = (server(), server(), server());
     let way = WAYS[0];
     let redlock = way.known(&[one.url(), two.url(), three.url()]);
-    // It takes writes, and throws them away when it gets the keys of its master.
+    // It accepts writes, and discards them when it gets the keys of its master.
     two.cmd(&["CONFIG", "SET", "replica-read-only", "no"]);
     two.cmd(&["REPLICAOF", "127.0.0.1", "1"]);
     one.freeze();

@@ -37,7 +37,7 @@ impl Pair {
         Pair { master, replica }
     }
 
-    /// A client that waits for the replica, and finds the master by itself.
+    /// A client that waits for the replica, and finds the master on its own.
     fn client(&self) -> Client {
         let urls = [self.replica.url(), self.master.url()];
         let builder = Client::builder().wait_replicas(1, ms(300));
@@ -45,7 +45,7 @@ impl Pair {
     }
 }
 
-/// The silence of one of three nodes costs no grant and no hold, whichever it is.
+/// The silence of any one of three nodes fails no grant and no hold.
 #[test]
 fn a_frozen_node_does_not_delay_the_replicas_of_other_nodes() {
     let pairs: Vec<_> = (0..3).map(|_| Pair::start()).collect();

@@ -1,4 +1,4 @@
-//! What the semaphore without ids has beyond the laws of both.
+//! Properties of the semaphore without ids beyond the laws of both.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ fn a_drain_ends_a_reduction(backend: &Backend) {
     let [one, two] = semaphores::<Semaphore>(backend, 3);
     let taken = one.acquire(3).unwrap();
     two.add_permits(-2).unwrap();
-    // As in `java.util.concurrent`: what was missing is missing no longer.
+    // As in `java.util.concurrent`: draining sets a negative count to zero.
     assert_eq!(two.drain().unwrap(), -2);
     taken.release().unwrap();
     assert_eq!(one.available().unwrap(), 3);

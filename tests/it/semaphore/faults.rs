@@ -157,7 +157,7 @@ fn a_server_at_maxmemory_keeps_holds_and_accepts_releases<S: Permitting>() {
     assert!(taken.is_valid() && other.is_valid(), "they are renewed");
     taken.release().unwrap();
     assert_eq!(fixture.free(), 2);
-    // An acquisition that got no answer is undone there, too.
+    // An acquisition without a reply is undone there, too.
     full(false);
     let silent = Fault::SwallowReply(End::Silent);
     fixture.next(usize::MAX, S::ACQUIRE, silent);

@@ -1,4 +1,4 @@
-//! What the semaphore with ids has beyond the laws of both.
+//! Properties of the semaphore with ids beyond the laws of both.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn an_id_is_given_back_by_whoever_has_it(backend: &Backend) {
     assert_eq!((two.available().unwrap(), two.acquired().unwrap()), (1, 1));
     let told = PermitId::parse(&id.to_string().to_ascii_uppercase()).unwrap();
     assert_eq!(told, id);
-    // Another semaphore does not know it.
+    // The id is unknown to another semaphore.
     let other = client(backend).permit_semaphore("letters");
     assert!(other.try_set(1).unwrap());
     assert!(!other.release_id(&id).unwrap() && other.lease_of(&id).unwrap().is_none());
@@ -65,7 +65,7 @@ fn a_permit_that_somebody_else_gives_back_is_lost(backend: &Backend) {
     let loss = taken.lost().recv_timeout(LEASE + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::Gone);
     assert!(taken.release().unwrap_err().is_lost());
-    // The other one ends with its lease, or is given back by its id.
+    // The other permit ends with its lease, or is released by its id.
     two.release_id(&ids[1]).unwrap();
     assert_eq!(two.available().unwrap(), 3);
 }

@@ -30,7 +30,7 @@ fn client(backend: &Backend) -> Client {
     }
 }
 
-/// The semaphore as two processes see it, with so many permits.
+/// The semaphore in two processes, with this many permits.
 fn semaphores<S: Permitting>(backend: &Backend, permits: u32) -> [S; 2] {
     let both = [(); 2].map(|()| S::of(&client(backend), "mail"));
     assert!(both[0].try_set(permits).unwrap());
@@ -320,7 +320,7 @@ fn permits_end_with_their_semaphore<S: Permitting>(backend: &Backend) {
     for (semaphore, is_renewed) in [(&one, true), (&fixed, false)] {
         assert!(semaphore.try_set_for(1, ms(600)).unwrap());
         let taken = semaphore.acquire(1).unwrap();
-        // The next one is there as soon as this one has ended.
+        // The next one can be set as soon as this one has ended.
         eventually(SLACK, "the semaphore ends", || two.try_set(1).unwrap());
         assert!(!taken.is_valid(), "two permits of one");
         let loss = taken.lost().recv_timeout(SLACK).unwrap();
@@ -407,7 +407,7 @@ fn bad_input_is_refused_and_changes_nothing<S: Permitting>(backend: &Backend) {
     tagged.acquire(1).unwrap().release().unwrap();
 }
 
-/// Runs laws of one kind in memory and on a server; those of both kinds are given with the kind.
+/// Runs laws of one kind in memory and on a server; laws of both kinds are listed with the kind.
 macro_rules! semaphore_laws {
     ($kind:ty: $($law:ident)*) => {
         semaphore_laws! { @memory $($law::<$kind>)* }

@@ -1,4 +1,4 @@
-//! What both kinds of semaphores can do.
+//! The operations of both kinds of semaphores.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ fn exactly_the_held_locks_are_listed() {
     client.latch("latch").try_set(2).unwrap();
     server.cmd(&["HSET", "redisson", REDISSON, "2"]);
     server.cmd(&["PEXPIRE", "redisson", "60000"]);
-    // Data of others.
+    // Data of other programs.
     server.cmd(&["HSET", "user", "name", "Ada"]);
     server.cmd(&["HSET", "session", "a:1", "1"]);
     server.cmd(&["HSET", "endless", REDISSON, "1"]);

@@ -5,8 +5,8 @@ use std::fs;
 
 use super::{below, code, root, sources};
 
-/// The floors of the source, from the ground up: code may use its own floor and those below. Files at the root that are
-/// not listed are the front, which users touch.
+/// The layers of the source, from the bottom up: code may use its own layer and those below. Files at the root that
+/// are not listed are the front, the public API.
 const FLOORS: &[&str] = &["ground", "store", "stores", "engine"];
 
 fn floor_of(module: &str) -> usize {
@@ -39,7 +39,7 @@ fn the_source_uses_what_is_below_it() {
                 "src/{file}:{number}: one `use` for each module of the crate, so that its floor shows"
             );
             for module in root_modules(line) {
-                // Neither the engine nor a store knows the other.
+                // The engine and the stores do not use each other.
                 if floor_of(module) > floor_of(own) || (own, module) == ("engine", "stores") {
                     upward.insert((file.clone(), module.to_owned()));
                 }
@@ -49,7 +49,7 @@ fn the_source_uses_what_is_below_it() {
     assert!(upward.is_empty(), "{upward:?}");
 }
 
-/// What carries requests to a server knows nothing of the votes of several.
+/// The transport does not depend on quorums.
 #[test]
 fn the_transport_knows_no_quorum() {
     for path in sources() {

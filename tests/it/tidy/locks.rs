@@ -1,4 +1,4 @@
-//! The locks of the source itself: all but a few are those of `ground/sync.rs`.
+//! Locks within the source: almost all are from `ground/sync.rs`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! House rules which no compiler checks.
+//! House rules that no compiler checks.
 #![allow(
     clippy::expect_used,
     reason = "a check that cannot run is a failed check"
@@ -17,7 +17,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files below `src`, without those of unit tests and of the servers that these have.
+/// The files below `src`, without unit tests and their servers.
 pub(crate) fn sources() -> Vec<PathBuf> {
     let mut found = files(&root().join("src"));
     // A module of unit tests may have files of its own, in a folder of its name.
@@ -93,7 +93,7 @@ pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     kept.into_iter()
 }
 
-/// Whether `line` contains `word` and not only as a part of a longer one.
+/// Whether `line` contains `word` as a whole word.
 fn says(line: &str, word: &str) -> bool {
     let part =
         |other: Option<char>| other.is_some_and(|other| other.is_alphanumeric() || other == '_');

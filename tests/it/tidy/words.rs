@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{below, code, root, says, sources};
 
-/// What only some files may say, in code outside of test modules.
+/// Words that only some files may use outside of test modules.
 struct Rule {
     words: &'static [&'static str],
     /// Files and folders below `src`.

@@ -1,4 +1,4 @@
-//! Certificates in files, which change while a client uses them.
+//! Certificate files that change while a client uses them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ struct Files {
 }
 
 impl Files {
-    /// What a client of these certificates needs.
+    /// The files of a client of these certificates.
     fn of(certificates: &Certificates) -> Files {
         let files = Files {
             dir: tempfile::tempdir().unwrap(),
@@ -33,7 +33,7 @@ impl Files {
         self.write("client.key", &pair.key_pem());
     }
 
-    /// Replaces a file at once, as those do that care.
+    /// Replaces a file atomically.
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path("new"), text).unwrap();
         fs::rename(self.path("new"), self.path(name)).unwrap();

@@ -1,4 +1,4 @@
-//! What goes wrong on an encrypted connection.
+//! Faults of TLS connections.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_port_without_tls_gets_no_plain_text() {
-    // Redis waits for the end of a line, or finds one in the greeting and answers in plain text.
+    // Redis waits for the end of a line, or finds one in the ClientHello and replies in plain text.
     for args in [&[][..], &["--requirepass", "canary-7f3a"]] {
         let server = RedisServer::with(args);
         let url = server
@@ -44,7 +44,7 @@ fn a_port_without_tls_gets_no_plain_text() {
     ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));
 }
 
-/// Accepts connections and answers each with `talk`, until it is dropped.
+/// Accepts connections and handles each with `talk`, until it is dropped.
 struct Stranger {
     addr: SocketAddr,
 }
@@ -81,7 +81,7 @@ fn a_handshake_that_hangs_ends_in_time() {
             thread::sleep(ms(20));
         }
     });
-    // Whole records that do not get on.
+    // Complete records without a handshake.
     let empty = Stranger::new(|mut stream| {
         while stream.write_all(b"\x14\x03\x03\x00\x01\x01").is_ok() {
             thread::sleep(ms(20));
@@ -131,7 +131,7 @@ fn a_connection_with_updated_session_keys_is_kept() {
     lock.lock().unwrap();
     let mut before = 0;
     for _ in 0..2 {
-        // Long enough for the connection to be looked at before it is used again.
+        // Long enough for the idle connection to be checked before its next use.
         thread::sleep(ms(1200));
         before = terminator.accepted();
         terminator.change_keys();
@@ -141,7 +141,7 @@ fn a_connection_with_updated_session_keys_is_kept() {
     assert_eq!(terminator.accepted(), before, "it is the same connection");
     lock.unlock().unwrap();
 
-    // Here it is not.
+    // In this case it is not.
     thread::sleep(ms(1200));
     terminator.say(b"+hello\r\n");
     thread::sleep(ms(100));
@@ -161,7 +161,7 @@ fn a_connection_closed_by_the_server_is_replaced() {
     let client = client.unwrap();
     let lock = client.lock("orders");
     lock.lock().unwrap();
-    // Long enough for the connection to be looked at before it is used again.
+    // Long enough for the idle connection to be checked before its next use.
     thread::sleep(ms(1200));
     let normal = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
     server.plain.cmd(&normal);

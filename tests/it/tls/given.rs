@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use super::*;
 
-/// What the function gives: authorities, and a certificate with its key; or an error.
+/// The result of the callback: authorities, and a certificate with its key; or an error.
 type Answer = Result<(String, String), String>;
 
-/// A function that gives the answer of the moment, and counts how often it is asked.
+/// A callback that returns a settable result, and counts its calls.
 #[derive(Clone)]
 struct Vault {
     answer: Arc<Mutex<Answer>>,
@@ -74,7 +74,7 @@ fn the_certificate_callback_runs_at_each_handshake() {
     let guard = client.lock("orders").guard().unwrap();
     let asked = vault.asked.load(Ordering::Relaxed);
     assert!(asked > 0);
-    // Refused by the server for a while, which is an outage: the wait goes on, and the hold lives on.
+    // The server refuses the certificate for a while, which is an outage: the wait continues, and the hold stays.
     let (ca, _) = all_of(certificates()).unwrap();
     vault.change(Ok((ca.clone(), all_of(&strange).unwrap().1)));
     cut(&server);
@@ -122,11 +122,11 @@ fn a_failing_certificate_callback_ends_the_call_with_its_cause() {
         });
         assert!(error.to_string().contains(word), "{word}: {error}");
         assert!(!format!("{error:?}").contains("canary"), "{error:?}");
-        // What it gives later is used.
+        // Its later results are used.
         vault.change(all_of(certificates()));
         assert!(client.lock("orders").try_lock().unwrap());
         client.lock("orders").unlock().unwrap();
-        // What was of use is used while it gives nonsense.
+        // The last valid result is used while it returns invalid ones.
         vault.change(nonsense());
         cut(&server);
         assert!(client.lock("orders").try_lock().unwrap());

@@ -1,4 +1,4 @@
-//! TLS: what is trusted, what is refused, and that the rules of every connection hold on it.
+//! TLS: which certificates are trusted, which are refused, and that the rules of every connection hold.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod changes;
@@ -31,7 +31,7 @@ fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(|| {
         let certificates = Certificates::new();
-        // They are made in files of one directory, so they are made before anybody races for them.
+        // They are files in one directory, so they are made before threads race for them.
         certificates.server();
         certificates.elsewhere();
         certificates.client();
@@ -63,7 +63,7 @@ fn hurried() -> Builder {
     quick().ca_certificate(authority())
 }
 
-/// A server that speaks TLS besides plain text, which is for the test.
+/// A server with TLS, and with plain text for the test.
 pub(crate) struct Server {
     pub(crate) plain: RedisServer,
     port: u16,

@@ -67,7 +67,7 @@ fn sentinels_may_talk_plain_text_and_their_master_tls() {
     let sentinel = FakeSentinel::naming(([127, 0, 0, 1], server.port).into());
     let open = |builder: Builder| builder.sentinel("shop", [sentinel.url()]);
     takes(&open(trusting().master_tls(true)).unwrap().lock("orders"));
-    // Nothing goes as plain text that was to be encrypted.
+    // No connection falls back to plain text.
     fails(open(trusting()), Class::Config);
     fails(open(trusting().master_tls(false)), Class::Config);
     let lock = open(quick()).unwrap().lock("orders");
@@ -91,7 +91,7 @@ fn sentinels_may_talk_plain_text_and_their_master_tls() {
 #[test]
 fn a_pinned_key_is_sufficient() {
     let certificates = Certificates::new();
-    // Signed by itself, and for no host.
+    // Self-signed, and for no host.
     let server = Server::with(&certificates.of_itself(), false, &[]);
     let [hex, base64] = certificates.authority_pin();
     for pin in [

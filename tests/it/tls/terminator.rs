@@ -67,7 +67,7 @@ impl Terminator {
                 accepting.orders.lock().unwrap().push(Arc::clone(&orders));
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let shared = Arc::clone(&accepting);
-                // It ends with an error when either side is gone.
+                // It ends with an error when either side has closed.
                 thread::spawn(move || {
                     let _ = pump(connection, stream, plain, &shared, &orders);
                 });
@@ -89,7 +89,7 @@ impl Terminator {
         self.shared.drips.store(drips, Ordering::Relaxed);
     }
 
-    /// Sends all clients new keys, which is nothing that a program would notice.
+    /// Sends a TLS key update to all clients, which programs do not notice.
     pub(crate) fn change_keys(&self) {
         self.order(&Order::ChangeKeys);
     }

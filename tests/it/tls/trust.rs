@@ -8,7 +8,7 @@ fn an_unknown_authority_is_refused() {
     let words = ["untrusted authority", "Builder::ca_certificate"];
     let another = quick().ca_certificate(Certificates::new().authority_pem());
     is_refused(&server.lock(another), server.port, &words);
-    // Without one the authorities of the system are trusted, which do not know ours.
+    // By default the system's authorities are trusted, which do not include the test's.
     match quick().open(&server.url()) {
         Ok(client) => is_refused(&client.lock("orders"), server.port, &words),
         Err(error) => {
@@ -43,7 +43,7 @@ fn an_expired_certificate_is_refused() {
 
 #[test]
 fn certificates_in_unsupported_formats_are_named() {
-    // Files of an authority of its own, as those of the shared one were made before.
+    // A separate authority, because the files of the shared one exist already.
     let certificates = Certificates::new();
     let trusting = || quick().ca_certificate(certificates.authority_pem());
     for (pair, words) in [

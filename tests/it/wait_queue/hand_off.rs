@@ -131,7 +131,7 @@ fn a_hand_off_of_unknown_outcome_ends_both_holds() {
             guard.unlock()
         });
         until_queued(&lock, 1);
-        // Both tries are executed, and neither is answered.
+        // Both attempts are executed, without a reply.
         let fault = Fault::SwallowReply(End::Silent);
         let rule = proxy.next(2, Some(visitor.as_bytes()), fault);
         let start = Instant::now();

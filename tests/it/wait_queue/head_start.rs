@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-/// Each client has one thread that wants the lock again at once.
+/// Each client has one thread that acquires again at once.
 #[test]
 fn none_of_four_busy_processes_waits_for_two_seconds() {
     let server = RedisServer::start();

@@ -19,7 +19,7 @@ use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
 const SLACK: Duration = ms(2500);
 
-/// Lets `threads` run `work` once each, queued one behind the other for a lock that is held until all are queued.
+/// Lets `threads` run `work` once each; they queue one after another for a lock that is held until all are queued.
 fn line_up<'a>(
     scope: &'a thread::Scope<'a, '_>,
     lock: &Lock,
@@ -32,8 +32,8 @@ fn line_up<'a>(
     }
 }
 
-/// Waits until so many threads are queued for the lock and none asks the server any more: the attempt that follows a
-/// subscription is over.
+/// Waits until this many threads are queued for the lock and send no requests: the attempt that follows a subscription
+/// is over.
 #[track_caller]
 fn until_at_rest(servers: &[RedisServer], lock: &Lock, threads: usize) {
     until_queued(lock, threads);

@@ -6,7 +6,7 @@ use super::*;
 
 type Lane = fn(&Client) -> Lock;
 
-/// Three clients have two threads each that want the lock again at once.
+/// Three clients have two threads each that acquire again at once.
 #[track_caller]
 fn nobody_starves(lane: Lane) {
     let server = RedisServer::start();

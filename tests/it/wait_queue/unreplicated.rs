@@ -1,4 +1,4 @@
-//! Waits where too few replicas have what the master grants.
+//! Waits where too few replicas acknowledge the master's grants.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn open(server: &RedisServer) -> Client {
         .unwrap()
 }
 
-/// How long each of so many clients waits until it gives up.
+/// How long each of this many clients waits until it gives up.
 fn waits(
     clients: &[Client],
     threads: usize,
@@ -77,7 +77,7 @@ fn no_waiter_gives_up_while_the_holder_stays() {
             let error = waiting.lock("orders").lock().unwrap_err();
             (Instant::now(), error)
         });
-        // It has learned that its holds are undone.
+        // It knows that its holds are undone.
         thread::sleep(ms(500));
         holder.lock().unwrap();
         thread::sleep(OUTAGE * 3);

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::support::free_port;
 
-/// An authority and what it has signed, in a directory that goes with it.
+/// An authority and its certificates, in a temporary directory.
 pub struct Certificates {
     dir: TempDir,
 }
@@ -66,7 +66,7 @@ impl Certificates {
         self.signed(name, subjects, 2)
     }
 
-    /// A certificate for the names of this machine that is good for so many days.
+    /// A certificate for the names of this machine that is valid for this many days.
     pub fn lasting(&self, days: u32) -> Pair {
         let name = format!("days-{days}");
         self.signed(&name, "DNS:localhost,IP:127.0.0.1", days)
@@ -97,7 +97,7 @@ impl Certificates {
     /// A certificate for this machine that was good until a moment ago.
     pub fn expired(&self) -> Pair {
         let pair = self.signed("expired", "DNS:localhost,IP:127.0.0.1", 0);
-        // Its time is counted in whole seconds.
+        // Its time has whole seconds.
         std::thread::sleep(std::time::Duration::from_millis(2100));
         pair
     }
@@ -164,9 +164,9 @@ impl Certificates {
         pair
     }
 
-    /// The arguments with which a server speaks TLS on a second port, and that port.
+    /// The arguments for TLS on a second port, and that port.
     ///
-    /// The first port stays what it is, for the administrator. `asks_clients` is whether clients need a certificate.
+    /// The first port stays plain, for the administrator. `asks_clients` is whether clients need a certificate.
     pub fn server_args(&self, pair: &Pair, asks_clients: bool) -> (Vec<String>, u16) {
         let port = free_port();
         let path = |path: &Path| path.to_str().expect("temporary paths are UTF-8").to_owned();

@@ -14,13 +14,13 @@ use crate::support::{eventually, free_port, ms, product};
 const SHARDS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// After this much silence, in ms, the nodes take another one for dead.
+/// After this much silence, in ms, nodes consider another node down.
 const NODE_TIMEOUT: &str = "1000";
 
 /// A server gives up a failover by hand after 5 s.
 const MANUAL_FAILOVER: Duration = ms(6000);
 
-/// Three masters, nodes 0 to 2 at first, and if asked for their replicas, nodes 3 to 5.
+/// Three masters, nodes 0 to 2 at first, and optionally their replicas, nodes 3 to 5.
 pub struct Cluster {
     /// The servers.
     pub nodes: Vec<Node>,
@@ -79,7 +79,7 @@ impl Cluster {
         cluster
     }
 
-    /// Hands out the slots and makes the nodes know each other.
+    /// Assigns the slots and introduces the nodes to each other.
     fn introduce(&self, bus_ports: &[String]) {
         for (index, node) in self.nodes.iter().enumerate() {
             node.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
@@ -90,8 +90,8 @@ impl Cluster {
                 node.cmd(&[&["CLUSTER", "ADDSLOTS"][..], &slots].concat());
             }
         }
-        // Everybody meets everybody, so that nothing waits for gossip. A node gives a handshake up that takes longer than
-        // its time-out, as it may on a busy machine, so they meet again until they know each other.
+        // Every node meets every other, so that nothing waits for gossip. A node gives up a handshake that exceeds its
+        // timeout, as it may on a busy machine, so they meet again until they know each other.
         let mut met = None::<Instant>;
         eventually(AGREEMENT, "the nodes know each other", || {
             if met.is_none_or(|met| met.elapsed() > Duration::from_secs(3)) {
@@ -144,7 +144,7 @@ impl Cluster {
             .expect("every shard has names")
     }
 
-    /// The node which serves the slot of `key`, according to most of the nodes that answer.
+    /// The node that serves the slot of `key`, according to a majority of the responsive nodes.
     pub fn owner_of(&self, key: &str) -> usize {
         let slot = self.slot_of(key);
         let mut found = None;
@@ -211,7 +211,7 @@ impl Cluster {
     pub fn failover(&self, key: &str) -> (usize, usize) {
         let old = self.owner_of(key);
         let new = self.replica_of(old).expect("the shard has a replica");
-        // It is given up without a word if the old master or the votes take too long.
+        // The election is abandoned silently if the old master or the votes take too long.
         eventually(AGREEMENT, "the replica has taken over", || {
             let asked = Instant::now();
             self.nodes[new].try_cmd(&["CLUSTER", "FAILOVER"]).ok();
@@ -224,7 +224,7 @@ impl Cluster {
         (old, new)
     }
 
-    /// Kills the master of the shard of `key`, and returns it together with the replica that has taken over.
+    /// Kills the master of the shard of `key`, and returns it together with the promoted replica.
     pub fn lose_owner(&self, key: &str) -> (usize, usize) {
         let old = self.owner_of(key);
         let new = self.replica_of(old).expect("the shard has a replica");
@@ -233,7 +233,7 @@ impl Cluster {
         (old, new)
     }
 
-    /// Waits until every node that answers names `owner` for the slot of `key`.
+    /// Waits until every responsive node names `owner` for the slot of `key`.
     pub fn wait_for_owner(&self, key: &str, owner: usize) {
         let slot = self.slot_of(key);
         eventually(AGREEMENT, "the nodes agree on the owner", || {
@@ -250,7 +250,7 @@ impl Cluster {
         self.wait_until_healthy();
     }
 
-    /// Waits until all nodes answer, all slots are served and all replicas are up to date.
+    /// Waits until all nodes reply, all slots are served and all replicas are up to date.
     pub fn wait_until_healthy(&self) {
         eventually(AGREEMENT, "the cluster is healthy", || {
             let says = |node: &Node, line: &str| {
@@ -285,7 +285,7 @@ impl Cluster {
         })
     }
 
-    /// Starts to move the slot of `key` to node `to`: new keys go there (ASK), old ones stay until they are moved.
+    /// Starts to move the slot of `key` to node `to`: new keys go there (ASK), old keys stay until they are moved.
     pub fn begin_migration(&self, key: &str, to: usize) -> Migration<'_> {
         let from = self.owner_of(key);
         assert_ne!(from, to, "the slot is there already");
@@ -336,7 +336,7 @@ impl Cluster {
     }
 }
 
-/// Whether the node answers soon.
+/// Whether the node replies soon.
 fn is_awake(node: &Node) -> bool {
     use std::io::{Read, Write};
     use std::net::TcpStream;
@@ -377,13 +377,13 @@ impl Migration<'_> {
         }
     }
 
-    /// Moves one key, if it is there.
+    /// Moves one key, if it exists.
     pub fn move_key(&self, key: &str) {
         let port = self.cluster.nodes[self.to].port().to_string();
         self.cluster.migrate_key(self.from, &port, key);
     }
 
-    /// Makes the receiver the owner of the slot, and everybody know it.
+    /// Makes the receiver the owner of the slot, on all nodes.
     pub fn finish(self) {
         let owner = &self.cluster.ids[self.to];
         let slot = self.slot.parse().expect("a slot");

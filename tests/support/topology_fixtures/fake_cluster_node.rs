@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fake_server::{FakeServer, array, bulk, list};
 
-/// Answers CLUSTER SLOTS with any masters and replicas; drop cuts its connections.
+/// Replies to CLUSTER SLOTS with any masters and replicas; dropping it cuts its connections.
 pub struct FakeClusterNode {
     server: FakeServer,
     map: Arc<Mutex<Map>>,
@@ -13,13 +13,12 @@ pub struct FakeClusterNode {
 
 const LAST_SLOT: u16 = 16383;
 
-/// What it calls the host of a node, and its port.
+/// The host of a node, as the node reports it, and its port.
 fn place(node: SocketAddr) -> (String, u16) {
     (node.ip().to_string(), node.port())
 }
 
-/// The first slot, the last one, and the nodes that have them, the master first: what their hosts are called, and their
-/// ports.
+/// The first and the last slot, and their nodes with host and port, the master first.
 type Range = (u16, u16, Vec<(String, u16)>);
 
 #[derive(Default)]
@@ -28,7 +27,7 @@ struct Map {
 }
 
 impl FakeClusterNode {
-    /// Starts a node that knows of none.
+    /// Starts a node with an empty slot map.
     pub fn start() -> FakeClusterNode {
         let map: Arc<Mutex<Map>> = Arc::default();
         let told = Arc::clone(&map);

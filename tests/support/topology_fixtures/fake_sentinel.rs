@@ -48,12 +48,12 @@ impl FakeSentinel {
         *told.unwrap_or_else(PoisonError::into_inner) = (answer, epoch);
     }
 
-    /// Cuts its connections and closes new ones at once, until it [speaks](FakeSentinel::speak).
+    /// Cuts its connections and closes new ones at once, until [`FakeSentinel::speak`].
     pub fn hush(&self) {
         self.server.hush();
     }
 
-    /// Lets it answer again.
+    /// Lets it reply again.
     pub fn speak(&self) {
         self.server.speak();
     }

@@ -10,7 +10,7 @@ use crate::support::free_listener;
 
 type Reply = dyn Fn(&[String]) -> String + Send + Sync;
 
-/// Reads requests, and answers each with what a function makes of it; drop cuts its connections.
+/// Reads requests, and replies to each with the result of a function; dropping it cuts its connections.
 pub struct FakeServer {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -24,7 +24,7 @@ struct Shared {
 }
 
 impl FakeServer {
-    /// Starts a server that answers the words of a request with what `reply` returns, in RESP.
+    /// Starts a server that replies to a request with the result of `reply`, in RESP.
     pub fn start(reply: impl Fn(&[String]) -> String + Send + Sync + 'static) -> FakeServer {
         let listener = free_listener();
         let addr = listener.local_addr().expect("a bound address");
@@ -63,13 +63,13 @@ impl FakeServer {
         self.addr
     }
 
-    /// Cuts its connections and closes new ones at once, until it [speaks](FakeServer::speak).
+    /// Cuts its connections and closes new ones at once, until [`FakeServer::speak`].
     pub fn hush(&self) {
         self.shared.is_silent.store(true, Ordering::SeqCst);
         self.shared.cut();
     }
 
-    /// Lets it answer again.
+    /// Lets it reply again.
     pub fn speak(&self) {
         self.shared.is_silent.store(false, Ordering::SeqCst);
     }
@@ -114,7 +114,7 @@ pub(super) fn array(texts: &[&str]) -> String {
     list(&texts.iter().map(|text| bulk(text)).collect::<Vec<_>>())
 }
 
-/// An array of what is in RESP already.
+/// An array of RESP values.
 pub(super) fn list(items: &[String]) -> String {
     format!("*{}\r\n{}", items.len(), items.concat())
 }

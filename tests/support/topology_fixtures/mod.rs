@@ -20,7 +20,7 @@ pub use node::{Access, Node};
 pub use replicas::Replicas;
 pub use sentinels::{Sentinel, Sentinels};
 
-/// How long a set of servers may take to agree on something; most of it is for a busy machine.
+/// The time limit for an agreement of servers; most of it is slack for a busy machine.
 pub const AGREEMENT: Duration = Duration::from_secs(300);
 
 /// Makes `count` things at the same time.

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, RedisResult, Value};
 use super::Certificates;
 use crate::support::RedisServer;
 
-/// How a server lets others in.
+/// How a server authenticates clients.
 #[derive(Clone, Copy, Default)]
 pub struct Access<'a> {
     /// The password of the default user.
@@ -26,7 +26,7 @@ impl<'a> Access<'a> {
     }
 }
 
-/// A data server; freezing, killing and starting again are those of [`RedisServer`].
+/// A data server, which can be frozen, killed and restarted as a [`RedisServer`].
 pub struct Node {
     server: RedisServer,
     password: Option<String>,
@@ -34,7 +34,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a server with arguments added to those of [`RedisServer`].
+    /// Starts a server with additional arguments for [`RedisServer`].
     pub fn start(args: &[&str], access: Access<'_>) -> Node {
         let mut options = RedisServer::options();
         if let Some(password) = access.password {
@@ -73,7 +73,7 @@ impl Node {
         format!("{scheme}://{password}127.0.0.1:{}", self.port())
     }
 
-    /// The port for clients; the administrator has one of its own if this one speaks TLS.
+    /// The port for clients; with TLS the administrator has another one.
     pub fn port(&self) -> u16 {
         self.tls_port.unwrap_or_else(|| self.server.port())
     }
@@ -88,7 +88,7 @@ impl Node {
         self.password.as_deref()
     }
 
-    /// Sends a command as the administrator and returns the answer.
+    /// Sends a command as the administrator and returns the reply.
     #[track_caller]
     pub fn cmd(&self, words: &[&str]) -> Value {
         match self.try_cmd(words) {
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// Sends a command as the administrator; an error answer is returned.
+    /// Sends a command as the administrator; an error reply is returned.
     ///
     /// It is sent once more if the connection was closed, as a sentinel does to all clients of a server whose role it
     /// changes.
@@ -122,14 +122,14 @@ impl Node {
         }
     }
 
-    /// Sends a command whose answer is of a known type.
+    /// Sends a command whose reply is of a known type.
     #[track_caller]
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let value = self.cmd(words);
         redis::from_redis_value(value).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// One field of `INFO`, such as `role`; `None` also if the server does not answer.
+    /// One field of `INFO`, such as `role`; `None` also if the server does not reply.
     pub fn told(&self, field: &str) -> Option<String> {
         let value = self.try_cmd(&["INFO", "everything"]).ok()?;
         let info: String = redis::from_redis_value(value).ok()?;
@@ -173,8 +173,8 @@ impl Node {
         assert!(copied >= count, "{copied} of {count} replicas");
     }
 
-    /// Closes the connections of the replicas, which may be frozen: what is written from now on does not wait for them in
-    /// the buffer of a socket.
+    /// Closes the connections of the replicas, which may be frozen: later writes then do not wait for them in a socket
+    /// buffer.
     pub fn drop_replicas(&self) {
         self.cmd(&["CLIENT", "KILL", "TYPE", "replica"]);
     }

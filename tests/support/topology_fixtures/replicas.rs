@@ -4,7 +4,7 @@ use super::node::Access;
 use super::{AGREEMENT, Node, at_once};
 use crate::support::eventually;
 
-/// Arguments without which a replica takes seconds to follow.
+/// Arguments for a fast start of replication, which takes seconds by default.
 pub const SWIFT: [&str; 4] = [
     "--repl-diskless-sync-delay",
     "0",
@@ -48,19 +48,19 @@ impl Replicas {
         self.nodes.iter().map(Node::url).collect()
     }
 
-    /// Makes `node` a master; the others stay what they are.
+    /// Makes `node` a master; the other roles stay.
     pub fn promote(&self, node: usize) {
         self.nodes[node].cmd(&["REPLICAOF", "NO", "ONE"]);
     }
 
-    /// Makes `node` a replica of `master`, and waits until it has all that the master has.
+    /// Makes `node` a replica of `master`, and waits until it has all of the master's data.
     pub fn follow(&self, node: usize, master: usize) {
         let port = self.nodes[master].port().to_string();
         self.nodes[node].cmd(&["REPLICAOF", "127.0.0.1", &port]);
         self.wait_until_following(master, &[node]);
     }
 
-    /// Makes `node` the master of all others in good order: the old one stops first, and nothing is lost.
+    /// Makes `node` the master of all others without losing data: the old master stops first.
     pub fn switch_to(&self, node: usize) {
         let port = self.nodes[node].port().to_string();
         let old = self

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the sentinels that choose another master when it is gone.
+//! A master, its replicas, and the sentinels that promote another master.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use super::{AGREEMENT, Certificates, Node, at_once};
 use crate::support::program::program;
 use crate::support::{eventually, free_port, reaper};
 
-/// The name under which the sentinels know the master.
+/// The name of the master in the sentinels.
 pub const NAME: &str = "shop";
 
 /// After this much silence a sentinel considers a server down.
@@ -101,7 +101,7 @@ impl Options {
         let master = Node::start(&args, access);
         let port = master.port().to_string();
         let (replicas, sentinels) = std::thread::scope(|scope| {
-            // They find the replicas by asking the master, and ask a new one more often than an old one.
+            // They discover replicas through the master, and query a new master more often.
             let replicas = scope.spawn(|| {
                 at_once(2, |_| {
                     let follow = ["--replicaof", "127.0.0.1", &port];
@@ -151,7 +151,7 @@ pub struct Sentinels {
     _certificates: Option<Certificates>,
 }
 
-/// What the servers and the sentinels did is needed to understand why a test has failed.
+/// The logs of servers and sentinels are needed to understand a failed test.
 #[allow(
     clippy::print_stdout,
     reason = "the harness shows what a failed test printed"
@@ -208,7 +208,7 @@ impl Sentinels {
         found.expect("set when the wait is over")
     }
 
-    /// Waits until all running sentinels name another master than `old`, which takes writes, and returns it.
+    /// Waits until all running sentinels name another master than `old` that accepts writes, and returns it.
     pub fn wait_for_master_after(&self, old: usize) -> usize {
         let mut found = None;
         eventually(AGREEMENT, "there is another master", || {
@@ -220,16 +220,16 @@ impl Sentinels {
         found.expect("set when the wait is over")
     }
 
-    /// Kills the master, waits until there is another one and returns both.
+    /// Kills the master, waits for a new one and returns both.
     pub fn lose_master(&self) -> (usize, usize) {
         let old = self.master();
         self.nodes[old].kill();
         (old, self.wait_for_master_after(old))
     }
 
-    /// Cuts a node off from the sentinels and from the other nodes, though not from clients.
+    /// Partitions a node from the sentinels and from the other nodes, though not from clients.
     ///
-    /// Needs [`Options::watcher`]. The node goes on as what it was.
+    /// Needs [`Options::watcher`]. The node keeps its role.
     pub fn cut_off(&self, node: usize) {
         self.nodes[node].cmd(&["ACL", "SETUSER", WATCHER, "off"]);
         self.nodes[node].cmd(&["CLIENT", "KILL", "USER", WATCHER]);
@@ -240,7 +240,7 @@ impl Sentinels {
     /// The old master still accepts writes, which are lost, until the sentinels reconfigure it seconds later.
     pub fn failover(&self) -> (usize, usize) {
         let old = self.master();
-        // Refused while the sentinel knows of no replica that is good enough.
+        // Refused while the sentinel knows no suitable replica.
         eventually(AGREEMENT, "a sentinel starts the failover", || {
             self.running()
                 .any(|sentinel| sentinel.ask::<()>(&["SENTINEL", "FAILOVER", NAME]).is_ok())
@@ -248,7 +248,7 @@ impl Sentinels {
         (old, self.wait_for_master_after(old))
     }
 
-    /// Makes `node` a replica of the present master at once, instead of when the sentinels come to it.
+    /// Makes `node` a replica of the present master at once, before the sentinels do.
     pub fn demote(&self, node: usize) {
         let port = self.nodes[self.master()].port();
         self.nodes[node].cmd(&["REPLICAOF", "127.0.0.1", &port.to_string()]);
@@ -324,7 +324,7 @@ impl Sentinel {
                 "sentinel down-after-milliseconds {NAME} {}",
                 DOWN_AFTER.as_millis()
             ),
-            // What is tried again, such as an election without a winner, is so after twice this.
+            // Retries, such as of an election without a winner, come after twice this time.
             format!("sentinel failover-timeout {NAME} 3000"),
             format!("sentinel parallel-syncs {NAME} 2"),
         ];
@@ -366,7 +366,7 @@ impl Sentinel {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Starts the sentinel, after a kill also with what it knew before.
+    /// Starts the sentinel, after a kill with its saved state.
     pub fn restart(&self) {
         self.kill();
         let log = File::options()
@@ -400,7 +400,7 @@ impl Sentinel {
         }
     }
 
-    /// Stops the process where it is.
+    /// Stops the process.
     pub fn freeze(&self) {
         let mut state = self.state();
         let pid = Pid::from_child(state.process.as_ref().expect("the sentinel is down"));
@@ -449,7 +449,7 @@ impl Sentinel {
         command.query(&mut connection)
     }
 
-    /// What the sentinel has logged so far.
+    /// The sentinel's log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

@@ -30,7 +30,7 @@ fn holds_are_renewed_at_once_after_a_shard_failover() {
     }
 }
 
-/// Holds a lock over the failover that `happens`, which returns the new master of its shard.
+/// Holds a lock during the failover by `happens`, which returns the new master of its shard.
 fn a_hold_goes_on(cluster: &Cluster, happens: impl FnOnce(&str) -> usize) {
     let (client, other) = (client(cluster, PATIENT), client(cluster, PATIENT));
     let name = cluster.name_at(1, "orders");

@@ -1,4 +1,4 @@
-//! One shard of three that is frozen, which the others are not to feel.
+//! A frozen shard of three must not delay the others.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_frozen_shard_costs_no_short_hold_elsewhere() {
     for is_in_use in [false, true] {
         let builder = Client::builder().command_timeout(ms(5000));
         let client = open(builder.watchdog_timeout(ms(900)), &cluster);
-        // A hold there that is renewed with the others, or a connection that is made only when it is frozen.
+        // A hold there that is renewed with the others, or a connection that is opened only while it is frozen.
         let frozen = client.lock(&names[2]);
         let frozen = is_in_use.then(|| frozen.guard().unwrap());
         if !is_in_use {
@@ -99,7 +99,7 @@ pub(crate) fn one_shard_of_three_frozen() {
     cluster.nodes[5].freeze();
     let (done, tried) = (AtomicBool::new(false), AtomicU32::new(0));
     let beside = thread::scope(|scope| {
-        // The same clients want locks there as well: some wait, some only try.
+        // The same clients request locks there as well, with and without waiting.
         for number in 0..6 {
             let lock = [&client, &other][number % 2].lock(&wanted);
             let (done, tried) = (&done, &tried);

@@ -20,7 +20,7 @@ fn a_key_in_another_slot_is_refused_and_nothing_is_written() {
     let cluster = Cluster::masters();
     let name = cluster.name_at(0, "orders");
     let near = format!("{{{name}}}:data");
-    // One on the same node, which would write it without a word, and one on another node.
+    // A key on the same node, which would be written silently, and a key on another node.
     let others = [cluster.name_at(0, "stock"), cluster.name_at(1, "stock")];
     let client = client(&cluster, LONG);
     let guard = client.lock(&name).guard().unwrap();

@@ -1,4 +1,4 @@
-//! The unlock messages of a cluster, and which node they come from.
+//! Unlock messages in a cluster, and which node publishes them.
 
 use super::*;
 

@@ -92,7 +92,7 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
     for seeds in [
         vec![of(0)],
         vec![of(2)],
-        // A replica of a shard that has nothing to do with it.
+        // A replica of another shard.
         vec![of(4)],
         vec![nobody.clone(), of(1)],
     ] {
@@ -122,7 +122,7 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
 fn silent_nodes_are_asked_last() {
     let (first, second) = (RedisServer::start(), RedisServer::start());
     let guide = FakeClusterNode::start();
-    // They take connections, and say nothing.
+    // They accept connections, and never reply.
     let silent: Vec<_> = (0..60)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
         .collect();
@@ -174,7 +174,7 @@ fn in_doubt_requests_of_one_shard_wait_for_no_other() {
             });
         }
     });
-    // Its release is lost as well, on a shard that answers again at once.
+    // Its release is lost as well, on a shard that replies again at once.
     proxies[1].black_hole();
     there.unlock().unwrap_err();
     proxies[1].heal();

@@ -1,4 +1,4 @@
-//! Numbered databases, which Valkey 9 has in a cluster, too.
+//! Numbered databases, which Valkey 9 supports in a cluster.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn redirections_keep_the_database() {
     other.lock(&name).force_unlock().unwrap();
     is_renewed(&guard);
     guard.unlock().unwrap();
-    // ASK, for a name that is not there yet, and then MOVED.
+    // ASK, for a missing key, and then MOVED.
     let migration = cluster.begin_migration(&name, 2);
     let guard = lock.guard().unwrap();
     assert!(cluster.nodes[2].told("db3").is_some());

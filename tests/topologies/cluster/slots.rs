@@ -118,7 +118,7 @@ fn an_unlock_in_a_migrating_slot_wakes_waiters() {
     let mut times = Vec::new();
     for _ in 0..7 {
         let mut migration = None;
-        // The key is at the source, and when it is gone everything else is asked for at the receiver.
+        // The key is at the source; once it is deleted, requests go to the receiver.
         let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
             eventually(SLACK, "the waiter listens", || {
                 listeners(&cluster, &name) != (0, 0)

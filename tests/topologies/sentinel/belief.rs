@@ -167,7 +167,7 @@ pub(crate) fn two_sentinels_of_three_frozen() {
     let client = client(&set, LONG);
     let lock = client.lock("orders");
     all_works(&lock);
-    // In the order in which they are asked.
+    // In the order of the queries.
     set.sentinels[0].freeze();
     set.sentinels[1].freeze();
     set.nodes[0].cmd(&["CLIENT", "KILL", "TYPE", "normal"]);

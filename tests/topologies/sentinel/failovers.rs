@@ -10,7 +10,7 @@ fn a_hold_goes_on(set: &Sentinels, happens: impl FnOnce() -> (usize, usize)) {
     let guard = lock.guard().unwrap();
     set.nodes[set.master()].replicate(2, "orders");
     happens();
-    // A busy machine may bring about one more, so the master is asked for each time.
+    // A busy machine may cause another failover, so the master is looked up each time.
     let at_master = |words: &[&str]| set.nodes[set.master()].int(words);
     assert!(guard.is_valid());
     assert!(!other.try_lock_for(ms(100)).unwrap());
@@ -130,7 +130,7 @@ fn a_returning_old_master_gets_no_requests() {
     set.nodes[0].replicate(2, "kept");
     let (old, new) = set.lose_master();
     set.nodes[old].restart();
-    // The sentinels demote it after two seconds or after ten; here it is a master for as long as it takes.
+    // The sentinels demote it after two or ten seconds; here it stays a master.
     set.nodes[old].cmd(&["ACL", "SETUSER", "default", "-slaveof", "-replicaof"]);
     let monitor = Monitor::start(&set.nodes[old]);
     let (start, mut rounds) = (Instant::now(), 0);
@@ -166,7 +166,7 @@ fn a_returning_old_master_gets_no_requests() {
     assert!(kept.is_valid() || set.nodes[new].int(&["EXISTS", "kept"]) == 0);
 }
 
-/// Unlocks what the old master may have granted, and the new one may know nothing of.
+/// Unlocks a lock that the old master may have granted, and that the new one may not have.
 #[track_caller]
 fn is_unlocked_or_lost(lock: &Lock) {
     if let Err(error) = lock.unlock() {
@@ -191,7 +191,7 @@ fn a_partitioned_master_is_left_though_it_answers() {
     let new = set.wait_for_master_after(0);
     let over = Instant::now();
     assert!(set.nodes[0].is_master());
-    // Its connections are open and work; it is the sentinels' word that ends them.
+    // Its connections are open and work; only the sentinels' event ends them.
     eventually(PATIENT / 3 + SLACK, "the new master is used", || {
         let lock = client.lock("orders");
         lock.lock().unwrap();
@@ -261,14 +261,14 @@ fn holds_are_renewed_at_once_after_a_failover() {
         sentinel.name(new.addr(), 2);
     }
     old.cmd(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
-    // Whatever is asked finds the new master, which has none of the holds. Their renewal is 20 seconds away.
+    // Every request goes to the new master, which has none of the holds. Their renewal is 20 seconds away.
     all_works(&client.lock("orders"));
     // A hold with a fixed lease is notified, too.
     for hold in holds.iter().chain([&fixed]) {
         let loss = hold.lost().recv_timeout(SLACK).unwrap();
         assert_eq!(loss.cause, LossCause::Gone);
     }
-    // One request for all of them, and one for each that it has not found.
+    // One request for all of them, and one for each missing hold.
     let asked = watch.lines_containing("\"EVAL");
     let renewals: Vec<_> = asked.iter().filter(|it| it.contains("\"b\"")).collect();
     assert_eq!(renewals.len(), 2, "{renewals:#?}");

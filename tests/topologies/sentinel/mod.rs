@@ -169,7 +169,7 @@ fn a_quorum_node_that_fails_over_costs_nothing_and_waits() {
     set.wait_for_master_after(old);
     assert!(held.is_valid());
     held.unlock().unwrap();
-    // From here on the new master would have to vote, which it has not been asked for yet, or not long ago.
+    // From now on the new master has to vote; it was queried not yet, or only recently.
     let seen = Instant::now();
     others[0].freeze();
     let mut told = false;

@@ -99,7 +99,7 @@ fn a_server_clock_that_steps_forward_is_a_reported_loss() {
     let lost = lock.lost().unwrap();
 
     clock.set(40_000);
-    // The request of a connection that has the old time is too late for the server; it is sent anew.
+    // A request stamped with the old time is too late for the server; it is sent again.
     assert!(other.try_lock().unwrap());
     assert!(other.try_lock().unwrap());
     let loss = lost.recv_timeout(lease / 3 + SLACK).unwrap();
@@ -221,7 +221,7 @@ pub(super) fn holder_in_suspend() {
         matches!(loss.cause, LossCause::Unreachable { .. }),
         "{loss}"
     );
-    // What the server may still have is cleared up, others need not wait until its lease ends.
+    // The request that the server may have executed is resolved, so other clients need not wait for the lease.
     assert!(other.try_lock_for(SLACK).unwrap());
     assert!(!guard.is_valid(), "for good");
     other.unlock().unwrap();

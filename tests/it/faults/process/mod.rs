@@ -1,4 +1,4 @@
-//! What time, pauses and the process itself can do to a lock: F47 to F58 of the table in `tests/it/faults/README.md`.
+//! Faults of time, pauses and the process itself: F47 to F58 of the table in `tests/it/faults/README.md`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -29,13 +29,13 @@ use crate::support::{Child, Monitor, RedisServer, elsewhere, eventually, ms};
 #[cfg(target_os = "linux")]
 use crate::support::{ClockShim, clock::OFFSET_VARIABLE};
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 const SLACK: Duration = ms(2500);
 
-/// Long enough that nothing which needs it to end can pass for working.
+/// Longer than any wait of these tests may take.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long a child may take for all that it has to do.
+/// The time limit of a child.
 const CHILD: Duration = Duration::from_secs(30);
 
 /// The class of an error, as children print it.
@@ -59,7 +59,7 @@ fn outcome<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     }
 }
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         "paused holder" => clocks::paused_holder(),

@@ -190,7 +190,7 @@ pub(super) fn holder_of_thousands() {
                 .arg(name)
                 .arg(guard.visitor().as_str());
         }
-        // The server first: what is gone there cannot come back, so it must not be valid here afterwards.
+        // The server first: a key that is gone there cannot return, so its hold must not be valid afterwards.
         let exist: Vec<bool> = question.query(&mut connection).unwrap();
         let both = part.iter().zip(exist);
         both.filter(|((_, guard, _), exists)| !exists && guard.is_valid())

@@ -62,7 +62,7 @@ fn extreme_settings_are_refused_or_work() {
                         assert!(error.is_lost(), "{error}");
                     }
                 }
-                // Its answer came after the end of the lease.
+                // The reply came after the end of the lease.
                 Err(error) => assert!(error.is_ambiguous(), "{error}"),
             }
         }
@@ -71,7 +71,7 @@ fn extreme_settings_are_refused_or_work() {
         });
     }
 
-    // No wait is too short, and one is too long only if it has no end.
+    // No timeout is too short, and only an infinite one is too long.
     let other = Client::open(&url).unwrap().lock("orders");
     lock.lock().unwrap();
     for wait in [Duration::ZERO, Duration::from_nanos(1)] {
@@ -94,7 +94,7 @@ fn extreme_settings_are_refused_or_work() {
         assert!(waiting.join().unwrap());
     });
 
-    // A time-out below a round trip: any result, but in time and with nothing left.
+    // A timeout below a round trip: any outcome, but in time and without leftovers.
     let hasty = Client::builder()
         .watchdog_timeout(ms(1000))
         .command_timeout(ms(1))

@@ -11,7 +11,7 @@ fn thread_numbers_are_never_reused() {
     }
 }
 
-/// What came of `lock`, `try_guard`, `unlock` and of a guard's `unlock`; the number of the thread, twice.
+/// The results of `lock`, `try_guard`, `unlock` and of a guard's `unlock`; the number of the thread, twice.
 type LastWords = ([Result<(), Error>; 4], [u64; 2]);
 
 /// Ends after the thread-local values of the library, because it began before them.
@@ -69,7 +69,7 @@ fn a_thread_without_thread_locals_acquires_no_lock() {
             "{error}"
         );
     }
-    // A guard knows what it has.
+    // A guard does not depend on thread-locals.
     held.unwrap();
     assert!(!kept.is_locked().unwrap());
     assert!(!client.lock("orders").is_locked().unwrap());

@@ -233,7 +233,7 @@ fn two_databases_are_two_locks() {
     assert!(two.try_lock().unwrap());
     let zero = client(&server).lock("orders");
     assert!(!zero.is_locked().unwrap());
-    // A message of the other database is a hint that leads to nothing.
+    // A message of the other database only causes a retry.
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             assert!(one.try_lock_for(Duration::from_secs(20)).unwrap());

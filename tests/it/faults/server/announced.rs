@@ -7,7 +7,7 @@ use super::*;
 /// The address that the nodes announce. No server listens there.
 const ANNOUNCED: &str = "127.0.0.9";
 
-/// A cluster of one node, which announces an address that cannot be reached.
+/// A cluster of one node that announces an unreachable address.
 fn cluster() -> RedisServer {
     let node = RedisServer::with(&[
         "--cluster-enabled",
@@ -38,7 +38,7 @@ fn home(_: &str, port: u16) -> (String, u16) {
     ("127.0.0.1".to_owned(), port)
 }
 
-/// The error and what is behind it.
+/// The error with its source.
 fn whole(error: &Error) -> String {
     use std::error::Error as _;
     let source = error.source().map(ToString::to_string);
@@ -129,7 +129,7 @@ fn a_wrong_map_is_an_error_and_harms_no_hold() {
         is_wrong.store(false, Ordering::Relaxed);
         guard.unlock().unwrap();
     };
-    // The last one by itself: the trace of a panic takes time.
+    // The last address alone, because a panic's backtrace takes time.
     for some in wrong.chunks(5) {
         thread::scope(|scope| {
             for (number, (map, class, word)) in some.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the client reads in `INFO` and in other replies is there on the server that runs, under the names that it knows: F31.
+//! The server in use has each field of `INFO` and of other replies that the client reads: F31.
 
 use super::*;
 use crate::support::product;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A client that has used several connections to a server behind `proxy`.
+/// Opens several connections of a client to a server behind `proxy`.
 fn warm(proxy: &Proxy, client: &Client) {
     let rule = proxy.next(64, Some(sha(ACQUIRE).as_bytes()), Fault::DelayReply(ms(50)));
     thread::scope(|scope| {

@@ -6,7 +6,7 @@ use redlatch::Reply;
 
 use super::*;
 
-/// A master and its replica, behind a name that leads to the master.
+/// A master and its replica, behind a name that resolves to the master.
 struct Pair {
     name: Proxy,
     old: RedisServer,
@@ -33,7 +33,7 @@ impl Pair {
         }
     }
 
-    /// The replica takes over, the name leads there, and the old master lives on as a replica.
+    /// Promotes the replica, moves the name, and demotes the old master.
     fn take_over(&self) {
         eventually(ms(10_000), "the replica has it all", || {
             self.new.info("slave_repl_offset") == self.old.info("master_repl_offset")
@@ -45,7 +45,7 @@ impl Pair {
     }
 }
 
-/// Does this in a client that has used several connections to the old master, after the new one took over.
+/// Runs `work` with a client that has several connections to the old master, after the promotion of the new one.
 #[track_caller]
 fn works_behind_a_move(work: impl FnOnce(&Client, &Lock, &Guard)) {
     let pair = Pair::start();

@@ -7,7 +7,7 @@ use redlatch::Redlock;
 
 use super::*;
 
-/// Lets the server take no further connection; what is there stays.
+/// Fills the server up to `maxclients`; open connections stay.
 pub(super) fn fill(server: &RedisServer) -> Connection {
     let mut connection = redis::Client::open(server.url())
         .and_then(|it| it.get_connection())
@@ -19,7 +19,7 @@ pub(super) fn fill(server: &RedisServer) -> Connection {
     connection
 }
 
-/// Has so many threads take and free locks of their own at the same time, again and again.
+/// Lets this many threads acquire and release locks of their own at the same time, repeatedly.
 fn work(threads: usize, span: Duration, lock: impl Fn(&str) -> Lock + Sync) {
     work_but(|error| panic!("{error}"), threads, span, lock);
 }
@@ -63,7 +63,7 @@ fn an_unlock_waits_for_a_connection_until_its_deadline() {
     thread::scope(|scope| {
         scope.spawn(|| server.cmd(&["DEBUG", "SLEEP", "2.6"]));
         thread::sleep(ms(200));
-        // It has the only connection until the server goes on.
+        // It uses the only connection until the server continues.
         scope.spawn(|| other.try_lock());
         thread::sleep(ms(200));
         held.unlock().unwrap();

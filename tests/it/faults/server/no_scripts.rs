@@ -1,4 +1,4 @@
-//! A server that runs no scripts: token locks go by commands, where it has them.
+//! A server without scripting: token locks use plain commands, where the server has them.
 
 use super::routed::{route, unknown};
 use super::*;
@@ -44,7 +44,7 @@ fn a_server_without_scripts_is_refused_with_the_reason() {
     assert!(said.contains(what), "{said}");
 }
 
-/// Goes through the life of token locks on this server, which is reached at `url`.
+/// Tests the life of token locks on this server, at `url`.
 fn token_locks_work(server: &RedisServer, url: &str) {
     let (client, other) = (open(url), open(url));
     let [lock, theirs] = [&client, &other].map(|client| client.token_lock("t1"));
@@ -103,7 +103,7 @@ fn token_locks_work(server: &RedisServer, url: &str) {
         Error::Unsupported { .. } | Error::Permission { .. }
     ));
     guard.unlock().unwrap();
-    // What is no token stays.
+    // Keys that are not tokens stay.
     server.cmd(&["HSET", "t1", "field", "value"]);
     fails(lock.try_lock(), Class::WrongType);
     fails(lock.force_unlock(), Class::WrongType);
@@ -159,7 +159,7 @@ fn a_lost_answer_to_commands_leaves_nothing() {
     lock.unlock().unwrap();
     assert_eq!(rule.hits(), 1);
     eventually(ms(5000), "nothing is left", || keys(&server).is_empty());
-    // Nothing is known of one whose answers are all lost, and what it left is freed before its lease ends.
+    // The outcome is unknown if all replies are lost, and the key is freed before its lease ends.
     let rule = proxy.next(8, Some(b"NX"), Fault::SwallowReply(End::Silent));
     let long = lock.with_lease_time(Duration::from_secs(60));
     assert!(long.try_lock().is_err());

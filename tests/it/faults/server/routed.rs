@@ -96,7 +96,7 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     thread::sleep(lease);
     let valid = guards.iter().filter(|guard| guard.is_valid()).count();
     assert_eq!(valid, 9);
-    // The server was found to answer for one name at a time.
+    // The server was found to accept one key at a time.
     let before = servers[1].eval_count();
     thread::sleep(lease);
     let more = servers[1].eval_count() - before;
@@ -108,7 +108,7 @@ pub(super) fn unknown(command: &str) -> String {
     format!("ERR unknown command '{command}', with args beginning with: ")
 }
 
-/// What proxies such as Envoy and twemproxy pass on: commands and scripts with a key.
+/// Forwards like Envoy and twemproxy: only commands and scripts with a key.
 fn of_no_key(words: &[String]) -> Result<Vec<String>, String> {
     const KNOWN: [&str; 14] = [
         "EVAL", "PING", "GET", "SET", "TYPE", "HLEN", "HKEYS", "HGETALL", "HGET", "PTTL", "EXISTS",
@@ -149,7 +149,7 @@ fn locks_work_where_a_proxy_passes_only_requests_with_a_key() {
     assert!(semaphore.try_set(3).unwrap());
     let permits = semaphore.try_acquire(3).unwrap();
     assert!(permits.is_some());
-    // They are kept beside locks of both servers, alone and together.
+    // They are renewed beside locks of both servers, alone and together.
     let token = client.token_lock("t1").guard().unwrap();
     let names: Vec<String> = (2..12).map(|n| format!("n{n}")).collect();
     let parts: Vec<_> = names.iter().map(|name| client.lock(name)).collect();

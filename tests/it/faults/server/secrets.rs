@@ -1,4 +1,4 @@
-//! Passwords and scripts, which no message shows.
+//! Passwords and scripts do not appear in any message.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn a_password_is_never_shown() {
     }
     let _ = lock.is_locked().map_err(shows);
     let _ = client.lock("other").try_lock().map_err(shows);
-    // Handshakes that break off, behind the password.
+    // Handshakes that break off after the password.
     for fault in [
         Fault::SwallowReply(end),
         Fault::SwallowRequest(end),

@@ -26,7 +26,7 @@ fn a_server_without_the_scripts_is_sent_them_again() {
     is_empty(&server);
 }
 
-/// Runs a script that does not end by itself, until [`Busy::end`].
+/// Runs an endless script until [`Busy::end`].
 struct Busy<'a> {
     server: &'a RedisServer,
     script: std::net::TcpStream,
@@ -111,7 +111,7 @@ fn a_server_that_loads_its_data_is_waited_for() {
     let lock = client.lock("orders");
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    // It answers once in 2 MiB that it has read, which Redis 7 lets change: every 80 ms for 4 s.
+    // It replies once per 2 MiB read, which Redis 7 makes configurable: every 80 ms for 4 s.
     server.cmd(&["CONFIG", "SET", "rdbcompression", "no"]);
     server.cmd(&["DEBUG", "POPULATE", "1000", "key", "100000"]);
     server.cmd(&["CONFIG", "SET", "key-load-delay", "4000"]);
@@ -206,7 +206,7 @@ fn a_master_without_its_replicas_grants_nothing() {
     assert!(error.to_string().contains("NOREPLICAS"), "{error}");
     fails(held.unlock(), Class::Unavailable);
     server.cmd(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    // What could not be unlocked is released in the background.
+    // A failed unlock is repeated in the background.
     leaves_nothing(&server);
 }
 
@@ -281,7 +281,7 @@ fn a_server_at_maxmemory_grants_nothing_but_renews_and_unlocks() {
     once.unlock().unwrap();
     assert!(forced.force_unlock().unwrap());
     is_empty(&server);
-    // A script that the server does not know yet needs memory, too.
+    // A script that the server does not have yet needs memory, too.
     server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
     lock.lock().unwrap();
     server.cmd(&["SCRIPT", "FLUSH"]);

@@ -50,7 +50,8 @@ impl Drop for Sentinel {
     }
 }
 
-/// The first contact fails at once, in a wait also, with an error that names the server and has each of these words.
+/// The first contact fails at once, in a wait also, with an error that names the server and contains each of these
+/// words.
 #[track_caller]
 fn is_refused(client: redlatch::Result<Client>, url: &str, words: &[&str]) {
     let lock = client.unwrap().lock("orders");
@@ -114,7 +115,7 @@ fn a_replica_says_that_its_master_has_the_locks() {
         replica.info("master_link_status").as_deref() == Some("up")
     });
     let lock = client(&replica).lock("orders");
-    // It may be made the master at any time, so a wait goes on.
+    // It may be promoted at any time, so a wait continues.
     let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unavailable));
     for word in ["READONLY", "a replica", "master_replicas", "--replicas"] {
         assert!(error.to_string().contains(word), "{word}: {error}");

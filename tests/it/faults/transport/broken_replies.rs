@@ -14,7 +14,7 @@ fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock
     assert!(!taken.try_lock().unwrap(), "after {script}, {after:?}");
     assert!(!taken.is_held_by_current_thread().unwrap());
     assert_eq!(rule.hits(), 1);
-    // And those behind it mean what they say.
+    // And later replies are matched correctly.
     let free = fixture.client.lock("free");
     assert!(free.try_lock().unwrap() && free.is_locked().unwrap());
     free.unlock().unwrap();
@@ -74,7 +74,7 @@ fn a_slow_reply_ends_at_the_command_timeout() {
     ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
     leaves_nothing(&fixture.server);
     lock.lock().unwrap();
-    // `:1` and its end of line are four bytes.
+    // `:1` and its line end are four bytes.
     fixture.next(2, RELEASE, Fault::Drip(ms(1000)));
     ends_within(TIMEOUT, || fails(lock.unlock(), Class::Unknown));
     is_empty(&fixture.server);

@@ -8,7 +8,7 @@ fn a_request_that_waited_in_a_frozen_server_grants_nothing() {
     let lock = fixture.warm();
     let monitor = Monitor::start(&fixture.server);
     for round in 0..6 {
-        // Nothing in the background uses the connection that the request is to go by.
+        // Waits until no background request uses the connection.
         thread::sleep(ms(150));
         monitor.clear();
         fixture.server.freeze();
@@ -45,7 +45,7 @@ fn a_request_that_arrives_after_its_call_ended_grants_nothing() {
     eventually(ms(5000), "the withdrawal", || {
         !monitor.lines_containing(&sha(WITHDRAW)).is_empty()
     });
-    // Time enough for the last of the withdrawals, which come at most half a second apart.
+    // Long enough for the last release in the background; they are at most half a second apart.
     thread::sleep(ms(1200));
     monitor.clear();
     rule.release();

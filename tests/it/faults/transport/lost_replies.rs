@@ -71,7 +71,7 @@ fn an_unlock_without_any_reply_is_unknown_and_leaves_nothing() {
                 let lines = monitor.lines_containing(&visitor);
                 lines.iter().any(|line| line.contains(&sha(WITHDRAW)))
             });
-            // An answer ends it; the command under way may still be seen.
+            // A reply ends it; the command in flight may still arrive.
             thread::sleep(ms(50));
             not_heard_of(&monitor, &visitor, ms(400));
             fixture.proxy.heal();
@@ -91,7 +91,7 @@ fn renewals_without_a_reply_extend_nothing() {
     let rule = fixture.next(FOR_EVER, RENEW, Fault::SwallowReply(End::Silent));
     let start = Instant::now();
     while guard.is_valid() {
-        // The server has executed them, but what counts is what is known here.
+        // The server has executed them, but only replies extend the validity.
         assert!(start.elapsed() < LEASE, "no renewal was confirmed since");
         thread::sleep(ms(1));
     }

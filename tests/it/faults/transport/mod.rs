@@ -22,7 +22,7 @@ use crate::invariants::{
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};
 
-/// Plays `role` in a child process; false if it is not one of this folder.
+/// Runs `role` in a child process; returns false for a role of other files.
 #[cfg(target_os = "linux")]
 pub(super) fn play(role: &str) -> bool {
     names::play(role)
@@ -40,7 +40,7 @@ const ENDS: [End; 2] = [End::Reset, End::Silent];
 
 const FOR_EVER: usize = usize::MAX;
 
-/// A client behind a proxy, and a server that knows all scripts. The client goes first.
+/// A client behind a proxy, and a server with all scripts. The client is dropped first.
 struct Fixture {
     client: Client,
     proxy: Proxy,

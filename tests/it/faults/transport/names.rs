@@ -1,4 +1,4 @@
-//! A resolver of names that hangs, or has no answer: F15.
+//! A name resolver that hangs or fails: F15.
 
 use std::error::Error as _;
 use std::fs;
@@ -10,10 +10,10 @@ use super::*;
 use crate::support::child::{arg, listen, say};
 use crate::support::{Child, Resolver, elsewhere};
 
-/// How long a child may take for all that it has to do.
+/// The time limit of a child.
 const CHILD: Duration = Duration::from_secs(60);
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(super) fn play(role: &str) -> bool {
     match role {
         "caller of a name" => caller(),
@@ -57,7 +57,7 @@ fn a_hanging_resolver_delays_no_call_past_its_bound() {
     assert!(child.lines().contains(&"done".to_owned()));
 }
 
-/// What is behind an error.
+/// The source of an error.
 fn cause(error: &Error) -> String {
     error.source().map(ToString::to_string).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The connection on which unlock messages arrive: F8.
+//! The connection of the subscriber: F8.
 
 use super::*;
 
@@ -99,7 +99,7 @@ fn a_forbidden_channel_does_not_block_other_channels() {
     });
 }
 
-/// A server behind which something ends each connection that subscribes.
+/// A proxy in front of the server ends each connection that subscribes.
 #[test]
 fn reconnects_of_a_failing_subscription_back_off() {
     let server = RedisServer::start();

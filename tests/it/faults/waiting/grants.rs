@@ -82,7 +82,7 @@ fn a_grant_at_the_deadline_is_held_or_released() {
                     }
                     assert!(start.elapsed() < ms(30 + 250) + SLACK);
                     assert_eq!(rule.hits(), 1);
-                    // Long before the lease ends, because it is given back in the background.
+                    // Long before the lease ends, because it is released in the background.
                     eventually(SLACK * 2, "nothing is left behind", || {
                         !watching.lock(&name).is_locked().unwrap()
                     });
@@ -163,7 +163,7 @@ fn the_documented_time_bounds_include_the_round_trip() {
     });
     servers.iter().for_each(RedisServer::thaw);
     for place in 0..3 {
-        // The quickest counts: what the machine adds is not what was promised.
+        // The minimum counts: the slack of the machine is not part of the bound.
         let quickest = |call: usize| {
             let here = took.iter().filter(|(at, _)| *at == place);
             here.map(|(_, calls)| calls[call]).min().unwrap()
@@ -198,7 +198,7 @@ fn an_interrupt_waits_for_the_request_in_flight_only() {
             let (client, interrupt) = (&client, &interrupt);
             scope.spawn(move || (wait(client, interrupt), Instant::now()))
         });
-        // All have asked, and none is answered.
+        // All have sent their requests, and none got a reply.
         thread::sleep(ms(300));
         interrupt.raise();
         let raised = Instant::now();

@@ -157,7 +157,7 @@ fn forged_messages_cause_a_bounded_number_of_attempts() {
         for waiter in waiting {
             waiter.join().unwrap();
         }
-        // Nothing is left that could keep a failure waiting.
+        // No dead connection is left that could delay it.
         assert!(freed.elapsed() < POLL + SLACK);
         assert!(all_wait && was_valid);
         let most = u64::from(WAITERS) * 101 * spans;

@@ -1,4 +1,4 @@
-//! What can happen to waiting and to the messages it lives on: F59 to F67 of the table in `tests/it/faults/README.md`.
+//! Faults of waiting and of its messages: F59 to F67 of the table in `tests/it/faults/README.md`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod grants;
@@ -13,7 +13,7 @@ use redlatch::{Client, Error, Interrupt, Lock};
 use crate::support::child::{arg, listen, say};
 use crate::support::{Child, Fault, Proxy, RedisServer, elsewhere, eventually, ms};
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 const SLACK: Duration = ms(2500);
 
 /// A lost message costs a waiter this much at most.
@@ -45,7 +45,7 @@ fn listeners(server: &RedisServer) -> i64 {
     }
 }
 
-/// Takes the lock and gives it back. Returns when it got it.
+/// Acquires and releases the lock. Returns when it acquired.
 fn pass(lock: &Lock) -> Instant {
     lock.lock().unwrap();
     let now = Instant::now();
@@ -59,7 +59,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         "waiter" => waiter(),

@@ -1,4 +1,4 @@
-//! What a lock on rows has, and which rows it finds.
+//! The rights of a row lock, and which rows it finds.
 
 use super::*;
 use redlatch::mysql::DatabaseError;
@@ -232,7 +232,7 @@ pub(super) fn names_make_their_own_rows(server: &'static MariaDb) {
     drop(guard);
     let rows: u64 = database.first("SELECT COUNT(*) FROM redlatch_rows");
     assert_eq!(rows, 6);
-    // Many at once make one row.
+    // Concurrent inserts make one row.
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

@@ -59,7 +59,7 @@ on_both_servers! {
     no_rows_are_no_lock
 }
 
-/// A server that rolls back the whole transaction when a wait for a row is over.
+/// A server that rolls back the whole transaction when a lock wait times out.
 fn rolling_back() -> &'static MariaDb {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     SERVER.get_or_init(|| MariaDb::with(&["--innodb-rollback-on-timeout=ON"]))

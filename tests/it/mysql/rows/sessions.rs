@@ -1,4 +1,4 @@
-//! The session of a holder: what ends its transaction, and what stays of it.
+//! The session of a holder: which statements end its transaction, and which settings stay.
 
 use super::*;
 use redlatch::mysql::DatabaseError;
@@ -70,7 +70,7 @@ pub(super) fn statements_that_end_a_transaction_are_refused(server: &'static Mar
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         }
         assert!(client.row_lock(&accounts, 1).try_lock().unwrap().is_none());
-        // What the user's own statement does wrong does not end it.
+        // An error of the user's own statement does not end it.
         assert!(guard.tx().exec("UPDATE nothing SET a = 1", ()).is_err());
         assert!(guard.tx().query::<i64>("SELECT 'text'", ()).is_err());
         guard

@@ -72,7 +72,7 @@ pub(super) fn an_interrupt_and_a_shutdown_end_a_wait(server: &'static MariaDb) {
             assert!(matches!(error, Error::Closed { .. }), "{error}");
         }
         assert!(start.elapsed() < ms(6000), "{:?}", start.elapsed());
-        // At once, whatever the row is.
+        // Returns at once, whatever the row is.
         let free = holder.row_lock(accounts, 3);
         let error = free.lock_interruptibly(Wait::Never, interrupt).unwrap_err();
         assert!(matches!(error, Error::Interrupted { .. }), "{error}");
@@ -115,7 +115,7 @@ pub(super) fn a_wait_for_a_connection_ends_as_any_other(server: &'static MariaDb
         let error = waiter.join().unwrap().unwrap_err();
         assert!(matches!(error, Error::Interrupted { .. }), "{error}");
         assert!(!closed.is_finished());
-        // It goes on as soon as there is a connection.
+        // It continues as soon as a connection is free.
         let next = scope.spawn(move || other.lock(Wait::For(Duration::from_secs(20))).map(drop));
         guard.commit().unwrap();
         next.join().unwrap().unwrap();
