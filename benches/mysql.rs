@@ -47,7 +47,7 @@ use support::mariadb::{Database, MariaDb};
 
 const THREADS: usize = 16;
 
-/// What one turn of one variant came to.
+/// The result of one turn of one variant.
 #[derive(Clone, Copy, Default)]
 struct Turn {
     acquisitions_per_second: f64,
@@ -69,7 +69,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs what `worker` makes for each thread until the time is over, each call being one acquisition of a key.
+    /// Runs `worker`'s function in each thread until the time ends; each call is one acquisition of a key.
     fn turn<W: FnMut(&Inside, usize) -> u64>(
         &self,
         keys: usize,
@@ -420,7 +420,7 @@ fn main() {
             "naive_table_acq_s_flush2": median(&turns[13]).round(),
         })
     );
-    // Statics and leaked boxes are not dropped; the server ends with this process all the same.
+    // Statics and leaked boxes are not dropped; the server ends with this process anyway.
 }
 
 fn median(turns: &[Turn]) -> f64 {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use redlatch::{Client, Guard};
 
-/// The series on a page, by name: those of the labels and values of each sample, without the endings of histograms.
+/// The series on a page by name, with the labels of each sample, without the suffixes of histograms.
 fn series(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut series = BTreeMap::<String, Vec<String>>::new();
     for line in page
@@ -46,7 +46,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Has everything happen that there is a number of, but for what takes a real server.
+/// Causes every event that has a metric, except those that need a real server.
 fn work(client: &Client, other: &Client) -> Guard {
     let lock = client.lock("customer-4711:1");
     let guard = lock.guard().unwrap();
@@ -111,7 +111,7 @@ fn an_exporter_shows_what_the_page_names_and_no_name_of_a_lock() {
     let documented = named_in(&read("docs/observability.md"));
     let shown: BTreeSet<String> = series(&page).into_keys().collect();
     assert!(shown.is_subset(&documented), "{shown:?}");
-    // Those take a server that ends connections, or another master.
+    // These need a server that closes connections, or a failover.
     let rare = [
         "redlatch_master_changes_total",
         "redlatch_subscriber_failures_total",

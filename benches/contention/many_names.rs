@@ -1,4 +1,4 @@
-//! Many threads on many names, some of which most of them want.
+//! Many threads on many names, with a few popular names.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &[String]) {
     }
 }
 
-/// How likely it is that a name up to this one is drawn: the n-th one has a weight of 1 / n.
+/// The cumulative probability of each name: the n-th one has the weight 1 / n.
 fn shares() -> Vec<f64> {
     let weights = (1..=NAMES).map(|name| 1.0 / name as f64);
     let all: f64 = weights.clone().sum();

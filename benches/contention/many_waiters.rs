@@ -176,7 +176,7 @@ pub(crate) fn run(args: &[String]) {
     });
 }
 
-/// Waits until this process has nothing more to do.
+/// Waits until this process is idle.
 fn settle() {
     for _ in 0..PATIENCE {
         let before = cpu_time();

@@ -1,4 +1,4 @@
-//! How long it takes until all threads of a process that wait for one name have had it.
+//! The time until all threads of a process that wait for one name have acquired once.
 
 use std::thread;
 use std::time::Duration;

@@ -12,12 +12,12 @@ pub(crate) const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 /// A command to a worker process.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// All threads take the lock and give it back, again and again. Answer: the CPU time in ns, and how many
-    /// acquisitions failed; the notes are in the file.
+    /// All threads acquire and release repeatedly. Reply: the CPU time in ns, and the number of failed acquisitions;
+    /// the results are in the file.
     Rush(Rush),
-    /// Answer: nothing, once it is held; when it began to give it back.
+    /// Reply: nothing, once it is held; then when the release began.
     Hold(Duration),
-    /// Take it and give it back at once. Answer: when it began to wait and when it had it.
+    /// Acquires and releases at once. Reply: when the wait began and when it acquired.
     Wait,
 }
 
@@ -70,11 +70,11 @@ impl Order {
 pub(crate) struct Stay {
     pub(crate) asked: u64,
     pub(crate) had: u64,
-    /// Just before it was given back.
+    /// Just before the release.
     pub(crate) left: u64,
 }
 
-/// What one thread did.
+/// The acquisitions of one thread.
 pub(crate) type Notes = Vec<Stay>;
 
 /// Capacity for the results of one thread, so that it never reallocates while it is measured.

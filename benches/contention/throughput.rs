@@ -1,4 +1,4 @@
-//! Many threads that want the same lock all the time.
+//! Many threads that constantly acquire the same lock.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ impl Workers {
 struct Series {
     workers: Workers,
     turns: Vec<Turn>,
-    /// How often two held the lock at once.
+    /// How often two threads held the lock at once.
     overlaps: usize,
 }
 
@@ -113,7 +113,7 @@ impl Series {
     }
 }
 
-/// What one turn came to.
+/// The result of one turn.
 struct Turn {
     per_s: f64,
     /// By the pairs of one bare thread before and after.
@@ -168,7 +168,7 @@ fn fewest_by_most(counts: &[usize]) -> f64 {
     fewest as f64 / most.max(1) as f64
 }
 
-/// How often one had the lock before another one began to give it back.
+/// How often a thread acquired before another one began to release.
 pub(crate) fn overlaps(stays: &mut [Stay]) -> usize {
     stays.sort_unstable_by_key(|stay| stay.had);
     let mut left = 0;

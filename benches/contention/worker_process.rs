@@ -1,4 +1,4 @@
-//! One process of redlatch or bare: its threads want the same lock.
+//! One process of redlatch or of the bare client: its threads acquire the same lock.
 
 use std::thread;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &[String]) {
     serve(members(who, url, name, threads.parse().expect("a number")));
 }
 
-/// So many threads' ways to one lock.
+/// The clients of this many threads for one lock.
 pub(crate) fn members(who: &str, url: &str, name: &str, count: usize) -> Vec<Box<dyn Member>> {
     if who == Contender::Redlatch.name() {
         let client = Client::open(url).expect("a client");

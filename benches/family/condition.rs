@@ -15,10 +15,10 @@ const ASLEEP: Duration = Duration::from_millis(20);
 
 const WARM_UP: usize = 3;
 
-/// The rounds are parted into so many runs, to see the range of their medians.
+/// The rounds are split into this many runs, to show the range of their medians.
 const RUNS: usize = 5;
 
-/// What the waiter waits for.
+/// The object of the wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Lock,
@@ -60,7 +60,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) {
     report.table(table);
 }
 
-/// Returns the time from just before the waiter is let on to where it has the lock.
+/// Returns the time from just before the wake-up until the waiter has the lock.
 fn hand_on(lock: &Lock, what: For, orders: &Sender<For>, answers: &Receiver<Instant>) -> Duration {
     if what == For::Lock {
         lock.lock().expect("the lock is free");

@@ -1,4 +1,4 @@
-//! What two members of the family cost over the least that would do the same.
+//! The cost of two members of the family above the least possible.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::Plan;
 use crate::harness::report::{Report, Table};
 use crate::harness::{bare, median};
 
-/// What both sides of a guarded write write.
+/// The value that both sides of a guarded write store.
 const VALUE: &str = "one piece";
 
 /// A pair of lock and unlock, of a lock that draws fencing tokens and of a plain one.

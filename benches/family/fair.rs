@@ -1,4 +1,4 @@
-//! The order in which threads of several clients get a fair lock.
+//! The order in which threads of several clients acquire a fair lock.
 
 use std::sync::Mutex;
 use std::thread;
@@ -15,7 +15,7 @@ const THREADS: usize = 2;
 
 const ROUNDS: usize = 20;
 
-/// More than a thread takes to queue.
+/// More time than a thread needs to queue.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn order(plan: &Plan, report: &mut Report) {

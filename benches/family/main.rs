@@ -99,7 +99,7 @@ const KEYS: [&str; 14] = [
     "condition_handoff_vs_lock",
 ];
 
-/// How many clients want the same where many threads do.
+/// The number of clients where many threads compete.
 const CLIENTS: usize = 4;
 
 /// How much is measured, and where.
@@ -160,7 +160,7 @@ fn number(variable: &str, default: usize) -> usize {
 fn main() {
     let plan = Plan::from_env();
     println!("redis-server {}, {}", version(&plan.server), plan.cores);
-    // Before the JVM starts, which stays where its parent is.
+    // Before the JVM starts, which inherits the core of its parent.
     plan.cores.split(&plan.server);
     let other = Other::start(&plan);
     let mut report = Report::of(&KEYS);

@@ -1,4 +1,4 @@
-//! One thread's way to what it takes and gives back.
+//! One thread's handle of a lock, semaphore or latch.
 
 use redlatch::{Client, Lock, PermitSemaphore, Permits, Semaphore};
 
@@ -55,7 +55,7 @@ impl Member for Mixed {
     }
 }
 
-/// One permit, and where it is from.
+/// One permit and its semaphore.
 struct Taking<S>(S, Option<Permits>);
 
 trait Gives: Send {

@@ -94,7 +94,7 @@ pub(crate) fn measure(plan: &Plan, other: Option<&Other>, report: &mut Report) {
 }
 
 impl Side {
-    /// Notes what a turn took, and what it cost the server.
+    /// Records the duration of a turn, and its cost at the server.
     fn take(&mut self, plan: &Plan, turn: &mut impl FnMut() -> Option<(f64, f64)>) {
         let mut counter = Counter::of(&plan.server);
         let before = counter.counts();

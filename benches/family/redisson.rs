@@ -11,11 +11,11 @@ use crate::pairs::KINDS;
 use crate::rush::Rushed;
 use crate::{CLIENTS, Plan};
 
-/// Redisson's defaults: how long a lock lives without a renewal, and how long it waits for an answer, in ms.
+/// Redisson's defaults in ms: the lease of the watchdog, and the timeout of a reply.
 const WATCHDOG: &str = "30000";
 const TIMEOUT: &str = "3000";
 
-/// More than are taken while it gets warm.
+/// More than the warm-up acquires.
 const PERMITS: &str = "1000";
 
 /// Clients of Redisson.
@@ -83,7 +83,7 @@ impl Other {
         }
     }
 
-    /// What so many threads of each client come to.
+    /// The results of this many threads of each client.
     pub(crate) fn rush(
         &self,
         kind: &str,

@@ -1,4 +1,4 @@
-//! Many threads that take what they want and give it back, again and again; `Rush.java` is the same.
+//! Many threads that acquire and release repeatedly; `Rush.java` does the same.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use crate::members::Member;
 
-/// Of so many turns of a thread one writes.
+/// One of this many turns of a thread writes.
 const READS_PER_WRITE: usize = 20;
 
 /// The weight of a writer, which excludes every reader; a reader weighs 1.
 pub(crate) const WRITER: usize = 1000;
 
-/// What a rush came to.
+/// The result of a rush.
 #[derive(Clone, Debug)]
 pub(crate) struct Rushed {
     /// Until all were done.
     pub(crate) took: Duration,
     /// Of readers (or of all, for kinds without sides), and of writers.
     pub(crate) longest_waits: [Duration; 2],
-    /// With a writer for [`WRITER`]; 0 if it is not known.
+    /// With [`WRITER`] for a writer; 0 if unknown.
     pub(crate) most_inside: usize,
     /// How often each thread was inside.
     pub(crate) times: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Many threads of several clients that want the same.
+//! Many threads of several clients that compete for the same.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::pairs::{PERMITS, prepare};
 use crate::redisson::Other;
 use crate::rush::{Rushed, WRITER, rush};
 
-/// What is wanted, and how often at once.
+/// The object of the contest, and its capacity.
 struct Contest {
     title: &'static str,
-    /// As `Way.java` knows it.
+    /// Its name in `Way.java`.
     kind: &'static str,
-    /// Another kind of redlatch's that is shown beside it.
+    /// Another kind of redlatch to show beside it.
     beside: Option<&'static str>,
     /// Of each client.
     threads: usize,
     inside: Duration,
-    /// What a thread that writes weighs, and what may be inside at once.
+    /// The weight of a writing thread, and the capacity.
     writer: usize,
     limit: usize,
 }
@@ -103,7 +103,7 @@ pub(crate) fn semaphore(plan: &Plan, other: Option<&Other>, report: &mut Report)
 }
 
 impl Contest {
-    /// Lets the sides take turns. Returns those of redlatch and of Redisson.
+    /// Alternates the sides. Returns the results of redlatch and of Redisson.
     fn held(&self, plan: &Plan, other: Option<&Other>, report: &mut Report) -> [Turns; 2] {
         let clients = plan.clients();
         let name = format!("together:{}", self.kind);
@@ -175,7 +175,7 @@ impl Contest {
     }
 }
 
-/// Notes how many times as many acquisitions a second ours had as theirs.
+/// Records the ratio of acquisitions per second, redlatch to Redisson.
 fn compare(report: &mut Report, key: &'static str, ours: &Turns, theirs: &Turns) {
     let turns = ours.rushes.iter().zip(&theirs.rushes);
     let ratios: Vec<f64> = turns

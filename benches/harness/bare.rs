@@ -4,7 +4,8 @@ use redis::{Cmd, Connection, IntoConnectionInfo, Value, io::tcp::TcpSettings};
 
 const LEASE: &str = "30000";
 
-/// KEYS: the lock. ARGV: the lease in ms, the visitor. Nil if it was taken, else the ms that it is held for.
+/// KEYS: the lock. ARGV: the lease in ms, the visitor. Returns nil if acquired, else the remaining ms of the holder's
+/// lease.
 const ACQUIRE: &str = "
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
     redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
@@ -36,7 +37,7 @@ pub(crate) struct Bare {
     name: String,
     channel: String,
     visitor: String,
-    /// Whether an answer has not been read yet.
+    /// Whether a reply was not read yet.
     is_owed: bool,
 }
 
@@ -61,7 +62,7 @@ impl Bare {
         }
     }
 
-    /// Goes on with another lock.
+    /// Continues with another lock.
     pub(crate) fn go_to(&mut self, name: &str) {
         name.clone_into(&mut self.name);
         self.channel = channel(name);
@@ -102,13 +103,13 @@ impl Bare {
         command
     }
 
-    /// Sends the request for the lock, whose answer is owed then.
+    /// Sends the acquire request; its reply is pending then.
     pub(crate) fn send_lock(&mut self) {
         let request = self.acquisition();
         self.send(&request);
     }
 
-    /// Sends the request that gives the lock back, whose answer is owed then.
+    /// Sends the release request; its reply is pending then.
     pub(crate) fn send_unlock(&mut self) {
         let request = self.release();
         self.send(&request);
@@ -122,7 +123,7 @@ impl Bare {
         self.is_owed = true;
     }
 
-    /// Reads the answer that is owed, if one is.
+    /// Reads the pending reply, if there is one.
     pub(crate) fn receive(&mut self) {
         if std::mem::take(&mut self.is_owed) {
             let answer = self.connection.recv_response().expect("an answer");

@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use crate::support::RedisServer;
 
-/// The cores on which the server and the clients run.
+/// The cores of the server and of the clients.
 pub(crate) struct Cores {
     server: usize,
     clients: usize,
 }
 
 impl Cores {
-    /// Puts the server on the clients' core, and the calling thread and those it starts.
+    /// Pins the server, the calling thread and its later threads to the clients' core.
     pub(crate) fn join(&self, server: &RedisServer) {
         pin_process(server.pid(), self.clients);
         pin_this_thread(self.clients);
     }
 
-    /// Puts the server on its core, the calling thread and those it starts on the other one.
+    /// Pins the server to its core, the calling thread and its later threads to the other one.
     pub(crate) fn split(&self, server: &RedisServer) {
         pin_process(server.pid(), self.server);
         pin_this_thread(self.clients);
@@ -74,7 +74,7 @@ mod pinning {
     }
 }
 
-/// Without pinning the ratios are what the scheduler makes of them.
+/// Without pinning the ratios depend on the scheduler.
 #[cfg(not(target_os = "linux"))]
 mod pinning {
     impl super::Cores {
@@ -109,7 +109,7 @@ impl fmt::Display for Cores {
     }
 }
 
-/// Notices when a core has no time for anybody, which no lease can survive for long.
+/// Detects when a core runs no thread, which no lease can survive for long.
 pub(crate) struct Stalls {
     ended: Arc<AtomicBool>,
     lookouts: Vec<JoinHandle<Duration>>,

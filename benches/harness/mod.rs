@@ -1,4 +1,4 @@
-//! What the benchmarks share: the cores, the other processes, what the server counts, the tables.
+//! Shared by the benchmarks: cores, other processes, server counters, tables.
 #![allow(dead_code, unused_imports, reason = "no benchmark uses all of it")]
 
 pub(crate) mod bare;
@@ -24,12 +24,12 @@ pub(crate) fn version(server: &RedisServer) -> String {
         .unwrap_or_else(|| "?".to_owned())
 }
 
-/// Reads what the server has counted, on a connection of its own.
+/// Reads the server's counters, on its own connection.
 pub(crate) struct Counter {
     connection: Connection,
 }
 
-/// What a server has counted since its start.
+/// The server's counters since its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
     /// Reads from sockets; equal to the number of requests if every client waits for each reply.
@@ -67,7 +67,7 @@ impl Counter {
         }
     }
 
-    /// What was counted since, this question left out.
+    /// The difference, without this query.
     pub(crate) fn since(&mut self, before: Counts) -> Counts {
         let now = self.counts();
         Counts {

@@ -14,7 +14,7 @@ pub(crate) struct Part {
 const PART: &str = "--part";
 
 impl Part {
-    /// What this process is to do, if it was started by [`Part::start`].
+    /// The role and the arguments of this process, if it was started by [`Part::start`].
     pub(crate) fn of_this_process() -> Option<(String, Vec<String>)> {
         let mut args = std::env::args().skip(1);
         if args.next()? != PART {

@@ -2,9 +2,9 @@
 
 use super::median;
 
-/// What is printed at the end.
+/// The output at the end.
 pub(crate) struct Report {
-    /// Those of the JSON object.
+    /// The keys of the JSON object.
     keys: &'static [&'static str],
     tables: Vec<Table>,
     values: Vec<(&'static str, f64)>,
@@ -69,7 +69,7 @@ impl Report {
         table
     }
 
-    /// How often redlatch was seen to have two holders at once.
+    /// How often redlatch had two holders at once.
     pub(crate) fn two_holders(&mut self, times: usize) {
         self.two_holders += times;
     }

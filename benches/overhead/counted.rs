@@ -14,7 +14,7 @@ use crate::support::RedisServer;
 const FEW: u32 = 100;
 const MANY: u32 = 1100;
 
-/// How a program counts: its command but for the file to which it writes, and how to read that.
+/// How a tool counts: its command without the output file, and the parser of that file.
 type Count = (
     &'static [&'static str],
     &'static str,
@@ -56,7 +56,7 @@ pub(crate) fn measure(server: &RedisServer, report: &mut Report) {
     }
 }
 
-/// What is counted in a process that does so many pairs; `None` if that fails.
+/// The count of a process that does this many pairs; `None` if it fails.
 fn counted(
     server: &RedisServer,
     who: &str,

@@ -1,4 +1,4 @@
-//! How long it takes until a waiter in another process has what the holder gives back.
+//! The time from a release until a waiter in another process acquires.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 
 const NAME: &str = "handed-on";
 
-/// The rounds are parted into so many runs, to see the range of their medians.
+/// The rounds are split into this many runs, to show the range of their medians.
 const RUNS: usize = 5;
 
 pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {

@@ -1,4 +1,4 @@
-//! What it costs to hold, and to hold nothing.
+//! The cost of holding locks, and of idling.
 
 use std::thread;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::harness::{
 use crate::report::Report;
 use crate::support::RedisServer;
 
-/// How many keys are asked for in one go.
+/// The number of keys in one request.
 const BATCH: usize = 1000;
 
-/// Measures a process with many holds, and beside it two with none, each at a server of its own.
+/// Measures a process with many holds, and two processes without holds, each with its own server.
 pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
     let mut idle = Idle::start("idle client", "uncontended", cores);
     let mut woken = Idle::start("idle client that had to wait before", "contended", cores);
@@ -51,7 +51,7 @@ pub(crate) fn many(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mu
     report.value("many_bytes_per_hold", kept.bytes_later.round());
 }
 
-/// How many locks are held, for how long, with which lease.
+/// The number of locks, for how long they are held, and their lease.
 #[derive(Clone, Copy)]
 struct Keep {
     holds: usize,
@@ -67,7 +67,7 @@ struct HolderProcess {
     full: u64,
 }
 
-/// What it took to hold them.
+/// The cost of holding them.
 struct Kept {
     lost: u64,
     /// CPU time of the process, in s.
@@ -97,7 +97,7 @@ impl HolderProcess {
         }
     }
 
-    /// Has it hold them for their time, and counts what is left.
+    /// Holds the locks for their time, and counts the remaining ones.
     fn keep(&mut self, cores: &Cores, server: &RedisServer) -> Kept {
         let Keep { holds, hold, .. } = self.keep;
         let mut counter = Counter::of(server);
@@ -144,7 +144,7 @@ impl Kept {
     }
 }
 
-/// How many of the holder's locks are there, to be asked while it still holds them.
+/// How many of the holder's locks exist; queried while it still holds them.
 fn present(server: &RedisServer, holds: usize) -> u64 {
     let mut connection = bare::connect(&server.url());
     let mut present = 0;
@@ -207,7 +207,7 @@ pub(crate) fn renewing_holder(args: &[String]) {
     std::process::exit(0);
 }
 
-/// A process that holds nothing, and its server.
+/// A process without holds, and its server.
 struct Idle {
     what: &'static str,
     process: Part,
@@ -257,7 +257,7 @@ impl Idle {
     }
 }
 
-/// Locks and unlocks, with or without having to wait for it, and then does nothing.
+/// Locks and unlocks, with or without a wait, and then idles.
 pub(crate) fn idler(args: &[String]) {
     let client = Client::open(&args[0]).expect("a client");
     let lock = client.lock("idle");
@@ -275,7 +275,7 @@ pub(crate) fn idler(args: &[String]) {
         lock.lock().expect("the lock is free");
         lock.unlock().expect("the lock is held");
     }
-    // Whatever is to be cleared up has its time.
+    // Lets the cleanup finish.
     thread::sleep(Duration::from_millis(500));
     say(&[]);
     let mut orders = orders();

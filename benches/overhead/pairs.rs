@@ -131,7 +131,8 @@ fn bare_pair(bare: &mut Bare) {
     bare.unlock();
 }
 
-/// Lets both sides take turns. Returns the median of each, and of their ratio within one repeat, and all those ratios.
+/// Alternates both sides. Returns the median of each, the median of their ratio within one repeat, and all those
+/// ratios.
 fn by_turns(
     plan: &Plan,
     repeats: usize,

@@ -1,6 +1,6 @@
 //! The table and the JSON object.
 
-/// What is printed at the end.
+/// The output at the end.
 #[derive(Default)]
 pub(crate) struct Report {
     rows: Vec<[String; 4]>,
@@ -26,7 +26,7 @@ const KEYS: [&str; 13] = [
 ];
 
 impl Report {
-    /// Adds a row to the table; an empty text where there is nothing to say.
+    /// Adds a row to the table; an empty text leaves the cell empty.
     pub(crate) fn row(&mut self, what: &str, redlatch: String, base: String, ratio: String) {
         self.rows.push([what.to_owned(), redlatch, base, ratio]);
     }
@@ -37,7 +37,7 @@ impl Report {
         self.values.push((key, value));
     }
 
-    /// Notes the values of which this figure is the median.
+    /// Records the values of which this figure is the median.
     pub(crate) fn range(&mut self, key: &'static str, values: &[f64]) {
         let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
         let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -1,4 +1,4 @@
-//! The contenders: what takes the lock and gives it back.
+//! The contenders: each acquires and releases the lock in its own way.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use redlatch::{Client, Lock, Redlock};
 use crate::harness::bare::Bare;
 use crate::harness::{Part, cpu_time};
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// How long each pair of lock and unlock took, in ns.
+    /// The duration of each pair of lock and unlock, in ns.
     pub(crate) pairs: Vec<u64>,
     pub(crate) failed: u64,
     pub(crate) hangs: bool,
@@ -22,9 +22,9 @@ pub(crate) struct Turn {
 /// One thread with one name.
 pub(crate) enum Contender {
     Redlatch(Lock),
-    /// The least that can be done for a node, done for each in turn.
+    /// The minimal requests of a quorum, sent to one node after another.
     InTurn(Vec<Bare>),
-    /// The same, sent to all of them at once; the answers of a majority are waited for.
+    /// The minimal requests, sent to all nodes at once; the replies of a majority are awaited.
     AtOnce(Vec<Bare>),
     /// A crate of the other package: its process, and the name.
     Peer(Part, &'static str),
@@ -76,7 +76,7 @@ impl Contender {
         Contender::Peer(part, name)
     }
 
-    /// Takes the lock and gives it back, again and again, for this time.
+    /// Acquires and releases the lock repeatedly for this time.
     pub(crate) fn turn(&mut self, slice: Duration) -> Turn {
         match self {
             Contender::Redlatch(lock) => turn_of(slice, || {

@@ -1,4 +1,4 @@
-//! What lies between a client and a far server: a millisecond.
+//! A proxy that delays requests by a millisecond, as a distant server would.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ struct Lane {
     /// Whether more may come from the client.
     client_speaks: bool,
     server: TcpStream,
-    /// What is on its way to the server, with the time when it arrives; nothing is the end.
+    /// Requests in flight, with their times of arrival; an empty one is the end.
     under_way: VecDeque<(Instant, Vec<u8>)>,
 }
 
@@ -75,7 +75,7 @@ impl Lane {
     /// Returns whether the server may say more.
     fn hear_server(&mut self, buffer: &mut [u8]) -> bool {
         let read = self.server.read(buffer).unwrap_or(0);
-        // A client that has left does not stop what it has sent.
+        // Requests of a closed client are still forwarded.
         let _ = self.client.write_all(&buffer[..read]);
         read > 0
     }
@@ -86,7 +86,7 @@ impl Lane {
         while arrived(self)
             && let Some((_, bytes)) = self.under_way.pop_front()
         {
-            // A server that has gone is noticed where it is read.
+            // The reading side notices a closed server.
             let _ = if bytes.is_empty() {
                 self.server.shutdown(Shutdown::Write)
             } else {

@@ -77,7 +77,7 @@ const NODES: usize = 5;
 const LEASE: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long after a freeze, and after its end, nothing is measured.
+/// The pause of the measurement after a freeze and after its end.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// How many nodes are frozen, one after the other.
@@ -164,7 +164,7 @@ fn number(variable: &str, default: usize) -> usize {
     }
 }
 
-/// What several turns of one came to.
+/// The results of several turns of one contender.
 #[derive(Default)]
 struct Turns {
     p50s: Vec<f64>,
@@ -185,7 +185,7 @@ impl Turns {
         self.hangs |= turn.hangs;
     }
 
-    /// So many of a thousand pairs took no longer, in µs; `None` if there were none.
+    /// The duration, in µs, that this share of the pairs did not exceed; `None` without pairs.
     fn within(&self, per_mille: usize) -> Option<f64> {
         let mut pairs = self.pairs.clone();
         pairs.sort_unstable();
@@ -213,7 +213,7 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or("".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// All nodes answer.
+/// With all nodes up.
 fn healthy(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Report) {
     let mut turns: Vec<Turns> = all.iter().map(|_| Turns::default()).collect();
     for (_, who) in all.iter_mut() {
@@ -268,9 +268,9 @@ fn healthy(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Repo
     }
 }
 
-/// What the nodes get.
+/// The requests at the nodes.
 fn counted(plan: &mut Plan, ours: &mut Contender, report: &mut Report) {
-    // What the turn before has left behind is over.
+    // The leftovers of the previous turn are resolved by then.
     std::thread::sleep(Duration::from_millis(500));
     let before: Vec<_> = plan.nodes.iter_mut().map(Node::counts).collect();
     let pairs = ours.turn(plan.turn * 2).pairs.len() as f64;
@@ -285,7 +285,7 @@ fn counted(plan: &mut Plan, ours: &mut Contender, report: &mut Report) {
     report.value("connections_per_node", connections as f64);
 }
 
-/// One node does not answer.
+/// With one frozen node.
 fn frozen(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Report) {
     let mut table = Table::new(
         "lock and unlock, one of five nodes is frozen",
@@ -340,7 +340,7 @@ fn frozen(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Repor
     report.table(table);
 }
 
-/// Three nodes do not answer, and then do.
+/// With three frozen nodes, which then recover.
 fn failed(plan: &mut Plan, all: &mut [(&'static str, Contender)], report: &mut Report) {
     let mut table = Table::new(
         "keys left after acquisitions without a majority",
@@ -378,7 +378,7 @@ fn freeze_majority(plan: &Plan) {
     plan.nodes[NODES / 2..].iter().for_each(Node::freeze);
 }
 
-/// How many keys are left at the end, and how long it took to get there.
+/// The number of keys left at the end, and the time until then.
 fn thaw_and_look(plan: &mut Plan, prefix: &str) -> (usize, Duration) {
     plan.nodes.iter().for_each(Node::thaw);
     let thawed = Instant::now();

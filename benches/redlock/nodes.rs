@@ -13,7 +13,7 @@ pub(crate) struct Node {
     admin: Connection,
 }
 
-/// What a server has counted since its start.
+/// The server's counters since its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
     /// Reads from sockets; equal to the number of requests if every client waits for each reply.
@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// What was counted since, this question left out.
+    /// The difference, without this query.
     pub(crate) fn since(&mut self, before: Counts) -> Counts {
         let now = self.counts();
         Counts {

@@ -22,7 +22,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// The lease where many count: a waiter of Redisson that misses a message sleeps for the rest of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a busy machine may add to any time.
+/// The slack of a busy machine.
 pub(crate) const SLACK: Duration = ms(2500);
 
 /// Tests that measure time run alone.
@@ -36,7 +36,7 @@ pub(crate) struct BothSides {
     _turn: Turn,
 }
 
-/// For as long as a test may run.
+/// How many other tests may run at the same time.
 pub(crate) enum Turn {
     Together {
         _guard: RwLockReadGuard<'static, ()>,

@@ -1,4 +1,4 @@
-//! What this test binary does as a child process.
+//! The roles of this test binary as a child process.
 
 use crate::support::child;
 

@@ -90,14 +90,14 @@ fn permits_exclude_and_wake_both_sides() {
     };
     assert_eq!(java("trySetPermits", &["3"]), "true");
     assert!(!semaphore.try_set(5).unwrap());
-    // Each side sees what the other has.
+    // Each side counts the permits of the other.
     let taken = semaphore.acquire(2).unwrap();
     assert_eq!(java("availablePermits", &[]), "1");
     assert_eq!(java("tryAcquire", &["2", "100"]), "false");
     assert_eq!(java("tryAcquire", &["1", "0"]), "true");
     assert_eq!(semaphore.available().unwrap(), 0);
     assert!(semaphore.try_acquire(1).unwrap().is_none());
-    // Ours wakes theirs.
+    // We wake Redisson.
     let waits = sides.java.semaphore("mail", "acquire", &["2"]);
     assert!(waits.still_runs_after(ms(600)));
     let (took, ()) = timed(|| {
@@ -105,7 +105,7 @@ fn permits_exclude_and_wake_both_sides() {
         waits.value();
     });
     assert!(took < WAKE_UP, "{took:?}");
-    // Theirs wakes ours, several at once.
+    // Redisson wakes us, several threads at once.
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..3)
             .map(|_| scope.spawn(|| semaphore.acquire(1).unwrap()))
@@ -156,12 +156,12 @@ fn permits_of_a_killed_client_return_to_both_sides() {
     assert_eq!(semaphore.available().unwrap(), 0);
 }
 
-/// Whether it keeps ids as bytes, as later versions do: those of 3.14 keep their digits.
+/// Whether it stores ids as bytes, as later versions do: 3.14 stores their digits.
 fn knows_ids() -> bool {
     version() >= (3, 27)
 }
 
-/// The answer of a JVM that has none.
+/// The JVM's reply without a permit.
 const NONE: &str = "null";
 
 #[test]
@@ -181,7 +181,7 @@ fn permits_with_ids_exclude_and_wake_both_sides() {
     assert_eq!(java("tryAcquire", &["100"]), NONE);
     assert!(semaphore.try_acquire(1).unwrap().is_none());
     assert_eq!(semaphore.acquired().unwrap(), 3);
-    // Ours wakes theirs.
+    // We wake Redisson.
     let waits = sides.java.permits("mail", "acquire", &[]);
     assert!(waits.still_runs_after(ms(600)));
     let (took, second) = timed(|| {
@@ -189,7 +189,7 @@ fn permits_with_ids_exclude_and_wake_both_sides() {
         waits.value()
     });
     assert!(took < WAKE_UP, "{took:?}");
-    // Theirs wakes ours, and ours by an id of theirs.
+    // Redisson wakes us, also with one of its ids.
     let rest = semaphore.acquire(1).unwrap();
     let mut waited = Vec::new();
     for by_ours in [false, knows_ids()] {
@@ -249,7 +249,7 @@ fn each_side_releases_and_extends_the_others_permits() {
     thread::sleep(ms(700));
     assert_eq!(java("availablePermits", &[]), "2");
     assert!(!semaphore.release_id(&theirs).unwrap());
-    // Each waits for the end of what the other one has.
+    // Each waits for the end of the other's lease.
     let both = [1, 2].map(|_| semaphore.acquire_id(Some(ms(900))).unwrap());
     let waits = sides.java.permits("mail", "acquireFor", &["900"]);
     let (took, id) = timed(|| waits.value());
@@ -259,7 +259,7 @@ fn each_side_releases_and_extends_the_others_permits() {
     let (took, taken) = timed(|| all.acquire(2).unwrap());
     assert!(took < ms(2500) + SLACK, "{took:?}");
     assert_eq!(java("release", &[&id]), "false");
-    // A permit of a handle that the other side prolongs or gives back.
+    // A permit of a handle that the other side extends or releases.
     let ids = taken.ids();
     assert_eq!(java("updateLeaseTime", &[ids[0].as_str(), "90000"]), "true");
     assert!(semaphore.lease_of(&ids[0]).unwrap().unwrap() > ms(80_000));

@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// More than any command takes, the start of the program included.
+/// Longer than any command takes, including the start of the program.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What the library of the other language threw.
+/// The exception of the other library.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Exception {
     /// The class, without its package.
@@ -105,7 +105,7 @@ impl Driver {
         let _ = process.wait();
     }
 
-    /// What it has logged.
+    /// The program's log.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -152,7 +152,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to a command that may still run.
+/// The reply to a command that may still run.
 pub(crate) struct Pending {
     driver: Arc<Driver>,
     what: String,
@@ -160,7 +160,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Waits for what the library returned or threw.
+    /// Waits for the returned value or the exception.
     #[track_caller]
     pub(crate) fn outcome(&self) -> Answer {
         let name = self.driver.name;
@@ -174,7 +174,7 @@ impl Pending {
         }
     }
 
-    /// Waits for what the library returned.
+    /// Waits for the returned value.
     #[track_caller]
     pub(crate) fn value(&self) -> String {
         match self.outcome() {

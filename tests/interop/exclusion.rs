@@ -1,4 +1,4 @@
-//! What either side may expect of the other, each way.
+//! The guarantees of either side to the other, in both directions.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,12 +17,12 @@ use crate::jvm::{JavaLock, Jvm, Redisson, settle, version};
 use crate::support::child::{arg, listen, say};
 use crate::support::{Child, Monitor, RedisServer, eventually, ms};
 
-/// A wake-up by a message takes less; the cap of our sleep and every lease are longer.
+/// A wake-up by a message is faster; the poll interval and every lease are longer.
 pub(crate) const WAKE_UP: Duration = ms(500);
 
 const CHILD: Duration = Duration::from_secs(120);
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         "counter" => {
@@ -45,7 +45,7 @@ pub(crate) fn play(role: &str) -> bool {
     true
 }
 
-/// Adds `times` to the counter at `url` in each of so many threads, by GET and SET under the lock.
+/// Adds `times` to the counter at `url` in each of this many threads, by GET and SET under the lock.
 pub(crate) fn count(lock: &Lock, url: &str, threads: usize, times: u32) {
     let add = || {
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -95,7 +95,7 @@ fn ten_thousand_increments_and_none_is_lost() {
     report(&format!("10,000 increments by both sides took {took:.1?}"));
 }
 
-/// Threads of ours hand the lock on among themselves, but not for as long as Redisson waits.
+/// Our threads hand the lock over to each other, but not for as long as Redisson waits.
 #[test]
 #[ignore = "needs Java: make interop"]
 fn our_queue_does_not_starve_redisson() {
@@ -173,7 +173,7 @@ fn a_shorter_nested_lease_shortens_only_redisson_s_hold() {
     assert!(!java.is_locked());
 }
 
-/// Three leases, in which one side tries again and again.
+/// Three leases, in which one side tries repeatedly.
 pub(crate) fn is_refused_for_three_leases(mut attempt: impl FnMut() -> bool) {
     let start = Instant::now();
     while start.elapsed() < 3 * LEASE + ms(200) {
@@ -189,7 +189,7 @@ fn a_killed_jvm_frees_the_lock_within_a_lease() {
     let jvm = Jvm::start();
     let redisson = Redisson::open(&jvm, &sides.server.url(), LEASE);
     redisson.lock("orders").lock();
-    // Past the first renewals, so that it is the watchdog's lease that has to end.
+    // After the first renewals, so that the watchdog's lease has to end.
     thread::sleep(LEASE);
     let lock = sides.rust.lock("orders");
     assert!(!lock.try_lock().unwrap());
@@ -277,7 +277,7 @@ fn a_key_prefix_is_a_name_mapper() {
     ];
     for (builder, mapper) in builders.into_iter().zip(["shop:", "once=shop:"]) {
         let prefixed = sides.another(builder, &url);
-        // In every generation the whole name is the same lock.
+        // In every generation the full name is the same lock.
         let (rust, whole) = (prefixed.lock("orders"), sides.java.lock("shop:orders"));
         is_one_lock(&rust, &whole);
         match Redisson::open_with_prefix(&Jvm::shared(), &url, LONG, mapper) {
@@ -324,7 +324,7 @@ fn redisson_s_other_exclusive_locks_exclude_us() {
                 "{kind}: the cap of our sleep: {took:?}"
             );
         });
-        // The thread that got it has ended with its lock.
+        // The thread that acquired it has ended with its lock.
         assert!(!java.try_lock(ms(0)), "{kind}");
         assert!(rust.force_unlock().unwrap());
         assert!(java.try_lock(ms(0)), "{kind}");
@@ -357,7 +357,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
         let (took, got) = waiting.join().unwrap();
         assert!(got && took < SLACK, "the cap of our sleep: {took:?}");
     });
-    // What it asks before it takes a lock, while one of us has it.
+    // Its query before an acquisition, while one of us holds the lock.
     let is_refused = || {
         server.int(&["EXISTS", "orders"]) == 1
             && server.int(&["HEXISTS", "orders", theirs]) == 0
@@ -392,7 +392,7 @@ fn what_a_generation_sends_is_as_documented() {
         usize::from(latched)
     );
     if ((3, 52)..(4, 3)).contains(&version()) {
-        // These delete another key than the one they made, which goes by itself.
+        // These delete another key than they made; that key ends by its TTL.
         let left: Vec<String> = redis::from_redis_value(server.cmd(&["KEYS", "*"])).unwrap();
         assert!(left.iter().all(|key| key.contains("latch")), "{left:?}");
         for key in left {

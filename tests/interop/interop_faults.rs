@@ -1,4 +1,4 @@
-//! What may go wrong on one side, and must not hurt the other.
+//! Faults of one side that must not affect the other.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::thread;
@@ -48,7 +48,7 @@ fn no_increment_is_lost_under_request_faults() {
                 let fault = faults[(seed + round as usize / 5) % faults.len()];
                 proxy.next(1, Some(b"orders"), fault);
             }
-            // Redisson's side waits for none of this: what has no answer holds nothing.
+            // Redisson waits for none of these: a request without a reply holds nothing.
             while let Err(error) = lock.lock() {
                 assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
             }
@@ -92,14 +92,14 @@ fn redisson_s_read_write_lock_is_left_alone() {
     let books = sides.hash("books");
     let pages = sides.hash("pages");
 
-    // On other names it does not matter what we do.
+    // Another name does not interfere.
     let rust = sides.rust.lock("orders");
     for _ in 0..20 {
         rust.lock().unwrap();
         assert!(rust.force_unlock().unwrap());
         assert!(rust.unlock().is_err_and(|error| error.is_lost()));
     }
-    // On its own it is seen for what it is.
+    // The kind of a read-write lock under the same name is recognized.
     for name in ["books", "pages"] {
         let same = sides.rust.lock(name);
         assert!(matches!(same.try_lock(), Err(Error::WrongType { .. })));
@@ -131,7 +131,7 @@ fn a_read_write_lock_on_our_name_survives_our_release() {
     rust.unlock().unwrap();
 }
 
-/// Its issue 7367: an acquire that is sent twice counts twice, and the unlock takes back one.
+/// Redisson issue 7367: a repeated acquire counts twice, and the unlock releases one level.
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_repeated_redisson_acquire_blocks_for_one_lease() {
@@ -143,7 +143,7 @@ fn a_repeated_redisson_acquire_blocks_for_one_lease() {
     java.lock();
     java.unlock();
 
-    // Newer ones clear up behind an unlock, without a word of the holder, when it has returned.
+    // Newer generations clean up after an unlock, in a request without the holder's id.
     let rule = proxy.next(1, Some(java.field().as_bytes()), Fault::DuplicateRequest);
     java.lock();
     assert_eq!(rule.hits(), 1);
@@ -160,7 +160,7 @@ fn a_repeated_redisson_acquire_blocks_for_one_lease() {
 fn lost_replies_to_redisson_block_for_one_lease() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let proxy = Proxy::to(sides.server.addr());
-    // It waits far longer than its lease, for what it sends again must find that we hold the lock.
+    // It waits far longer than its lease, because its repeated request must find our hold.
     let redisson = Redisson::open_impatient(&Jvm::shared(), &proxy.url(), LEASE, ms(5000));
     let rust = sides.rust.lock("orders");
     let java = redisson.lock("orders");
@@ -168,7 +168,7 @@ fn lost_replies_to_redisson_block_for_one_lease() {
     java.unlock();
 
     let lease = ms(1000);
-    // What clears up behind the unlock has no word of the holder.
+    // The cleanup after the unlock does not contain the holder's id.
     let field = java.field();
     let word = Some(field.as_bytes());
     let rule = proxy.next(1, word, Fault::SwallowReply(End::Silent));
@@ -176,7 +176,7 @@ fn lost_replies_to_redisson_block_for_one_lease() {
     eventually(SLACK, "the request has arrived", || rule.hits() == 1);
     let (took, got) = timed(|| rust.try_lock_for(LONG).unwrap());
     assert!(got && took < lease + SLACK, "{took:?}");
-    // What Redisson sends on a new connection finds that we hold it.
+    // Redisson's request on a new connection finds our hold.
     let again = proxy.next(usize::MAX, word, Fault::DelayRequest(ms(0)));
     proxy.cut();
     let outcome = trying.outcome();

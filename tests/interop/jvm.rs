@@ -44,10 +44,10 @@ fn version_text() -> String {
 }
 
 impl Jvm {
-    /// The JVM that all tests use which do not kill it.
+    /// The JVM shared by all tests that do not kill it.
     pub(crate) fn shared() -> Arc<Jvm> {
         static SHARED: OnceLock<Arc<Jvm>> = OnceLock::new();
-        // It ends with its standard input, so it does not matter that nothing drops it.
+        // It ends with its standard input, so nothing has to drop it.
         Arc::clone(SHARED.get_or_init(Jvm::start))
     }
 
@@ -104,8 +104,7 @@ impl Redisson {
         Redisson::made(jvm, outcome)
     }
 
-    /// Makes a client of a cluster, with [`CLUSTER`] for `mode`, or else of the master that sentinels know by the name
-    /// `mode`.
+    /// Makes a client of a cluster, for `mode` [`CLUSTER`], or else of the master with this name in the sentinels.
     #[track_caller]
     pub(crate) fn open_set(
         jvm: &Arc<Jvm>,
@@ -169,22 +168,22 @@ impl Redisson {
         })
     }
 
-    /// The lock `name` as a thread of the JVM sees it that does nothing else.
+    /// The lock `name`, in a dedicated thread of the JVM.
     pub(crate) fn lock(&self, name: &str) -> JavaLock {
         self.thread().lock("plain", name)
     }
 
-    /// An operation of the latch `name`, by a thread of the JVM that does nothing else.
+    /// An operation of the latch `name`, in a dedicated thread of the JVM.
     pub(crate) fn latch(&self, name: &str, operation: &str, words: &[&str]) -> Pending {
         self.count("latch", name, operation, words)
     }
 
-    /// An operation of the semaphore `name`, by a thread of the JVM that does nothing else.
+    /// An operation of the semaphore `name`, in a dedicated thread of the JVM.
     pub(crate) fn semaphore(&self, name: &str, operation: &str, words: &[&str]) -> Pending {
         self.count("semaphore", name, operation, words)
     }
 
-    /// An operation of the semaphore `name` whose permits have ids, by a thread of the JVM that does nothing else.
+    /// An operation of the semaphore with ids `name`, in a dedicated thread of the JVM.
     pub(crate) fn permits(&self, name: &str, operation: &str, words: &[&str]) -> Pending {
         self.count("permits", name, operation, words)
     }
@@ -212,7 +211,7 @@ impl Drop for Redisson {
     }
 }
 
-/// A thread of the JVM, which does one thing after the other.
+/// A thread of the JVM, which runs its commands in order.
 pub(crate) struct JavaThread {
     jvm: Arc<Jvm>,
     client: String,
@@ -231,7 +230,7 @@ impl JavaThread {
         }
     }
 
-    /// Starts to add to `counter`, which is where `other` is, under the lock `lock`, each time by one.
+    /// Starts to increment `counter`, on the same server as `other`, under the lock `lock`.
     pub(crate) fn start_count(
         &self,
         lock: &str,
@@ -303,7 +302,7 @@ impl JavaLock {
         self.start("unlock", &[]).value();
     }
 
-    /// Takes a fenced lock, and returns the token of the hold.
+    /// Acquires a fenced lock, and returns the token of the hold.
     #[track_caller]
     pub(crate) fn lock_and_get_token(&self) -> u64 {
         self.ask("lockAndGetToken")
@@ -348,7 +347,7 @@ impl JavaLock {
     }
 }
 
-/// Fails unless `outcome` is what Redisson throws at a thread that does not hold the lock.
+/// Panics unless `outcome` is Redisson's exception for a thread that does not hold the lock.
 #[track_caller]
 pub(crate) fn is_illegal_monitor_state(outcome: &Answer) {
     match outcome {
@@ -357,7 +356,7 @@ pub(crate) fn is_illegal_monitor_state(outcome: &Answer) {
     }
 }
 
-/// A moment for what was just started to be on its way.
+/// Waits a moment, until what was just started has been sent.
 pub(crate) fn settle() {
     thread::sleep(ms(50));
 }

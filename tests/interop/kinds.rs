@@ -165,7 +165,7 @@ fn a_force_unlock_by_either_side_is_reported_to_the_holder() {
         });
         assert!(took < WAKE_UP, "{}: {took:?}", kind.name);
         is_illegal_monitor_state(&java.try_unlock());
-        // Its watchdog has learnt it, too: what is held now is the second thread's.
+        // Its watchdog has noticed, too: the present hold belongs to the second thread.
         thread::sleep(LEASE);
         assert!(!java.is_held() && second.is_held());
         second.unlock();

@@ -1,8 +1,8 @@
-//! The real libraries of other languages against this one: Redisson in a JVM, in several generations, on one server,
-//! behind sentinels and in a cluster, and the token locks of Python and Go. `make interop` builds what they need and
-//! runs this.
+//! The libraries of other languages against this one: Redisson in a JVM, in several generations, on one server, behind
+//! sentinels and in a cluster, and the token locks of Python and Go. `make interop` builds what they need and runs
+//! this.
 //!
-//! Every test that needs another language is ignored, so that `cargo test` builds and names them but needs none.
+//! Every test that needs another language is ignored, so that `cargo test` builds and lists it but needs none.
 
 mod both_sides;
 mod child_roles;

@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     kind: &'static str,
     /// How many servers its locks live on.
     pub(crate) servers: usize,
-    /// What a lock that is gone fails with, on extend and on unlock; `None` where there is no extend, or no error.
+    /// The errors of extend and of unlock for a lost lock; `None` where there is no extend, or no error.
     pub(crate) gone: (Option<&'static str>, Option<&'static str>),
     /// The exception of an unlock while another client holds the lock.
     pub(crate) taken: Option<&'static str>,
@@ -90,7 +90,7 @@ impl Language {
             Language::Python => &PYTHON,
             Language::Go => &GO,
         };
-        // It ends with its standard input, so it does not matter that nothing drops it.
+        // It ends with its standard input, so nothing has to drop it.
         Arc::clone(shared.get_or_init(|| self.start()))
     }
 }
@@ -107,7 +107,7 @@ impl Peer {
         self.gone.0.is_some()
     }
 
-    /// What it is called in a report.
+    /// Its name in a report.
     pub(crate) fn name(&self) -> String {
         match self.servers {
             1 => self.kind.to_owned(),
@@ -120,7 +120,7 @@ impl Peer {
         self.open_in(self.language.shared(), urls)
     }
 
-    /// A client in a process of its own, which can be killed.
+    /// A client in its own process, which can be killed.
     pub(crate) fn open_alone(self, urls: &[String]) -> Foreign {
         self.open_in(self.language.start(), urls)
     }
@@ -187,7 +187,7 @@ impl ForeignLock {
         self.start("lock", &[&millis(lease), &millis(wait)])
     }
 
-    /// Takes it for `lease`, where 0 has no end; false if it was not to be had within `wait`.
+    /// Acquires it for `lease`, where 0 means no end; false if it was not free within `wait`.
     #[track_caller]
     pub(crate) fn lock(&self, lease: Duration, wait: Duration) -> bool {
         self.start_lock(lease, wait).value() == "true"

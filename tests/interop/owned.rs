@@ -1,4 +1,4 @@
-//! An owned guard of ours, which Redisson takes for one more thread.
+//! An owned guard, which Redisson treats as another thread's hold.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redlatch::current_thread_id;
@@ -30,7 +30,7 @@ fn redisson_sees_an_owned_hold_as_another_thread() {
     assert!(rust.try_owned().unwrap().is_none());
     assert!(rust.try_owned_for(ms(100)).unwrap().is_none());
     java.unlock();
-    // Redisson takes it away as it does from a thread.
+    // Redisson force-unlocks it like a thread's hold.
     let guard = rust.owned().unwrap();
     assert!(java.force_unlock());
     assert!(guard.unlock().unwrap_err().is_lost());

@@ -25,7 +25,7 @@ fn java(thread: &JavaThread, name: &str) -> [JavaLock; 2] {
     ["read", "write"].map(|side| thread.lock(side, name))
 }
 
-/// Whether another thread of ours could take it at once; it gives it back.
+/// Whether another thread of ours could acquire at once; it releases.
 #[track_caller]
 fn is_free(lock: &Lock) -> bool {
     elsewhere(|| {
@@ -37,7 +37,7 @@ fn is_free(lock: &Lock) -> bool {
     })
 }
 
-/// Which sides each library could take: ours to read and to write, then theirs.
+/// Which sides each library could acquire: ours to read and to write, then Redisson's.
 #[track_caller]
 fn free(sides: &BothSides, lock: &ReadWriteLock) -> [bool; 4] {
     let [read, write] = java(&sides.java.thread(), lock.name());
@@ -120,7 +120,7 @@ fn readers_and_writers_of_both_sides_wake_each_other() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let lock = sides.rust.read_write_lock("prices");
     let [read, write] = java(&sides.java.thread(), "prices");
-    // Ours waits for theirs.
+    // We wait for Redisson.
     for (held, wanted) in [
         (&read, lock.write()),
         (&write, lock.write()),
@@ -143,7 +143,7 @@ fn readers_and_writers_of_both_sides_wake_each_other() {
             assert!(took < WAKE_UP, "{took:?}");
         });
     }
-    // Theirs waits for ours.
+    // Redisson waits for us.
     let wakes = |held: Lock, wanted: &JavaLock| {
         held.lock().unwrap();
         let waits = wanted.start("lock", &[]);
@@ -267,7 +267,7 @@ fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
     reading.unlock().unwrap();
     // Only our own holds are renewed.
     assert_eq!(free(&sides, &lock), ALL);
-    // A dead one of ours beside a live one of theirs: before 4.4 theirs renew it, too.
+    // A dead reader of ours beside a live one of Redisson, which before 4.4 renews it, too.
     let dead = sides.another(
         redlatch::Client::builder().watchdog_timeout(LEASE),
         &sides.server.url(),
@@ -290,8 +290,9 @@ fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
 /// How often a side was acquired within the time, and the longest wait.
 type Turns = (u32, Duration);
 
-/// Has threads of both libraries take sides for some ms without a pause, no writer beside anybody: readers of ours, writers of ours, readers of theirs,
-/// writers of theirs. Returns for each kind the fewest turns of a thread and the longest wait.
+/// Lets threads of both libraries acquire sides for some ms without a pause, with writers exclusive: our readers, our
+/// writers, Redisson's readers, Redisson's writers. Returns for each kind the fewest turns of a thread and the longest
+/// wait.
 fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration) -> [Turns; 4] {
     let other = sides.another(
         redlatch::Client::builder().watchdog_timeout(LONG),
@@ -349,7 +350,7 @@ fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration
 fn readers_and_writers_exclude_and_none_starves() {
     let sides = BothSides::with(Turn::alone(), LONG);
     let span = Duration::from_secs(5);
-    // Their reader, and their writer, beside writers of ours that never pause.
+    // A reader and a writer of Redisson, beside writers of ours that never pause.
     for counts in [[0, 2, 1, 0], [0, 2, 0, 1], [2, 2, 1, 1]] {
         let found = contend(&sides, counts, ms(20), span);
         report(&format!("{counts:?} of both libraries: {found:?}"));
@@ -385,7 +386,7 @@ fn constant_redisson_readers_starve_no_reader_of_ours() {
             });
         }
         thread::sleep(ms(600));
-        // A writer of ours waits for a moment without readers, as one of theirs does.
+        // A writer of ours waits for a moment without readers, like Redisson's.
         let waits = scope.spawn(|| lock.write().lock().map(|()| lock.write().unlock()));
         thread::sleep(ms(300));
         for bound in [ms(5000), ms(1200)] {

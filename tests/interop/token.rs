@@ -109,7 +109,7 @@ impl Fixture {
         self.nodes.iter().map(text).collect()
     }
 
-    /// Waits until nothing is left at any node.
+    /// Waits until no key is left on any node.
     #[track_caller]
     fn is_free(&self) {
         let start = Instant::now();
@@ -120,7 +120,7 @@ impl Fixture {
         }
     }
 
-    /// The nodes that have this token, which must be a majority: at the others something else may still end.
+    /// The nodes with this token, which must be a majority: on the others an earlier key may still expire.
     #[track_caller]
     fn holding(&self, token: &str) -> Vec<usize> {
         let tokens = self.tokens();
@@ -135,7 +135,7 @@ impl Fixture {
     }
 }
 
-/// Plays `role` in a child process; false if it is not one of this file.
+/// Runs `role` in a child process; returns false for a role of other files.
 pub(crate) fn play(role: &str) -> bool {
     match role {
         "token holder" => {
@@ -168,7 +168,7 @@ fn each_keeps_the_other_out(peer: Peer) {
         assert_eq!(token.len(), 20);
         fixture.holding(&token);
         for node in &fixture.nodes {
-            // A minority may lack it: what counts is that no key is without an end.
+            // A minority may lack it; no key may lack a TTL.
             let left = node.int(&["PTTL", NAME]);
             assert!((1..=30_000).contains(&left) || left == -2, "{left}");
         }
@@ -244,7 +244,7 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
         "2,000 increments of each took {took:.1?}; our threads found another's before theirs {ours} times, theirs \
          {theirs} times"
     ));
-    // One after the other would prove nothing.
+    // One side after the other would prove nothing.
     assert!(ours > TIMES / 10 && theirs > TIMES / 10);
 }
 
@@ -261,7 +261,7 @@ fn its_unlock_is_noticed_in_bounded_time(peer: Peer) {
                     ours.unlock().unwrap();
                     woken
                 });
-                // Long enough for its sleeps to have become as long as they get.
+                // Long enough for its backoff to reach the maximum.
                 thread::sleep(ms(400));
                 assert!(!waiting.is_finished());
                 let start = Instant::now();
@@ -351,7 +351,7 @@ fn its_killed_process_frees_the_lock_within_its_lease(peer: Peer) {
     let (ours, _) = fixture.locks();
     assert!(ours.try_lock_for(TERM + SLACK).unwrap());
     let took = start.elapsed();
-    // The servers count in whole milliseconds.
+    // Servers count in whole milliseconds.
     assert!(took >= TERM - ms(2), "{took:?}");
     fixture.report(&format!(
         "a killed process's lock of {TERM:?} was ours after {took:.1?}"
@@ -364,7 +364,7 @@ fn our_killed_process_frees_the_lock_within_a_lease(peer: Peer) {
     let urls = fixture.urls().join(" ");
     let mut child = Child::spawn("token holder", &[("URLS", &urls)]);
     child.expect_line("held", CHILD);
-    // Past the first renewals, so that it is the watchdog's lease that has to end.
+    // After the first renewals, so that the watchdog's lease has to end.
     thread::sleep(TERM);
     let (_, theirs) = fixture.locks();
     assert!(!theirs.try_lock(LONG));
@@ -388,7 +388,7 @@ fn our_force_unlock_makes_it_fail(peer: Peer) {
     is_told(&theirs.try_unlock(), unlock);
     fixture.is_free();
 
-    // The same once it is ours, which stays ours.
+    // The same after our acquisition, which stays ours.
     assert!(theirs.lock(LONG, SLACK));
     assert!(ours.force_unlock().unwrap());
     let guard = ours.guard().unwrap();
@@ -458,7 +458,7 @@ suite!(redsync REDSYNC);
 suite!(redlock_py REDLOCK_PY);
 suite!(redsync_of_five REDSYNC_OF_FIVE);
 
-/// Most programs ask for replies as text.
+/// Most programs read replies as text.
 #[test]
 #[ignore = "needs Python and Go: make interop"]
 fn redis_py_can_read_our_token_as_text() {

@@ -1,4 +1,4 @@
-//! Redisson behind sentinels and in a cluster, each side in the mode that its own users configure.
+//! Redisson behind sentinels and in a cluster, each side in its users' usual mode.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Node, Sentinels};
 use crate::support::{eventually, ms};
 
-/// Makes a test of each function, behind sentinels and in a cluster.
+/// Makes two tests of each function, behind sentinels and in a cluster.
 macro_rules! everywhere {
     ($($test:ident)*) => {
         everywhere! { @sentinel Sentinel $($test)* }
@@ -63,7 +63,7 @@ impl Set {
         }
     }
 
-    /// The set of all tests that run now and harm none of its servers; it ends with the last of them.
+    /// The servers shared by all running tests that inject no faults; they end with the last test.
     fn shared(kind: Kind) -> Arc<Set> {
         static SENTINEL: Mutex<Weak<Set>> = Mutex::new(Weak::new());
         static CLUSTER: Mutex<Weak<Set>> = Mutex::new(Weak::new());
@@ -135,7 +135,7 @@ impl Set {
         Redisson::open_set(&Jvm::shared(), mode, &urls, lease)
     }
 
-    /// A name with this stem; in a cluster the shard is the one of that number.
+    /// A name with this prefix; in a cluster, on this shard.
     fn name(&self, stem: &str, shard: usize) -> String {
         match self {
             Set::Sentinel(_) => stem.to_owned(),
@@ -156,7 +156,7 @@ impl Set {
         (count("SHARDNUMSUB"), count("NUMSUB"))
     }
 
-    /// Waits until so many listen to the unlock messages of `name`, all to sharded or all to plain ones.
+    /// Waits until `name` has this many subscribers, all sharded or all plain.
     #[track_caller]
     fn until_listening(&self, name: &str, wanted: u32, is_sharded: bool) {
         let expected = if is_sharded { (wanted, 0) } else { (0, wanted) };
@@ -173,7 +173,7 @@ impl Set {
         thread::sleep(ms(50));
     }
 
-    /// Kills the server that has the lock `name` and waits until another one has taken over, with all locks.
+    /// Kills the server with the lock `name` and waits until a replica with all locks is promoted.
     fn lose_master(&self, name: &str) {
         match self {
             Set::Sentinel(set) => {
@@ -315,7 +315,7 @@ fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
     });
 }
 
-/// What [`sharded_pubsub`](redlatch::Builder::sharded_pubsub) is for.
+/// The purpose of [`sharded_pubsub`](redlatch::Builder::sharded_pubsub).
 #[test]
 #[ignore = "needs Java: make interop"]
 fn locks_exclude_with_mixed_sharded_and_plain_messages() {

@@ -80,12 +80,12 @@ fn exclusion_survives_the_faults_of_nodes() {
         ..Rules::default()
     };
     holds(drifts, &[Mishap::Emptied, Mishap::Jump(1)]);
-    // Here the drift only keeps the states few; it holds without.
+    // Here the drift only reduces the states; exclusion holds without it.
     holds(drifts, &[Mishap::Late]);
 }
 
-/// The node which two majorities share decides, so with a bare majority one lost key is one too many. Where all nodes
-/// have to agree it is not, but then one node which is down is.
+/// The node common to two majorities decides, so with a bare majority one lost key is too many. With all nodes
+/// required it is not, but then one dead node is.
 #[test]
 fn exclusion_by_all_nodes_survives_a_lost_key() {
     let rules = Rules {
@@ -126,7 +126,7 @@ fn each_weaker_rule_breaks_exclusion() {
     );
 }
 
-/// No promise is made here: one node which loses a key while it keeps its vote is enough, and so is a clock that jumps
+/// Not promised: a node that loses a key while it keeps its vote breaks exclusion, and so does a clock that jumps
 /// ahead by more than the drift.
 #[test]
 fn each_excluded_fault_breaks_exclusion() {

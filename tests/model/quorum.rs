@@ -9,27 +9,27 @@ use crate::served::{Request, served};
 
 /// The nodes.
 pub(crate) const NODES: usize = 3;
-/// The clients, which all want the same lock.
+/// The clients, which all request the same lock.
 pub(crate) const CLIENTS: usize = 2;
 /// The most mishaps in a run.
 const MISHAPS: usize = 2;
 /// The lease in ticks, for which a node keeps a key.
 pub(crate) const LEASE: u8 = 3;
 
-/// What the clients go by; the default is what the library does.
+/// The rules of the clients; the default is the library's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// How many nodes have to say yes.
     pub(crate) quorum: usize,
     /// The instant a hold's validity counts from.
     pub(crate) counted_from: Origin,
-    /// What is taken off the validity for clocks which do not agree, in ticks.
+    /// The safety margin of the validity for unequal clocks, in ticks.
     pub(crate) drift: u8,
     /// For how long after its restart a node has no vote, in ticks.
     pub(crate) away: u8,
-    /// What becomes of a node which lost the key of a hold.
+    /// How a node that lost the key of a hold is restored.
     pub(crate) give_back: GiveBack,
-    /// Whether each hold has an id of its own, so that nothing of an earlier hold can touch it.
+    /// Whether each hold has its own id, so that no request of an earlier hold can touch it.
     pub(crate) fresh_ids: bool,
 }
 
@@ -55,19 +55,19 @@ pub(crate) enum Origin {
     Decision,
 }
 
-/// How a node gets a key back which it lost.
+/// How a node gets a lost key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GiveBack {
-    /// After an extension for which the majority still had the key, unless the node is away, and without a vote.
+    /// After an extension that a majority granted, unless the node is absent, and without a vote.
     SecondStep,
-    /// With the extension itself, of which it is a yes, also at a node which is away.
+    /// With the extension itself, as a vote for it, also on an absent node.
     Vote,
 }
 
-/// What can happen to a node.
+/// The faults of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
-    /// It crashes and restarts without its keys, or another server takes over there that lacks them.
+    /// It crashes and restarts without its keys, or is replaced by a server that lacks them.
     Emptied,
     /// It loses its keys without notice: they are flushed, evicted or deleted.
     Flushed,
@@ -75,7 +75,7 @@ pub(crate) enum Mishap {
     Restarted,
     /// Its clock jumps by as many ticks.
     Jump(i8),
-    /// Requests to it which belong to a hold arrive after the hold has ended, its release among them.
+    /// Requests of a hold arrive after the hold has ended, its release among them.
     Late,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Mishap {
 #[derive(Debug, Default)]
 pub(crate) struct Quorum {
     pub(crate) rules: Rules,
-    /// What happens, each of it at most once and at any time. At most `MISHAPS`.
+    /// The faults, each at most once and at any time. At most `MISHAPS`.
     pub(crate) mishaps: &'static [Mishap],
     /// Whether exclusion was breached. Only the first time counts, because its trace is the shortest.
     pub(crate) breached: AtomicBool,
@@ -93,7 +93,7 @@ pub(crate) struct Quorum {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) owner: usize,
-    /// Whether it belongs to a hold which has ended.
+    /// Whether it belongs to an ended hold.
     pub(crate) old: bool,
     /// In how many ticks it expires.
     pub(crate) left: u8,
@@ -105,7 +105,7 @@ pub(crate) enum Vote {
     /// None was sent, it was refused, or its client no longer waits for it.
     #[default]
     None,
-    /// It is on its way. It stays there for good if it is lost.
+    /// It is in flight, forever if it is lost.
     Asked,
     /// The node granted it.
     Yes,
@@ -121,9 +121,9 @@ pub(crate) enum Uncounted {
     /// None.
     #[default]
     None,
-    /// An extension which was decided without it.
+    /// An extension that was decided without its reply.
     Extend,
-    /// An acquire which was decided without it, or which gives a key back.
+    /// An acquisition, or the restoration of a key, that was decided without its reply.
     Acquire,
 }
 
@@ -147,20 +147,20 @@ pub(crate) struct Node {
     links: [Link; CLIENTS],
 }
 
-/// What a client does.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Client {
-    /// It does not hold the lock and does not ask for it.
+    /// It neither holds nor requests the lock.
     #[default]
     Idle,
-    /// It asks for the lock since `age` ticks.
+    /// It has requested the lock for `age` ticks.
     Asking {
         /// Ticks since the first send.
         age: u8,
     },
     /// It holds the lock, which is valid for `left` more ticks.
     Holding {
-        /// What is left of the validity, never 0.
+        /// The remaining validity, never 0.
         left: u8,
         /// Ticks since the first send of the extension under way.
         extending: Option<u8>,
@@ -172,7 +172,7 @@ pub(crate) enum Client {
 pub(crate) struct State {
     clients: [Client; CLIENTS],
     nodes: [Node; NODES],
-    /// Which of the mishaps have happened.
+    /// Which of the faults have happened.
     happened: [bool; MISHAPS],
 }
 
@@ -191,7 +191,7 @@ pub(crate) enum Action {
     Extended(usize),
     /// The client fails to get the lock, or is done with it, and releases on all nodes.
     Release(usize),
-    /// The request of the client (first) arrives at the node (second), and the answer at the client.
+    /// The request of the client (first) arrives at the node (second), and the reply at the client.
     Deliver(usize, usize),
     /// A request arrives whose reply is not counted.
     DeliverUncounted(usize, usize),
@@ -201,7 +201,7 @@ pub(crate) enum Action {
     DeliverOldRelease(usize, usize),
     /// The fault with this index happens to the node.
     Happen(usize, usize),
-    /// The mishap happens that the client releases, and what belongs to its hold is late at the node.
+    /// The fault that the client releases while requests of its hold are still in flight to the node.
     ReleaseLate(usize, usize, usize),
 }
 
@@ -436,7 +436,7 @@ impl Quorum {
             }
             Mishap::Restarted | Mishap::Late => {}
         }
-        // The connections are gone, but not the answers which came before.
+        // The connections are closed, but earlier replies arrive.
         for link in &mut node.links {
             let vote = match link.vote {
                 Vote::Asked => Vote::None,
@@ -450,8 +450,8 @@ impl Quorum {
         node
     }
 
-    /// The request arrives at the node, and the answer at the client; none for a refusal, which leaves the client where
-    /// the loss of the request would.
+    /// The request arrives at the node, and the reply at the client; none for a refusal, which is equivalent to the
+    /// loss of the request.
     fn deliver(&self, state: &mut State, client: usize, node: usize) -> Option<()> {
         let asking = matches!(state.clients[client], Client::Asking { .. });
         let at = &mut state.nodes[node];
@@ -486,7 +486,7 @@ impl Quorum {
 }
 
 impl State {
-    /// How many clients hold the lock, each as far as it knows.
+    /// How many clients consider the lock held.
     fn holders(&self) -> usize {
         self.clients
             .iter()
@@ -543,7 +543,7 @@ impl State {
         }
     }
 
-    /// The state in numbers, those of the nodes sorted, with the clients in the order of `clients`.
+    /// The state as numbers: the nodes sorted, with the clients in the order of `clients`.
     fn code(&self, clients: [usize; CLIENTS]) -> (u64, [u64; NODES]) {
         let mut nodes = self.nodes.map(|node| node.code(clients));
         nodes.sort_unstable();

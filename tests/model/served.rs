@@ -1,4 +1,4 @@
-//! The answer of a node to one request, as the scripts give it.
+//! The reply of a node to one request, as computed by the scripts.
 
 use std::array;
 use std::sync::{LazyLock, OnceLock};
@@ -11,7 +11,7 @@ use crate::quorum::{CLIENTS, Key, LEASE};
 /// A request to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// It asks for the lock, or gives back the key of a hold.
+    /// It requests the lock, or restores the key of a hold.
     Acquire,
     /// It extends a hold.
     Extend,
@@ -31,9 +31,9 @@ const LIVES: usize = LEASE as usize + 2;
 /// As many states as the key of a node has.
 const KEYS: usize = 1 + CLIENTS * 2 * LIVES;
 
-/// Serves a request of a hold of this client, the present one or an old one, at a node with this key.
+/// Executes a request of a hold of this client, the present or an old one, on a node with this key.
 ///
-/// There are so few cases that each is asked of the scripts once.
+/// The cases are few, so each runs the scripts only once.
 pub(crate) fn served(key: Option<Key>, request: Request, client: usize, is_old: bool) -> Served {
     static TABLE: OnceLock<Vec<Served>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {

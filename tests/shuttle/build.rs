@@ -17,7 +17,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is compiled here and has bugs: these files of `src`, and what is in the folder.
+/// The sources that are compiled here with bugs: these files of `src`, and this folder's.
 const FILES: [&str; 3] = ["engine/timer.rs", "engine/wait_queue/", "ground/notify.rs"];
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn make() -> Result<(), String> {
-    // As it is now: a target folder may come from another checkout.
+    // At run time: a target folder may come from another checkout.
     let folder = |name| env::var_os(name).map(PathBuf::from);
     let here = folder("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
     let src = folder("OUT_DIR").ok_or("cargo sets OUT_DIR")?.join("src");

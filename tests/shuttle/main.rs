@@ -61,7 +61,7 @@ use ground::sync::{self, Mutex};
 use timer::{Timed, Timer};
 use wait_queue::{Successor, Turn, WaitQueues};
 
-/// Runs `scenario` in many schedules, random ones and those with few well-placed switches.
+/// Runs `scenario` in many schedules: random ones, and schedules with few well-placed switches.
 fn explore(scenario: fn()) {
     let schedules = if std::env::var_os("REDLATCH_LONG").is_some() {
         200_000
@@ -105,7 +105,7 @@ impl Latch {
         self.notifier.release(&self.name, 1);
     }
 
-    /// Takes the latch; false if the deadline passes or it is interrupted first.
+    /// Acquires the latch; false if the deadline passes or it is interrupted first.
     fn lock(
         &self,
         deadline: Option<Instant>,
@@ -143,7 +143,7 @@ impl Latch {
     }
 }
 
-/// Patient waiters must all get it, whatever impatient ones do between them.
+/// Patient waiters must all acquire, whatever impatient waiters do meanwhile.
 fn patient_and_impatient() {
     let latch = Latch::new();
     let patient: Vec<_> = (0..2)
@@ -298,7 +298,7 @@ impl Counter {
     }
 
     fn attempt(&self, me: u32) -> bool {
-        // A hold that was handed over belongs to another visitor of the same thread, so it refuses this one.
+        // A handed-off hold belongs to another visitor of the same thread, so it refuses this one.
         let mut holder = self.holder.lock();
         let is_free = *holder == 0;
         if is_free {
@@ -309,7 +309,7 @@ impl Counter {
 
     fn free(&self) {
         *self.holder.lock() = 0;
-        // The message, and the word to the line, in the order of the library.
+        // The message, then the notification of the queue, in the order of the library.
         self.notifier.release(&self.name, 1);
         self.wait_queues.freed(&self.name, None, None);
     }
@@ -333,7 +333,7 @@ impl Counter {
         }
     }
 
-    /// Takes the lock; false if it is given up first.
+    /// Acquires the lock; false if it gives up first.
     fn lock(&self, me: u32, deadline: Option<Instant>) -> bool {
         let has_it = self.wait(me, deadline);
         if has_it {

@@ -1,4 +1,4 @@
-//! Makes the library that the simulation runs: a copy of `src` in which some files are exchanged and bugs are planted.
+//! Makes the library that the simulation runs: a copy of `src` in which some files are replaced and bugs are planted.
 
 #![allow(
     clippy::print_stdout,
@@ -13,7 +13,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Files of `src`, or new ones there, and what they are in the simulation: threads, clocks, chance and network of the world.
+/// Files of `src`, or new ones there, and their replacements: threads, clocks, randomness and network of the world.
 const SWAPPED: [(&str, &str); 9] = [
     ("engine/owner/thread_holds.rs", "swapped/thread_holds.rs"),
     ("ground/host.rs", "swapped/host.rs"),
@@ -33,7 +33,7 @@ const ADDED: [(&str, &str); 2] = [
         "engine/hold/renewal_schedule.rs",
         "\
 impl Hold {
-    /// The lease that it is renewed by, if it counts on renewal.
+    /// The lease of its renewals, if it is renewed.
     pub(crate) fn renewed_lease(&self) -> Option<Duration> {
         self.state.lock().renewed_lease()
     }
@@ -45,7 +45,7 @@ impl Hold {
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=../../src");
     println!("cargo::rerun-if-changed=swapped");
-    // What the library can be built with beside what the simulation needs.
+    // Features and cfgs that the copy does not use.
     println!(
         "cargo::rustc-check-cfg=cfg(feature, values(\"metrics\", \"mysql\", \"tls\", \"tracing\", \"test-util\", \"in-memory\"))"
     );
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 }
 
 fn make() -> Result<(), String> {
-    // As it is now: a target folder may come from another checkout.
+    // At run time: a target folder may come from another checkout.
     let folder = |name| env::var_os(name).map(PathBuf::from);
     let here = folder("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
     let src = folder("OUT_DIR").ok_or("cargo sets OUT_DIR")?.join("src");

@@ -1,6 +1,6 @@
 //! The library as `build.rs` makes it for the simulation.
 
-// Its unit tests, which clippy would compile here, are for the library without exchanged files.
+// Its unit tests, which clippy would compile here, need the original files.
 #![cfg(not(test))]
 
 include!(concat!(env!("OUT_DIR"), "/src/lib.rs"));

@@ -92,7 +92,7 @@ fn place(text: &str, bug: &Bug) -> Result<Range<usize>, String> {
     }
 }
 
-/// Returns what succeeded, or all errors.
+/// Returns all successes, or all errors.
 fn all<T>(outcomes: impl Iterator<Item = Result<T, String>>) -> Result<Vec<T>, String> {
     let (mut done, mut errors) = (Vec::new(), Vec::new());
     for outcome in outcomes {

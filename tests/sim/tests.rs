@@ -1,4 +1,4 @@
-//! The simulation, run as the program that it is.
+//! The simulation, run as a program.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[allow(dead_code, reason = "it is for the build script")]
@@ -16,7 +16,7 @@ fn simulate(variables: &[(&str, &str)]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Runs those of so many seeds that have a topology; many times as many where changes of the source are tried.
+/// Runs this many seeds of a topology; many times as many for a changed source.
 fn keeps_all_rules(topology: &str, seeds: u32) {
     let times = env::var("REDLATCH_SEEDS_TIMES").ok();
     let times: u32 = times.map_or(1, |times| times.parse().unwrap());
@@ -120,11 +120,11 @@ fn a_seed_that_breaks_a_rule_is_shrunk() {
     let (_, text) = simulate(&[bug, ("SEED", seed), ("SHRUNK", "1")]);
     let last = text.lines().last().unwrap();
     let numbers: Vec<u32> = last.split(' ').filter_map(|it| it.parse().ok()).collect();
-    // A hold, what makes it unknown, and another one.
+    // A hold, an event that makes it unknown, and another hold.
     assert!(text.contains("I2: ") && numbers[1] <= 8, "{text}");
 }
 
-/// A world in which nothing happens would keep every rule.
+/// A world without events would keep every rule.
 #[test]
 fn every_event_of_the_rules_happens() {
     for (filter, events) in [

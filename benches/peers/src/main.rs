@@ -1,4 +1,4 @@
-//! One process of rslock or redis-lock: its tasks want the same lock. As `quorum` one of rslock or redlock.
+//! One process of rslock or redis-lock: its tasks acquire the same lock. As `quorum`: of rslock or redlock.
 
 #[path = "../../contention/protocol.rs"]
 #[allow(dead_code, reason = "the benchmark itself needs more of it")]
@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// For rslock, which has no default, and for redis-lock where its own is too short.
+/// For rslock, which has no default, and for redis-lock, whose default is too short.
 const LEASE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Peer {
         }
     }
 
-    /// Takes the lock, keeps it for a while and gives it back. `None` if that failed.
+    /// Acquires the lock, holds it for a while and releases it. `None` if that failed.
     async fn stay(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! One task that takes a lock on several servers and gives it back, with rslock or redlock.
+//! One task that acquires a lock on several servers and releases it, with rslock or redlock.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::{cpu_time, say};
 
-/// What does not come back this long after its time is given up.
+/// A call is abandoned this long after its timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
 enum Peer {
@@ -32,7 +32,7 @@ impl Peer {
         }
     }
 
-    /// Takes the lock and gives it back. Returns whether it was granted.
+    /// Acquires and releases the lock. Returns whether it was granted.
     fn pair(&self, name: &str, lease: Duration) -> bool {
         match self {
             Peer::Rslock(runtime, manager) => runtime.block_on(async {

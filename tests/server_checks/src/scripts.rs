@@ -16,7 +16,7 @@ pub struct Script {
     pub text: &'static str,
 }
 
-/// All scripts, which are read from the source of the library.
+/// All scripts, read from the source of the library.
 pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| {
     let mut all = Vec::new();
     let kinds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/stores/redis/kinds");
@@ -60,12 +60,12 @@ pub(crate) fn sharded(text: &str) -> String {
     text.replace("'NUMSUB'", "'SHARDNUMSUB'")
 }
 
-/// The text that is sent: the one of the file, with the pieces that scripts share where they belong.
+/// The text that is sent: the file's, with the shared pieces inserted.
 pub fn spliced(text: &str) -> String {
     pieces::spliced(text)
 }
 
-/// The hash by which a text is called.
+/// The hash of a script's text.
 pub fn hash(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }

@@ -174,7 +174,7 @@ impl Both {
         Ok(())
     }
 
-    /// Has both servers refuse something, or nothing.
+    /// Makes both servers refuse something, or nothing.
     fn trouble(&mut self, trouble: &Trouble, here: &mut Server) {
         let memory = if *trouble == Trouble::Full { "1" } else { "0" };
         let replicas = if *trouble == Trouble::Alone { "1" } else { "0" };
@@ -195,7 +195,7 @@ impl Both {
         );
     }
 
-    /// Whether replies are equal, but for the order of sets, and for what is known to differ.
+    /// Whether replies are equal, except for the order of sets and known differences.
     fn is_alike(&self, command: &[u8], there: &Reply, here: &Reply) -> bool {
         match (there, here) {
             (Reply::Array(there), Reply::Array(here)) if is_of_set(command) => {
@@ -257,7 +257,7 @@ fn id_of(info: &Reply) -> String {
     id.chars().take(40).collect()
 }
 
-/// Draws calls of a kind and what other programs do to its keys.
+/// Draws calls of a kind, and changes of its keys by other programs.
 fn drawn(seed: u64, kind: &Kind, foreign: &Kind) -> Vec<Step> {
     let rng = &mut Rng::with_seed(seed);
     let (name, is_troubled) = (one(rng, &NAMES), rng.u8(..3) == 0);
@@ -360,8 +360,8 @@ fn small_scripts_answer_as_redis_does() {
     let drawn = wrappers
         .iter()
         .flat_map(|it| values.map(|value| it.replace('V', value)));
-    // The address of a table is another one each time, C leaves the integers of other numbers open, and the words about types
-    // that `bit` does not take are those of another interface.
+    // Table addresses differ in each run, C leaves conversions of out-of-range numbers undefined, and the messages
+    // about `bit` arguments are those of another interface.
     let is_apart = |text: &String| {
         let is_number = |end: &str| text.ends_with(&format!("{end})"));
         text.contains("tostring({")

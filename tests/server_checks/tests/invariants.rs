@@ -27,7 +27,7 @@ use draw::{drawn, name_of};
 use redlatch_server_checks::{Engine, PLANTS, plant_in, shrunk};
 use world::World;
 
-/// Runs a sequence. Returns the number of its calls, or what does not hold and after how many steps.
+/// Runs a sequence. Returns the number of its calls, or the violated invariant and the number of steps.
 fn run(kind: &Kind, seed: u64, steps: &[Step], engine: &Engine) -> Result<u64, (usize, String)> {
     let mut world = World::new(kind.name, name_of(seed), engine);
     for (at, step) in steps.iter().enumerate() {

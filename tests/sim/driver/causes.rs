@@ -26,16 +26,16 @@ pub(crate) fn note_visitors(visitors: impl Iterator<Item = String>) {
     all.extend(visitors);
 }
 
-/// What causes a plan can have given.
+/// The possible causes of losses in a plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Causes {
     /// Processes whose machines sleep at some time.
     pub(crate) suspended: Vec<usize>,
     /// When the clients of processes are shut down, each with its process.
     pub(crate) closed: Vec<(usize, scheduler::Nanos)>,
-    /// Nothing keeps renewals from their server.
+    /// Nothing blocks renewals on their way to the server.
     pub(crate) is_reached: bool,
-    /// A copy of a request may come late, and set up what was gone.
+    /// A late copy of a request may recreate a deleted key.
     pub(crate) may_come_back: bool,
 }
 

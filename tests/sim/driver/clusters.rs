@@ -1,4 +1,4 @@
-//! A cluster: the slots of its shards, which move, and what its servers know of that.
+//! A cluster: the slots of its shards, which move, and each server's view of them.
 
 use redlatch_server_checks::{Address, SlotRange, slot};
 use redlatch_world::scheduler::{self, MILLI};
@@ -29,7 +29,7 @@ fn address(server: usize) -> Address {
 }
 
 impl Shards {
-    /// Which shard has a slot.
+    /// The shard of a slot.
     pub(crate) fn shard_of_slot(&self, slot: u16) -> usize {
         let moved = self.moved.iter().rev().find(|(moved, _)| *moved == slot);
         let before = usize::from(slot) * self.shards.len() / SLOTS;
@@ -90,7 +90,7 @@ pub(crate) fn tell_of_masters(shard: usize) {
         let master = all.shards[shard].master;
         all.show_slots_to(master);
         let longest = all.shape.longest_news;
-        // Nothing else may change before all know it.
+        // No other change may come before all know this one.
         let by = scheduler::now() + longest + MILLI;
         all.be_busy(by);
         let others = (0..all.redis.len()).filter(|server| *server != master);
@@ -105,7 +105,7 @@ pub(crate) fn tell_of_masters(shard: usize) {
     }
 }
 
-/// Carries messages that a server has published to the others.
+/// Carries published messages of a server to the others.
 pub(crate) fn spread_messages(server: usize) {
     let spread = shards::with(|all| {
         let messages = all.redis[server].machine().server.take_broadcasts();

@@ -1,4 +1,4 @@
-//! Conditions: threads wait for things that others put under a lock, and no signal is lost.
+//! Conditions: threads wait for things that other threads put under a lock, and no signal is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,15 +17,15 @@ use crate::shapes::people;
 use crate::takers;
 use crate::worker::Worker;
 
-/// The one condition that locks have here.
+/// The only condition of each lock.
 const CONDITION: &str = "filled";
 
-/// A wait for something that others put.
+/// A wait for a thing from another thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Await {
-    /// For so many ms at most.
+    /// For at most this many ms.
     pub(crate) wait: u64,
-    /// Whether it is ended by an interrupt, and not by its time.
+    /// Whether an interrupt ends it, not its timeout.
     pub(crate) is_interrupted: bool,
     /// How often its thread has the lock.
     pub(crate) levels: u32,
@@ -141,7 +141,7 @@ impl Worker {
         self.execute(&Op::Unlock(*target));
     }
 
-    /// Takes something from under a lock, and waits for it if there is nothing.
+    /// Takes a thing from under a lock, or waits for one.
     pub(crate) fn consume(&mut self, target: &Target, how: Await) {
         for _ in 0..how.levels {
             self.execute(&Op::Lock(*target));
@@ -257,7 +257,7 @@ pub(crate) fn conditions(plan: &mut Plan, draw: &mut Rng) {
         2..=5 => plan.mood = Mood::Calm,
         _ => {}
     }
-    // Some sleep for longer than what befalls the network.
+    // Some sleep longer than the network faults last.
     let longest = (plan.calm_at + plan.settle) / MILLI + 20_000;
     let names = pick(draw, &[1, 1, 2]);
     let span = pick(draw, &[20, 300, 1_000]);

@@ -1,4 +1,4 @@
-//! Semaphores and latches: what their counts may be by what was asked and answered, and the permits that threads have.
+//! Semaphores and latches: the possible counts by requests and replies, and the permits of threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,10 +21,10 @@ const LONG: i64 = 1_000_000;
 /// The count-downs of a latch.
 #[derive(Clone, Debug, Default)]
 struct Downs {
-    /// What it was set to, once that is known.
+    /// Its initial count, once known.
     set: Option<u32>,
     has_setter: bool,
-    /// It may have been set twice, so nothing is known of its count.
+    /// It may have been set twice, so its count is unknown.
     is_unruly: bool,
     /// Acknowledged count-downs, and count-downs that may have run or may still run.
     certain: u32,
@@ -45,7 +45,7 @@ struct Taken {
 
 #[derive(Default)]
 struct All {
-    /// The permits that there are in all, free or taken.
+    /// The total number of permits, free or acquired.
     sums: BTreeMap<String, u32>,
     latches: BTreeMap<String, Downs>,
     taken: BTreeMap<u64, Taken>,
@@ -67,7 +67,7 @@ pub(crate) fn is_semaphore(name: &str) -> bool {
     name.starts_with("semaphore") || has_ids(name)
 }
 
-/// Whether it is a semaphore whose permits have ids.
+/// Whether it is a semaphore with ids.
 pub(crate) fn has_ids(name: &str) -> bool {
     name.starts_with(ids::KIND)
 }
@@ -76,7 +76,7 @@ fn is_latch(name: &str) -> bool {
     name.starts_with("latch")
 }
 
-/// Whether it is a count that several share.
+/// Whether it is a shared count.
 pub(crate) fn is_counter(name: &str) -> bool {
     is_semaphore(name) || is_latch(name)
 }
@@ -103,7 +103,7 @@ pub(crate) fn owner_text(semaphore: &str, owner: &[u8]) -> String {
     }
 }
 
-/// The owners that a visitor is at the server: each id by itself.
+/// The owners of a visitor on the server: each id is one.
 pub(crate) fn owners_in<'a>(semaphore: &str, visitor: &'a str) -> Vec<&'a str> {
     if !has_ids(semaphore) {
         return vec![visitor];
@@ -157,7 +157,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Before they are given back.
+        // Before they are released.
         let taken = all().taken.remove(&self.number);
         scheduler::note_news();
         drop(taken);
@@ -173,7 +173,7 @@ pub(crate) fn has_limit(name: &str) -> bool {
     all().sums.contains_key(name)
 }
 
-/// Whether the caller is the one to set a latch.
+/// Whether the caller is the thread that sets a latch.
 pub(crate) fn sets(name: &str) -> bool {
     let mut all = all();
     let downs = all.latches.entry(name.to_owned()).or_default();
@@ -192,7 +192,7 @@ pub(crate) fn is_set(name: &str) -> bool {
     all().latches.get(name).is_some_and(|it| it.set.is_some())
 }
 
-/// Notes that a count-down is about to be asked for.
+/// Records that a count-down is about to be sent.
 pub(crate) fn count_down(name: &str) {
     let mut all = all();
     all.latches.entry(name.to_owned()).or_default().possible += 1;
@@ -233,7 +233,7 @@ pub(crate) fn passed(name: &str, began: Nanos, has_passed: bool) -> Option<Strin
     (was_open && !has_passed).then(|| format!("I13: a wait for {name}, which is open, was refused"))
 }
 
-/// The count under a key, and the owners of what was taken from it with the ms left of their leases.
+/// The count under a key, and the owners of acquired permits with the ms left of their leases.
 fn counts(server: &Redis, name: &str) -> (Option<i64>, Vec<(String, i64)>) {
     let now = network::time_of(server.place);
     let machine = server.glimpse();

@@ -1,7 +1,7 @@
-//! Which clients have had a lock from the present master: behind sentinels they do not go back to one before it.
+//! Which clients have used a lock on the present master: behind sentinels they do not return to an earlier one.
 //!
-//! A hold that a replaced master grants is excused, as the README excludes it, unless its client had known better for a while:
-//! what it sent before that may still be granted.
+//! A hold granted by a demoted master is excused, as the README excludes it, unless its client knew the new master for
+//! a while: earlier requests may still be granted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ struct Epochs {
     is_judged: bool,
     /// The longest time that a request may be in flight.
     grace: Nanos,
-    /// By client, since when it has known the present master.
+    /// By client, since when it knows the present master.
     known: BTreeMap<String, Nanos>,
     /// The master that each sentinel names.
     named: [usize; SENTINELS],
@@ -69,7 +69,7 @@ pub(crate) fn note_known(visitors: impl Iterator<Item = String>) {
     }
 }
 
-/// Whether this visitor, which has a lock at a master that was replaced, should have known better.
+/// Whether this visitor, which has a lock on a demoted master, should have known the new one.
 pub(crate) fn knows_better(server: usize, visitor: &str) -> bool {
     let epochs = epochs();
     let Some(epochs) = epochs.as_ref().filter(|epochs| epochs.is_judged) else {

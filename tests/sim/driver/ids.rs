@@ -1,4 +1,4 @@
-//! Permits with ids that no handle owns: what is known of each, and what threads do with them.
+//! Permits with ids that no handle owns: the known state of each, and operations of threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::worker::Worker;
 /// How the names of these semaphores begin.
 pub(crate) const KIND: &str = "ids";
 
-/// So many digits an id has.
+/// The number of digits of an id.
 pub(crate) const LENGTH: usize = 32;
 
 /// The numbers of these semaphores in programs begin here.
@@ -29,11 +29,11 @@ pub(crate) const FIRST: usize = 10;
 struct Loose {
     name: String,
     id: PermitId,
-    /// When it may have ended by itself, and when it has.
+    /// The earliest and the latest end of its lease.
     ends: (Nanos, Nanos),
     /// It was requested to be released.
     is_back: bool,
-    /// A request without an answer may have changed it, or may yet.
+    /// A request without a reply may have changed it, or may still do so.
     is_unsure: bool,
     is_in_use: bool,
 }
@@ -57,7 +57,7 @@ fn all() -> MutexGuard<'static, Vec<Loose>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lease of so many ms that began between two moments ends so, by clocks that run at other rates.
+/// The bounds of the end of a lease of this many ms that began between two moments, for clocks with drift.
 fn ends(began: Nanos, answered: Nanos, lease: Option<u64>) -> (Nanos, Nanos) {
     let Some(lease) = lease.map(|lease| lease * MILLI) else {
         return (Nanos::MAX, Nanos::MAX);
@@ -126,7 +126,7 @@ impl Source {
 }
 
 impl Worker {
-    /// Takes a permit that no handle owns.
+    /// Acquires a permit that no handle owns.
     pub(crate) fn take_id(&mut self, want: &Want) {
         let name = self.semaphore(want.semaphore);
         let semaphore = self.place.client().permit_semaphore(&name);
@@ -222,7 +222,7 @@ fn judge_id(loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
     }
 }
 
-/// Gives back all that is known.
+/// Releases all known permits.
 pub(crate) fn give_all_back(client: &Client) {
     let left: Vec<Loose> = all().iter().filter(|it| !it.is_back).cloned().collect();
     for loose in left {

@@ -49,15 +49,15 @@ pub(crate) struct Redis {
 pub(crate) struct Simulated {
     pub(crate) server: Server,
     number: usize,
-    /// Whether what it does has to be carried on to other servers.
+    /// Whether its changes have to be carried to other servers.
     has_others: bool,
-    /// Whether another server is the master of what it takes for its own.
+    /// Whether another server is now the master of its keys.
     pub(crate) is_stale: bool,
     /// When its timeouts are processed next.
     pub(crate) ticks_at: Option<i64>,
     /// The scripts of forced unlocks, as requests name them, if the programs use them.
     force: Vec<Vec<u8>>,
-    /// By connection, what has come of a request of which more is to come.
+    /// By connection, the incomplete request.
     begun: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -86,7 +86,7 @@ impl Machine for Simulated {
                     self.begun.insert(connection, input.split_off(at));
                     break;
                 }
-                // The rest of a request, behind the end of its connection.
+                // The rest of a request, after the end of its connection.
                 Err(Unread::Wrong(_)) => {
                     self.server.disconnect(connection);
                     break;
@@ -336,7 +336,7 @@ impl Redis {
         machine.server.flush(now);
     }
 
-    /// Sets its clock; what it has ends early then, if that is ahead.
+    /// Sets its clock; if that is ahead, keys expire early.
     pub(crate) fn set_clock(&self, micros: i64) {
         events::count(if micros > 0 {
             "clock set ahead"

@@ -1,4 +1,4 @@
-//! The bugs that are planted, each by its name, and the shape of seeds in which it is looked for first.
+//! The planted bugs by name, and the shape of seeds in which each is searched first.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +8,8 @@ use std::thread;
 use crate::report::{verdict_of, worker};
 use crate::{cores, variable};
 
-/// Which seeds a bug is looked for in, and its name in `tests/sim/planted`, or in `redlatch_server_checks::PLANTS` for a bug of a script.
-/// Other seeds are counted, and not run: it may be found in them, too, and seldom is.
+/// The seeds to search for a bug, and its name in `tests/sim/planted`, or in `redlatch_server_checks::PLANTS` for a
+/// bug of a script. Other seeds are counted but not run, because they rarely find it.
 const MUTANTS: [&str; 54] = [
     "SHAPE Writes: a batch goes without its check",
     "SHAPE Writes: a batch is checked by a request before it",
@@ -73,7 +73,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     rows.map(|(_, name)| name)
 }
 
-/// So many seeds are tried for one bug.
+/// The number of seeds tried for one bug.
 const MOST: u64 = 300_000;
 
 /// The outcome for all of them.
@@ -81,7 +81,7 @@ const MOST: u64 = 300_000;
 pub(crate) struct Hunt {
     pub(crate) planted: usize,
     pub(crate) found: usize,
-    /// The most seeds that one of them took.
+    /// The most seeds that a bug needed.
     pub(crate) worst: u64,
 }
 

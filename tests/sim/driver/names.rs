@@ -1,4 +1,4 @@
-//! The names of the scripts, by which a trace calls them.
+//! The names of the scripts in traces.
 
 use redlatch_server_checks::scripts::{ALL, hash};
 

@@ -10,37 +10,37 @@ use crate::spread;
 use crate::takers::{End, Want};
 use crate::topology::Topology;
 
-/// What one thread does, one after the other. Each can be left out of a program.
+/// The operations of one thread in order. Each can be left out of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Lock(Target),
     Try(Target),
     TryFor(Target, u64),
-    /// Interrupted after so many ms.
+    /// Interrupted after this many ms.
     Interruptibly(Target, u64),
     Unlock(Target),
     Force(Target),
-    /// A guard that is kept for so many ms, with a re-entry in it or not.
+    /// A guard held for this many ms, with or without a re-entry.
     Guarded(Target, u64, bool),
     Sleep(u64),
     /// A guarded write of data.
     Write(Target),
     /// Questions to the server.
     Ask(Target),
-    /// Sets the semaphore of this number, or the latch, to so many.
+    /// Sets the semaphore or latch of this number to this count.
     Set(usize, u32, bool),
     Take(Want),
     GiveBack(End),
-    /// Takes a permit that no handle owns.
+    /// Acquires a permit that no handle owns.
     TakeId(Want),
-    /// Gives back some permit that no handle owns, twice at once or not.
+    /// Releases a permit that no handle owns, with two simultaneous requests or one.
     GiveIdBack(bool),
     CountDown(usize),
-    /// Waits so many ms for a latch.
+    /// Waits for a latch for this many ms.
     WaitForLatch(usize, u64),
     /// Puts this many things under a lock, and signals all waiters.
     Produce(Target, u32, bool),
-    /// Takes something from under a lock, or waits for it.
+    /// Takes a thing from under a lock, or waits for it.
     Consume(Target, Await),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Target {
     pub(crate) name: usize,
     pub(crate) lease: Option<u64>,
     pub(crate) is_token: bool,
-    /// Of a read-write lock, whether it is the side to write.
+    /// Of a read-write lock, whether it is the write side.
     pub(crate) side: Option<bool>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Flavour {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thread {
     pub(crate) program: Vec<Op>,
-    /// Whether it ends without giving back what it has.
+    /// Whether it ends without releasing its holds.
     pub(crate) leaves: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Process {
     pub(crate) shut_down_at: Option<Nanos>,
 }
 
-/// Something that happens at a moment, whatever the network does.
+/// A fault at a given time, independent of the network's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Blow {
     PauseProcess(usize, Nanos),
@@ -97,7 +97,7 @@ pub(crate) enum Blow {
     /// After this time a replica without the last holds replaces the server.
     Replace(usize, Nanos),
     Part(usize, usize, Nanos),
-    /// The clock of a server is set, by so many microseconds.
+    /// The clock of a server is set, by this many microseconds.
     SetClock(usize, i64),
     /// The machine of a process sleeps.
     Suspend(usize, Nanos),
@@ -115,7 +115,7 @@ pub(crate) enum Mood {
     All,
     /// Clocks of servers are set, and machines sleep.
     Clocks,
-    /// Masters are replaced, sentinels lie, slots move, and nothing else happens.
+    /// Only failovers, lying sentinels and slot migrations happen.
     Failing,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Plan {
     pub(crate) pace: Pace,
     /// Of each server how far its clock is ahead, in microseconds, and faster, in millionths.
     pub(crate) servers: Vec<(i64, i64)>,
-    /// The time for one node of a Redlock, if it is one, ms.
+    /// The node timeout of a Redlock, if it is one, ms.
     pub(crate) redlock: Option<u64>,
     pub(crate) processes: Vec<Process>,
     pub(crate) lease: u64,
@@ -150,7 +150,7 @@ pub(crate) struct Plan {
     pub(crate) trouble_at: Nanos,
     pub(crate) calm: Faults,
     pub(crate) calm_at: Nanos,
-    /// How long after that what had befallen connections before may be noticed.
+    /// How long after the faults their effect on connections may be noticed.
     pub(crate) settle: Nanos,
     pub(crate) flavours: [Flavour; NAMES],
     /// For how long a waiter for a fair lock counts as alive, ms.
@@ -222,7 +222,7 @@ impl Plan {
         plan.trouble(draw);
         plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
         if plan.shape == Shape::Free {
-            // Drawn apart, so that a seed without more has stayed what it was.
+            // Drawn from another generator, so that the other seeds stay the same.
             spread::spread(&mut plan, &mut Rng::with_seed(seed ^ 0x7090_1097));
             plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
             spread::flavour(&mut plan, &mut Rng::with_seed(seed ^ 0xf1a_7042));
@@ -241,7 +241,7 @@ impl Plan {
         }
     }
 
-    /// The longest lease that any lock is asked for with, ms.
+    /// The longest requested lease of any lock, ms.
     pub(crate) fn longest_lease(&self) -> u64 {
         self.lease.max(1_000) * 3
     }
@@ -251,12 +251,12 @@ impl Plan {
         self.processes.iter().any(|it| it.shut_down_at.is_some())
     }
 
-    /// Whether clients stay until what is in doubt at the end of their programs is settled.
+    /// Whether clients stay until in-doubt requests at the end of their programs are resolved.
     pub(crate) fn lingers(&self) -> bool {
         self.shape != Shape::Free && !self.shuts_down()
     }
 
-    /// Whether a hold may be lost though nothing befalls the network.
+    /// Whether a hold may be lost without network faults.
     pub(crate) fn may_lose(&self) -> bool {
         self.forces() || self.pace.jump > 0.0 || self.shuts_down()
     }
@@ -266,7 +266,7 @@ impl Plan {
         self.pool < 8
     }
 
-    /// Whether locks are taken from their holders.
+    /// Whether locks are force-unlocked.
     pub(crate) fn forces(&self) -> bool {
         let threads = self.processes.iter().flat_map(|process| &process.threads);
         let mut ops = threads.flat_map(|thread| &thread.program);

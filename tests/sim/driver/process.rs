@@ -1,4 +1,4 @@
-//! What one process does: its client, its threads, and its end.
+//! One process: its client, its threads, and its end.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl Place {
         &self.clients[0]
     }
 
-    /// Shuts its clients down one after another, each of which has a command timeout and a little more for it.
+    /// Shuts its clients down in order; each may take a command timeout and slightly more.
     fn shut_down(&self, command: Nanos) {
         let in_time = |call: &dyn Fn()| within("shutdown", Some(command + 250 * MILLI), call);
         match &self.locks {
@@ -207,7 +207,7 @@ impl Several {
     }
 }
 
-/// What one process does from its beginning to its end.
+/// Runs one process from its start to its end.
 pub(crate) fn live(process: &Process, plan: &Plan) {
     scheduler::sleep_until(process.begins_at);
     let place = Place::open(plan);
@@ -251,7 +251,7 @@ pub(crate) fn interrupt_after(millis: u64) -> Interrupt {
     interrupt
 }
 
-/// Does something that has to end within a time, apart from that for which its process is kept from running.
+/// Runs `what`, which has to end within a time, not counting the time for which its process is kept from running.
 pub(crate) fn within<T>(what: &str, bound: Option<Nanos>, call: impl FnOnce() -> T) -> T {
     const LITTLE: Nanos = 5 * MILLI;
     let process = scheduler::process();

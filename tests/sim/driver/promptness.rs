@@ -57,7 +57,7 @@ impl Since {
         }
     }
 
-    /// How long that was, apart from the time for which the process was kept from running.
+    /// The elapsed time, not counting the time for which the process was kept from running.
     fn passed(self, process: usize) -> Nanos {
         let kept = scheduler::lag(process) - self.lag;
         (scheduler::now() - self.at).saturating_sub(kept)
@@ -65,7 +65,7 @@ impl Since {
 }
 
 impl Promptness {
-    /// After which time something may change by time alone; `None` for never.
+    /// When something may change by time alone; `None` for never.
     pub(crate) fn looks_again_in(&self, sights: &[Sight], looks_for_owners: bool) -> Option<Nanos> {
         let holds = sights.iter().map(|sight| &sight.hold);
         let of_holds = holds.filter(|hold| hold.is_held).map(|hold| {
@@ -74,7 +74,7 @@ impl Promptness {
         });
         let of_holds = of_holds.min().map(scheduler::nanos);
         let since = scheduler::now() - self.looked_at;
-        // When it was looked a moment ago, it is not known what there is now.
+        // Right after a check the present state is unknown.
         let is_open = looks_for_owners && (since > 0 || !self.ownerless.is_empty());
         let of_owners = is_open.then(|| LOOK.saturating_sub(since));
         of_holds.into_iter().chain(of_owners).min()
@@ -104,7 +104,7 @@ impl Promptness {
         None
     }
 
-    /// Whether each hold is renewed in time, where nothing keeps renewals from their server.
+    /// Whether each hold is renewed in time, unless renewals are blocked.
     pub(crate) fn renewed(&mut self, sights: &[Sight]) -> Option<String> {
         for Sight { process, hold } in sights {
             let Some(lease) = hold.renewed.filter(|_| hold.is_held && hold.is_valid) else {

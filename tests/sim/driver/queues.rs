@@ -28,7 +28,7 @@ pub(crate) const DEAD: Nanos = 5 * SECOND;
 /// The time that requests in flight at a shutdown take, and the requests that remove their queue entries.
 const LEAVES: Nanos = 250 * MILLI;
 
-/// What was seen of one lock.
+/// The observations of one lock.
 #[derive(Debug, Default)]
 struct Line {
     waiting: Vec<String>,
@@ -48,7 +48,7 @@ struct Lines {
     /// The first rule that was broken.
     flaw: Option<String>,
     lines: BTreeMap<String, Line>,
-    /// The process of each client, by the id with which its visitors begin.
+    /// The process of each client, by the id prefix of its visitors.
     clients: BTreeMap<String, usize>,
     /// When the clients of processes were shut down while nothing else happened.
     closed: BTreeMap<usize, Nanos>,
@@ -87,7 +87,7 @@ pub(crate) fn note_client(id: &str) {
     }
 }
 
-/// Notes that the client of the calling process was shut down, if nothing kept it from saying so to the server.
+/// Records the shutdown of the calling process's client, unless its requests were blocked.
 pub(crate) fn note_shutdown(plan: &Plan) {
     if plan.shape == crate::shapes::Shape::Queues && plan.mood == Mood::Calm {
         events::count("fair queue left by a shutdown");
@@ -127,7 +127,7 @@ pub(crate) fn ran(server: &Server, now: i64, request: &[Vec<u8>], answer: &[u8])
             server.listeners(&format!("redisson_lock__channel:{{{name}}}:{waiter}")) > 0
         };
         let may_go = |waiter: &str, silence: Silence| {
-            // By its time, or because it is silent while the lock is free.
+            // By its timeout, or because it is silent while the lock is free.
             let most = if listens(waiter) { SILENT } else { UNHEARD };
             silence.not_looked >= half || silence.is_free && silence.not_looked >= most
         };
@@ -155,7 +155,7 @@ struct Silence {
     is_free: bool,
 }
 
-/// A request, and whether it did what it was to do.
+/// A request, and whether it had its intended effect.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     request: &'a [Vec<u8>],
@@ -175,7 +175,7 @@ fn has_run(answer: &[u8]) -> bool {
 }
 
 impl Line {
-    /// What is wrong with what a request made of the queue.
+    /// The invariant violated by a request's change of the queue.
     fn change(
         &mut self,
         waiting: &[String],
@@ -188,7 +188,7 @@ impl Line {
         // A lease may have ended since the last request.
         let is_free = self.holder.as_deref().is_none_or(|it| holder != Some(it));
         for gone in self.waiting.iter().filter(|it| !stays(it)) {
-            // It has the lock, or left by itself.
+            // It has the lock, or left on its own.
             if holder == Some(gone.as_str()) || names(asked.request, gone) {
                 continue;
             }
@@ -235,7 +235,7 @@ impl Line {
         ))
     }
 
-    /// Notes how it is now.
+    /// Records the present state.
     fn note(&mut self, waiting: Vec<String>, holder: Option<String>, now: i64, asked: Asked<'_>) {
         for waiter in &waiting {
             if !self.known.contains(waiter) || asked.has_run && names(asked.request, waiter) {
@@ -267,7 +267,7 @@ pub(crate) fn left_over(server: &Redis) -> Option<String> {
     })
 }
 
-/// Whether processes die, and nothing else happens: the others are judged all the time then.
+/// Whether processes die and nothing else happens: then the others are always checked.
 pub(crate) fn only_kills(plan: &Plan) -> bool {
     let kills = |(_, blow): &(Nanos, Blow)| matches!(blow, Blow::KillProcess(_));
     plan.shape == crate::shapes::Shape::Queues

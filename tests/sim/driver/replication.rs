@@ -1,4 +1,4 @@
-//! What replication, sentinels and clusters do with one server.
+//! Replication, sentinels and clusters, for one server.
 
 use redlatch_server_checks::Delivery;
 use redlatch_world::network;
@@ -24,13 +24,13 @@ impl Redis {
         network::time_of(self.place)
     }
 
-    /// Replicates the master at this host from now on, with all that it has.
+    /// Replicates the master at this host from now on, with all its data.
     pub(crate) fn follow(&self, host: &str, master: &Redis) {
         let snapshot = master.machine().server.snapshot();
         self.machine().server.follow(host, PORT, Some(snapshot));
     }
 
-    /// Gives a replica what it lacks. Returns whether that could be done.
+    /// Carries missing changes to a replica. Returns whether that was possible.
     pub(crate) fn carry_to(&self, replica: &Redis) -> bool {
         let mut replica = replica.machine();
         let changes = self
@@ -55,7 +55,7 @@ impl Redis {
         )
     }
 
-    /// The visitors whose holds another server does not have as this one has them, or not for as long.
+    /// The visitors whose holds are missing, different or shorter on another server.
     pub(crate) fn lacking_in(&self, other: &Redis) -> Vec<String> {
         let lacks = |(name, visitor): &(String, String)| {
             let (here, there) = (self.look(name, visitor), other.look(name, visitor));

@@ -1,4 +1,4 @@
-//! The lead of the workers, and what all of their seeds and all planted bugs come to.
+//! The coordinator of the workers, and the results of all seeds and all planted bugs.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -83,8 +83,8 @@ fn start(core: u64) -> Option<Child> {
     worker(core)?.stdout(Stdio::piped()).spawn().ok()
 }
 
-/// The command of a worker, whose many short threads are cheap: none has a heap of its own, as only one runs at a time; nor a
-/// stack for signals, which the runtime of Rust makes where `SIGSEGV` has its default.
+/// The command of a worker, configured for many short threads: without heaps of their own, as only one runs at a time,
+/// and without signal stacks, which Rust's runtime makes where `SIGSEGV` has its default action.
 pub(crate) fn worker(core: u64) -> Option<Command> {
     let mut worker = Command::new("sh");
     worker
@@ -95,13 +95,13 @@ pub(crate) fn worker(core: u64) -> Option<Command> {
     Some(worker)
 }
 
-/// The number of a seed and what it came to, from its line.
+/// The number of a seed and its outcome, from its line.
 pub(crate) fn verdict_of(line: &str) -> Option<(u64, &str)> {
     let (seed, rest) = line.split_once(' ')?;
     Some((seed.parse().ok()?, rest.splitn(7, ' ').nth(6)?))
 }
 
-/// The rule that a verdict names, or what an error begins with.
+/// The rule that an outcome names, or the start of an error.
 pub(crate) fn kind_of(verdict: &str) -> &str {
     verdict.split([':', '{']).next().unwrap_or(verdict)
 }

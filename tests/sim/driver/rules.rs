@@ -35,7 +35,7 @@ struct Waiting {
     since: Nanos,
     /// How long its process had been kept from running by then.
     lag: Nanos,
-    /// How many permits it wants of a semaphore.
+    /// The number of permits it requests from a semaphore.
     wanted: u32,
 }
 
@@ -57,7 +57,7 @@ struct Rules {
     looked_at: Nanos,
     /// How many holds were valid then.
     valid: u64,
-    /// Until when time alone changes nothing of what was seen.
+    /// Until when time alone changes nothing.
     sees_until: Nanos,
     expects: Expects,
     promptness: Promptness,
@@ -72,9 +72,9 @@ pub(crate) struct Expects {
     pub(crate) patience: Nanos,
     /// A message of a free lock arrives in any case, and so wakes a waiter soon.
     pub(crate) messages: bool,
-    /// Nothing keeps a renewal from its server.
+    /// Nothing blocks a renewal on its way to the server.
     pub(crate) renewals: bool,
-    /// The longest lease that any lock is asked for with.
+    /// The longest requested lease of any lock.
     pub(crate) longest: Nanos,
     /// No clock is set: a validity is no longer than its key.
     pub(crate) validities: bool,
@@ -162,12 +162,12 @@ pub(crate) fn waits_for_some(name: &str, wanted: u32) -> Wait {
     Wait(number.unwrap_or_default())
 }
 
-/// A wait that goes on until it is dropped.
+/// A wait that lasts until it is dropped.
 pub(crate) struct Wait(u64);
 
 impl Wait {
-    /// Whether it has got what another thread of its process has waited for much longer, in calm. Those of one client have
-    /// an order.
+    /// Whether it acquired before another thread of its process that has waited much longer, in calm. Threads of one
+    /// client have an order.
     pub(crate) fn overtakes(&self) -> Option<String> {
         let rules = rules();
         let rules = rules.as_ref().filter(|it| it.expects.messages)?;
@@ -262,7 +262,7 @@ impl Rules {
             }
             let seen = scheduler::on_clock_of(*process, || thread_holds::holds_of(thread));
             if seen.is_none() {
-                // It is at work.
+                // The thread is busy.
                 self.sees_until = 0;
             }
             let seen = seen.into_iter().flatten();
@@ -377,7 +377,7 @@ impl Rules {
         })
     }
 
-    /// Whether a hold has a fencing token that is not larger than those of earlier ones, or another one than before.
+    /// Whether a hold's fencing token is not larger than earlier ones, or has changed.
     fn regresses(&mut self, hold: &thread_holds::HoldView) -> Option<String> {
         let (token, visitor) = (hold.fence?, &hold.visitor);
         let last = self
@@ -395,7 +395,7 @@ impl Rules {
         })
     }
 
-    /// Whether a hold is valid for longer than a lease after its store lost it, for whatever reason that was.
+    /// Whether a hold is valid for longer than a lease after its store lost it, for whatever reason.
     fn outlives(&mut self, sight: &Sight) -> Option<String> {
         let (name, visitor) = (&sight.hold.name, &sight.hold.visitor);
         if self.stands(sight) != Some(false) {
@@ -427,7 +427,7 @@ impl Rules {
         topology.map_or_else(Vec::new, |it| it.parts_of(name, self.servers.len()))
     }
 
-    /// Why the server of a lock has not what a hold believes that it has. A quorum is judged by I2 alone.
+    /// Why the server of a lock lacks a hold that its client considers valid. A quorum is checked by I2 alone.
     fn lacks(&mut self, part: &Part, hold: &thread_holds::HoldView) -> Option<String> {
         let server = match part.home {
             Home::Server(server) => self.servers[server].clone(),
@@ -449,7 +449,7 @@ impl Rules {
             return (!has_token).then(|| "has nothing of it".to_owned());
         };
         self.looks_again_in_ms(left);
-        // A key without an end lasts; and the server counts in whole milliseconds.
+        // A key without a TTL lasts; and the server counts in whole milliseconds.
         let lasts = u64::try_from(left).map_or(u64::MAX, |left| left + 2);
         let lasts = Duration::from_millis(lasts);
         if self.expects.validities {
@@ -498,7 +498,7 @@ impl Rules {
             if scheduler::is_killed(waiting.process) {
                 continue;
             }
-            // Both sides of a read-write lock are free at once.
+            // Both sides of a read-write lock become free at once.
             let name = sides::lock_of(&waiting.name);
             let parts = self.parts_of(name);
             let left = if counters::is_counter(name) {
@@ -583,10 +583,10 @@ impl Rules {
     }
 }
 
-/// A lock that would have stood for no longer than this, in ms, may have ended by itself.
+/// A lock with a shorter TTL than this, in ms, may have expired on its own.
 const SHORTLY: i64 = 20;
 
-/// A waiter listens after this time: it has asked, connected and subscribed.
+/// After this time a waiter is subscribed: it has sent its request, connected and subscribed.
 const LISTENING: Nanos = 200 * MILLI;
 
 /// After this time a waiter is in the queue of its client.

@@ -110,7 +110,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     scheduler::at(plan.calm_at, || {
         scheduler::note(|| "no more faults".to_owned())
     });
-    // What had befallen connections before may be noticed as late as this.
+    // The effects of earlier faults on connections may be noticed until then.
     let settled_at = match plan.mood {
         Mood::Calm => 0,
         _ if queues::only_kills(plan) => 0,
@@ -137,7 +137,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     rest(plan, &labels, &servers)
 }
 
-/// The longest lease that any lock is asked for with, ms.
+/// The longest requested lease of any lock, ms.
 fn longest_lease(plan: &Plan) -> u64 {
     let threads = plan.processes.iter().flat_map(|process| &process.threads);
     let ops = threads.flat_map(|thread| thread.program.clone());
@@ -183,7 +183,7 @@ pub(crate) fn expect<T>(thread: std::io::Result<T>) -> T {
     }
 }
 
-/// A time in which all programs are over in any case, from the calm on.
+/// An upper bound, from the calm on, for the end of all programs.
 fn longest(plan: &Plan) -> Nanos {
     let longest_lease = plan.longest_lease();
     let spans = plan.processes.iter().flat_map(|process| &process.threads);

@@ -13,10 +13,10 @@ use crate::topology::{Kind, Replicated, Trouble};
 /// The name of the master among the sentinels.
 pub(crate) const MASTER: &str = "locks";
 
-/// So many sentinels there are, the last servers.
+/// The number of sentinels, which are the last servers.
 pub(crate) const SENTINELS: usize = 3;
 
-/// Has them name the first master, and plans what befalls them.
+/// Sets the first master, and plans the faults of sentinels.
 pub(crate) fn begin(shape: &Replicated) {
     for number in 0..SENTINELS {
         name(number, None);

@@ -1,6 +1,6 @@
-//! Directed seeds: worlds and programs in which a few things happen often that free programs meet seldom.
+//! Directed seeds: worlds and programs in which a few rare events happen often.
 //!
-//! Half of all seeds are free. A shape changes what a free plan has drawn, so it has the paces and clocks of one.
+//! Half of all seeds are free. A shape changes a drawn free plan, so it keeps the plan's pace and clocks.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::topology::{Replicated, Topology};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// As it is drawn.
+    /// As drawn.
     Free,
     /// Many wait for one lock in calm, some of them not for long.
     Waiters,
@@ -26,27 +26,27 @@ pub(crate) enum Shape {
     Outage,
     /// Nodes of a quorum forget a hold, and a client arrives that does not know them.
     Newcomers,
-    /// Connections are cut under requests, and not all can be made anew at once.
+    /// Connections are cut during requests, and not all can be opened again at once.
     Cuts,
-    /// Holds are taken away by force.
+    /// Holds are force-unlocked.
     Forced,
     /// Clients are shut down among short holds.
     Closing,
-    /// Many try one lock at a quorum whose nodes answer late.
+    /// Many clients try one lock on a quorum whose nodes reply late.
     Split,
     /// Connections fall silent under short leases.
     Silence,
-    /// Levels with longer leases come and go while answers are late.
+    /// Levels with longer leases are added and released while replies are late.
     Orders,
     /// Only one sentinel is left, which does not know the present master, and which cannot reach it.
     Behind,
-    /// Holds of many minutes, which survive troubles that are shorter than their leases.
+    /// Holds of many minutes, which survive faults shorter than their leases.
     Long,
-    /// Short holds under which data is written, while requests come late and twice.
+    /// Short holds with data writes, while requests are late or repeated.
     Writes,
-    /// Permits of semaphores are taken and given back, while all kinds of things befall the network and the processes.
+    /// Permits of semaphores are acquired and released under all faults of network and processes.
     Permits,
-    /// The same with permits that have ids, of which some are given back by whatever process.
+    /// Like `Permits`, with ids, some of which any process releases.
     PermitIds,
     /// The same with latches.
     Latches,
@@ -56,11 +56,11 @@ pub(crate) enum Shape {
     Queues,
     /// The same with conditions of locks.
     Conditions,
-    /// Few poll for a lock that others hold for longer than any pause.
+    /// Few clients poll for a lock that others hold for longer than any pause.
     Spins,
 }
 
-/// The long ones come more often, as they cost little for the time that locks are held; and those in which least is found.
+/// Long holds come more often, as they are cheap to simulate; and so do the shapes with the rarest bugs.
 const SHAPES: [Shape; 15] = [
     Shape::Waiters,
     Shape::Pauses,
@@ -79,12 +79,12 @@ const SHAPES: [Shape; 15] = [
     Shape::Long,
 ];
 
-/// What had befallen connections before the calm is noticed within this time, where none is silent or hangs.
+/// The effects of earlier faults on connections are noticed within this time, unless a connection is silent or hangs.
 pub(crate) const SOON: Nanos = 5 * SECOND;
 
 impl Shape {
     pub(crate) fn of(seed: u64) -> Shape {
-        // Drawn apart, so that the other seeds have stayed what they were.
+        // Drawn from another generator, so that the other seeds stay the same.
         match Rng::with_seed(seed ^ 0xc0_0417).u8(..24) {
             0 | 1 => return Shape::Permits,
             2 | 3 => return Shape::Latches,
@@ -307,7 +307,7 @@ fn quorum(plan: &mut Plan, draw: &mut Rng) {
     plan.redlock = Some(10 + 4 * plan.calm.latency.1 / MILLI);
 }
 
-/// One to three processes of up to so many threads, each with a program that `write` draws.
+/// One to three processes of up to this many threads, each with a program drawn by `write`.
 pub(crate) fn people(
     plan: &mut Plan,
     draw: &mut Rng,
@@ -468,7 +468,7 @@ fn behind(plan: &mut Plan, draw: &mut Rng) {
     });
 }
 
-/// The first process holds a lock at a bare majority; one node of that forgets it, and others come.
+/// The first process holds a lock on a bare majority; one node of that forgets it, and other clients arrive.
 fn newcomers(plan: &mut Plan, draw: &mut Rng) {
     plan.mood = Mood::Restarting;
     plan.lease = 3_000;
@@ -484,7 +484,7 @@ fn newcomers(plan: &mut Plan, draw: &mut Rng) {
     let (bare, forgetful) = pick(draw, &[(0, 1), (1, 2), (2, 0)]);
     let at = draw.u64(600..1_400) * MILLI;
     plan.trouble_at = at;
-    // It has connected to all of them by then.
+    // It has connected to all nodes by then.
     let cut_off = Blow::Part(0, bare, 12 * SECOND);
     plan.blows.push((300 * MILLI, cut_off));
     let span = draw.u64(1..20) * MILLI;

@@ -16,9 +16,9 @@ use crate::topology::{Kind, Replicated, Takeover};
 pub(crate) struct Shard {
     pub(crate) members: Vec<usize>,
     pub(crate) master: usize,
-    /// Of each server that is behind, by its number: something is on its way to it.
+    /// Of each outdated server, by number: how many changes are in flight to it.
     underway: Vec<usize>,
-    /// A takeover goes on until then.
+    /// The end of a running promotion.
     pub(crate) busy_until: Nanos,
 }
 
@@ -39,12 +39,12 @@ pub(crate) fn shards() -> MutexGuard<'static, Option<Shards>> {
     SHARDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something with the shards, if there are some. It must not schedule what asks for them at once.
+/// Runs `what` with the shards, if there are any. It must not schedule an event that calls this at once.
 pub(crate) fn with<T>(what: impl FnOnce(&mut Shards) -> T) -> Option<T> {
     shards().as_mut().map(what)
 }
 
-/// Sets up the shards, and all that will befall them.
+/// Sets up the shards, and plans all their faults.
 pub(crate) fn begin(shape: &Replicated, redis: &[Redis], command: Nanos) {
     epochs::begin(shape, command);
     let each = 1 + shape.replicas;
@@ -218,7 +218,7 @@ fn promote(shard: usize, old: usize, new: usize, takeover: Takeover) {
     with(|all| {
         let (from, to) = (all.redis[old].clone(), all.redis[new].clone());
         if takeover.is_planned {
-            // It is let go only when the other one has all.
+            // The migration ends only when the target has all keys.
             if !from.carry_to(&to) {
                 to.follow(&host(old), &from);
             }

@@ -1,4 +1,4 @@
-//! The shrinking of a seed that breaks a rule: what it does not need for that is left out of its plan.
+//! Shrinking a seed that breaks a rule: parts of its plan that are not needed for that are left out.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const FAULTS: usize = 8;
 const LONGEST: Duration = Duration::from_secs(120);
 
 impl Plan {
-    /// How many operations and faults it has that can be left out.
+    /// The number of operations and faults that can be left out.
     pub(crate) fn parts(&self) -> usize {
         let threads = self.processes.iter().flat_map(|process| &process.threads);
         let ops: usize = threads.map(|thread| thread.program.len()).sum();
@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// The numbers of what is left out of the plan of the one seed that is run.
+/// The parts left out of the plan of the one seed that is run.
 pub(crate) fn left_out() -> Vec<usize> {
     let list = std::env::var("LEFT_OUT").unwrap_or_default();
     list.split(',').filter_map(|it| it.parse().ok()).collect()

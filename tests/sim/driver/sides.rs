@@ -16,13 +16,13 @@ use crate::takers;
 /// How the names of read-write locks begin.
 pub(crate) const KIND: &str = "rw";
 
-/// How the keys end by which holds that read do.
+/// The suffix of the timeout keys of read holds.
 pub(crate) const END: &[u8] = b":rwlock_timeout:1";
 
 const READ: &str = " read";
 const WRITE: &str = " write";
 
-/// What a program calls a side of the read-write lock of this number, as the checker does.
+/// The name of a side of the read-write lock of this number, as the checker uses it.
 pub(crate) fn name_of(number: usize, writes: bool) -> String {
     format!("{KIND}{number}{}", if writes { WRITE } else { READ })
 }
@@ -78,10 +78,10 @@ struct PendingRequest {
     is_passed: bool,
 }
 
-/// What happens at one lock.
+/// The writers of one lock.
 #[derive(Clone, Debug, Default)]
 struct LockState {
-    /// By process, when its last writer came, left or gave up, and how many of them are in.
+    /// By process, when its last writer entered, left or gave up, and how many are inside.
     written_by: BTreeMap<usize, (Nanos, u32)>,
 }
 
@@ -104,7 +104,7 @@ const NOTED: Nanos = 400 * MILLI;
 /// After this time, in calm, a reader of a lock without writers holds it.
 const SOON: Nanos = 800 * MILLI;
 
-/// A reader waits for the writer that is in, for the one whose turn it was, and for one more that was faster.
+/// A reader waits for the writer inside, for the next writer, and for one more that was faster.
 const MOST_WRITERS: u32 = 3;
 
 impl LockState {
@@ -112,7 +112,7 @@ impl LockState {
         self.written_by.values().any(|(_, count)| *count > 0)
     }
 
-    /// When the last writer came, left or gave up.
+    /// When the last writer entered, left or gave up.
     fn written(&self) -> Nanos {
         let times = self.written_by.values().map(|(time, _)| *time);
         times.max().unwrap_or_default()
@@ -267,7 +267,7 @@ pub(crate) fn left(name: &str) {
     }
 }
 
-/// The lock as it is asked for in a program.
+/// The lock as a program requests it.
 fn side(draw: &mut Rng, names: usize, lease: Option<u64>) -> Target {
     Target {
         name: draw.usize(..names),
@@ -277,7 +277,7 @@ fn side(draw: &mut Rng, names: usize, lease: Option<u64>) -> Target {
     }
 }
 
-/// Programs of readers and writers, in a world in which the server keeps what it has.
+/// Programs of readers and writers, in a world whose server loses nothing.
 pub(crate) fn sides(plan: &mut Plan, draw: &mut Rng) {
     takers::world(plan, draw);
     let is_cut = draw.u8(..5) == 0;
@@ -318,7 +318,7 @@ pub(crate) fn sides(plan: &mut Plan, draw: &mut Rng) {
             ops.extend([take, held]);
             let end = if lease.is_some() { 7 } else { draw.u8(..8) };
             match end {
-                // The one in the other, and back in either order.
+                // One side inside the other, released in either order.
                 0 => ops.extend([
                     Op::TryFor(other, 500),
                     Op::Unlock(target),

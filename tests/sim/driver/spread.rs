@@ -1,4 +1,4 @@
-//! What was added to a plan: how the servers belong together, and rarer things that threads do and that befall them.
+//! Additions to a plan: the topology of its servers, and rarer operations and faults.
 
 use fastrand::Rng;
 use redlatch_world::scheduler::MILLI;
@@ -39,7 +39,7 @@ fn clocks(plan: &mut Plan, draw: &mut Rng) {
     }
 }
 
-/// Has some threads write under what they hold.
+/// Lets some threads write data under their holds.
 fn writes(plan: &mut Plan, draw: &mut Rng) {
     for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
         if draw.u8(..3) > 0 {
@@ -80,7 +80,7 @@ pub(crate) fn flavour(plan: &mut Plan, draw: &mut Rng) {
     plan.flavours = plan.flavours.map(|_| pick(draw, &flavours));
 }
 
-/// Has programs choose among locks on several servers, and those made of them.
+/// Lets programs choose among locks on several servers, and locks with several members.
 fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
     plan.redlock = (parts.nodes > 0).then(|| 10 + 4 * plan.calm.latency.1 / MILLI);
     widen(plan, parts.servers, draw);
@@ -110,7 +110,7 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
     }
     // Error replies have no number, so the reply to an unexpected `WAIT` would be matched with the next request.
     plan.faults.spares_errors = shape.wait.is_some();
-    // To find a master takes several round trips.
+    // Finding a master takes several round trips.
     plan.command = plan.command.max(500);
     // A hold survives a takeover only among servers whose clocks agree.
     let ahead = plan.servers[0].0;
@@ -163,7 +163,7 @@ impl Op {
 }
 
 impl Blow {
-    /// Has it befall this server, if it befalls one.
+    /// Redirects a fault of a server to this one.
     fn aim(&mut self, at: usize) {
         match self {
             Blow::PauseServer(server, _)

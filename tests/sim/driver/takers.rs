@@ -1,4 +1,4 @@
-//! Programs of semaphores and latches, and what their threads do.
+//! Programs of semaphores and latches, and the operations of their threads.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::run::{expect, violated};
 use crate::shapes::{SOON, people};
 use crate::worker::Worker;
 
-/// Permits that are asked for.
+/// Requested permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) semaphore: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Want {
     pub(crate) is_interrupted: bool,
 }
 
-/// The way in which permits are given back.
+/// How permits are released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Release,
@@ -158,7 +158,7 @@ impl Worker {
         outcome
     }
 
-    /// Gives back the permits that it took first.
+    /// Releases the permits that it acquired first.
     pub(crate) fn give_back(&mut self, how: End) {
         if self.permits.is_empty() {
             return;
@@ -231,7 +231,7 @@ impl Worker {
     }
 }
 
-/// When all have ended, takes all permits that there are.
+/// When all have ended, acquires all permits.
 pub(crate) fn audit(plan: &Plan) {
     // The leases of dead clients have ended by then.
     scheduler::sleep_until(scheduler::now() + plan.longest_lease() * MILLI);
@@ -287,14 +287,14 @@ pub(crate) fn cuts(plan: &mut Plan, draw: &mut Rng) {
     plan.faults.longest = 300 * MILLI;
 }
 
-/// What befalls it: the server keeps what it has, for nothing is promised where it does not.
+/// Draws the faults: the server loses nothing, because nothing is promised otherwise.
 pub(crate) fn befall(plan: &mut Plan, draw: &mut Rng) {
     plan.trouble(draw);
     plan.blows
         .retain(|(_, blow)| !matches!(blow, Blow::Forget(..) | Blow::Flush(_) | Blow::Replace(..)));
 }
 
-/// Programs of semaphores; those of the others have permits with ids, which any thread gives back.
+/// Programs of semaphores; those with ids are released by any thread.
 pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng, has_ids: bool) {
     world(plan, draw);
     let is_cut = draw.u8(..4) == 0;

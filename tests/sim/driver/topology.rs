@@ -20,15 +20,15 @@ pub(crate) enum Topology {
 /// Locks on several servers, and locks with several members.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// So many servers, the first ones, are the nodes of a Redlock.
+    /// The first servers, this many, are the nodes of a Redlock.
     pub(crate) nodes: usize,
     pub(crate) servers: usize,
     pub(crate) parts: Vec<Part>,
-    /// The parts of each, by their numbers, in the order in which they are named.
+    /// The members of each by number, in the order of their names.
     pub(crate) multis: Vec<Vec<usize>>,
 }
 
-/// A lock that may be a part of another one.
+/// A lock that may be a member of a MultiLock.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) home: Home,
@@ -55,7 +55,7 @@ impl Topology {
         }
     }
 
-    /// The name by which a filter calls it.
+    /// Its name in a filter.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Topology::Plain => "Plain",
@@ -68,17 +68,17 @@ impl Topology {
         }
     }
 
-    /// How many clients and multi-locks a process has, which end one after the other.
+    /// The number of clients and MultiLocks of a process, which end in order.
     pub(crate) fn ends(&self, servers: usize, is_redlock: bool) -> usize {
         match self {
-            // A Redlock has a client of its own beside those of its nodes.
+            // A Redlock has its own client beside those of its nodes.
             Topology::Plain => servers + usize::from(is_redlock),
             Topology::Parts(parts) => servers + usize::from(is_redlock) + parts.multis.len(),
             Topology::Replicated(_) => 1,
         }
     }
 
-    /// Whether a thread that holds one lock and waits for another one may be in the way of itself or others.
+    /// Whether a thread that holds one lock and waits for another one may block itself or others.
     pub(crate) fn has_overlaps(&self) -> bool {
         matches!(self, Topology::Parts(_))
     }
@@ -152,14 +152,14 @@ pub(crate) enum Kind {
     Cluster,
 }
 
-/// Masters with replicas, and what befalls them.
+/// Masters with replicas, and their faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Replicated {
     pub(crate) kind: Kind,
     pub(crate) shards: usize,
     /// Of each master.
     pub(crate) replicas: usize,
-    /// So many replicas have to acknowledge a hold, within so many ms.
+    /// The number of replicas that have to acknowledge a hold, and the timeout in ms.
     pub(crate) wait: Option<(u32, u64)>,
     pub(crate) has_sharded_messages: bool,
     /// The longest delay of replication; of the news of a master or a slot; the duration of a slot migration.
@@ -174,19 +174,19 @@ pub(crate) struct Replicated {
     pub(crate) moves: Vec<(Nanos, String)>,
 }
 
-/// A replica takes over.
+/// A failover.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takeover {
-    /// It has all when it takes over, and nothing is lost.
+    /// The new master has all data, and nothing is lost.
     pub(crate) is_planned: bool,
-    /// The master before is dead; else it goes on.
+    /// The old master dies; otherwise it continues.
     pub(crate) dies: bool,
-    /// After which time it takes over, and after which time from then the other one is a replica.
+    /// After which time the promotion comes, and after which further time the old master is a replica.
     pub(crate) takes: Nanos,
     pub(crate) returns: Nanos,
 }
 
-/// What befalls a sentinel.
+/// The fault of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     Lies,
@@ -211,7 +211,7 @@ impl Replicated {
         }
     }
 
-    /// One master with one replica, whom nothing befalls.
+    /// One master with one replica, without faults.
     fn plain(kind: Kind) -> Replicated {
         Replicated {
             kind,
@@ -252,7 +252,7 @@ impl Replicated {
         }
     }
 
-    /// Draws what happens until `end`.
+    /// Draws the faults until `end`.
     pub(crate) fn befall(&mut self, names: usize, end: Nanos, draw: &mut Rng) {
         // Most programs are over early.
         let ends = [end, end, end.min(2_000 * MILLI), end.min(200 * MILLI)];
@@ -288,7 +288,7 @@ impl Replicated {
         }
     }
 
-    /// Whether nothing can happen to it.
+    /// Whether it has no faults.
     pub(crate) fn is_calm(&self) -> bool {
         self.takeovers.is_empty() && self.troubles.is_empty() && self.moves.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A thread with its program, and what it may count on after each answer.
+//! A thread with its program, and the guarantees after each reply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,9 +25,9 @@ pub(crate) struct Worker {
     is_calm: bool,
     /// When all losses have been reported after the client's shutdown.
     told_at: Option<Nanos>,
-    /// The levels that it counts on, and those locks of which some may have been lost.
+    /// The levels that it relies on, and the locks with levels that may be lost.
     levels: BTreeMap<String, u32>,
-    /// How each lock that it has entered is reached.
+    /// The target of each entered lock.
     targets: BTreeMap<String, Target>,
     in_doubt: BTreeSet<String>,
     /// For each lock, the receiver of the loss of its first hold.
@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// Compares what the library counts with what the program does.
+    /// Compares the library's counts with the program's.
     fn compare(&mut self, me: &thread_holds::WatchedThread) {
         self.listen();
         let Some(seen) = thread_holds::holds_of(me) else {
@@ -150,12 +150,12 @@ impl Worker {
         self.levels.get(name).is_some_and(|levels| *levels > 0)
     }
 
-    /// Whether nothing befalls it.
+    /// Whether no faults affect it.
     pub(crate) fn is_in_calm(&self) -> bool {
         self.is_calm
     }
 
-    /// Notes that it has a lock once more that it gave back for a wait.
+    /// Records that it has reacquired a lock after a wait on a condition.
     pub(crate) fn has_come_back(&mut self, lock: &Lock, name: &str) {
         if let Ok(losses) = lock.lost() {
             self.losses.insert(name.to_owned(), losses);
@@ -236,7 +236,7 @@ impl Worker {
         scheduler::note(|| format!("{what} {name} = {outcome:?}"));
     }
 
-    /// From now on what it counts on may be gone.
+    /// From now on its levels may be lost.
     pub(crate) fn doubt(&mut self, name: &str, why: &str) {
         if self.in_doubt.contains(name) {
             return;

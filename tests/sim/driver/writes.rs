@@ -1,4 +1,4 @@
-//! Guarded writes: none runs behind the end of its hold, nor beside another one.
+//! Guarded writes: none runs after the end of its hold, nor during another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::promptness::Sight;
 use crate::sides;
 use crate::worker::Worker;
 
-/// A write that was sent, by its number, which is what it writes.
+/// A sent write, by its number, which is its value.
 #[derive(Clone, Debug)]
 struct Sent {
     name: String,
@@ -29,7 +29,7 @@ struct Sent {
 #[derive(Default)]
 struct All {
     sent: BTreeMap<u64, Sent>,
-    /// The writes that have run, wherever.
+    /// The writes that have run on any server.
     run: BTreeSet<Vec<u8>>,
 }
 
@@ -42,7 +42,7 @@ fn all() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The key of the data beside a lock. No lock is called so.
+/// The key of the data beside a lock. No lock has this name.
 fn data_of(name: &str) -> String {
     format!("{{{name}}}:data")
 }
@@ -55,12 +55,12 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// Has them be those of this thread.
+    /// Attributes the writes to this thread.
     pub(crate) fn by(&mut self, me: &thread_holds::WatchedThread) {
         self.me = Some(me.clone());
     }
 
-    /// Notes that the hold of this lock was given back.
+    /// Records the release of this lock's hold.
     pub(crate) fn end(&mut self, name: &str) {
         let mut all = all();
         for number in &self.sent {
@@ -135,7 +135,7 @@ pub(crate) fn ran(server: &mut Server) {
     }
 }
 
-/// Why a write may not have run just now, beside these holds.
+/// Why a write should not have run just now, given these holds.
 pub(crate) fn flaw(number: u64, sights: &[Sight], counts_clocks: bool) -> Option<String> {
     let all = all();
     let Some(sent) = all.sent.get(&number) else {

@@ -1,4 +1,4 @@
-//! Bugs of `src/engine`: validity, renewals, what is in doubt, conditions, counts.
+//! Bugs of `src/engine`: validity, renewals, in-doubt requests, conditions, counts.
 
 use super::Bug;
 
@@ -66,7 +66,7 @@ pub(super) const BUGS: &[Bug] = &[
             self.raw_lock.inner.watchdog.resolve_later(in_doubt);
         }",
     },
-    // A wait on a condition gives up all levels of its hold, and takes as many back.
+    // A wait on a condition releases all levels of its hold, and reacquires as many.
     Bug {
         name: "a wait takes one level back",
         file: "engine/raw_lock/condition.rs",
@@ -80,7 +80,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,",
         replace: "Ok(Outcome::Done(ConditionAnswer::Woken)) if !PLANTED => return Ended::Woken,",
     },
-    // It may run as long as its lease may, which is longer.
+    // It may run for up to its lease, which is longer.
     Bug {
         name: "a doubt is given up after half a minute",
         file: "engine/resolver.rs",
@@ -103,7 +103,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "open.retain(|it| it.is_owed);",
         replace: "open.retain(|it| it.is_owed && !PLANTED);",
     },
-    // The thread that asked waits for a server that may be silent.
+    // The calling thread waits for a server that may be silent.
     Bug {
         name: "what is in doubt is released before all else",
         file: "engine/watchdog/mod.rs",

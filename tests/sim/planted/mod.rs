@@ -1,4 +1,4 @@
-//! The bugs that are planted in the library, which the simulation has to find, and the scenarios of `tests/shuttle`.
+//! The bugs that are planted in the library, which the simulation and the scenarios of `tests/shuttle` have to find.
 
 mod engine;
 mod quorum;
@@ -8,11 +8,11 @@ mod waiting;
 /// A replacement of source text that plants a bug. A bug with several replacements has a row for each.
 #[derive(Debug)]
 pub(crate) struct Bug {
-    /// What the bug is.
+    /// The name of the bug.
     pub(crate) name: &'static str,
     /// Below `src`.
     pub(crate) file: &'static str,
-    /// The correct text, which is once in the file.
+    /// The correct text, which occurs once in the file.
     pub(crate) find: &'static str,
     /// The replacement. `PLANTED` in it tells whether the bug is planted in this run; without it the text is correct.
     pub(crate) replace: &'static str,

@@ -3,14 +3,14 @@
 use super::Bug;
 
 pub(super) const BUGS: &[Bug] = &[
-    // Nodes that took the lock for an attempt without a majority, and did not answer when that was undone.
+    // Nodes that granted an attempt without a majority, and did not reply to its release.
     Bug {
         name: "what was not undone is dropped",
         file: "stores/quorum/acquire.rs",
         find: "return self.refuse(claim, &tally, leftover);",
         replace: "return self.refuse(claim, &tally, leftover.filter(|_| !PLANTED));",
     },
-    // It may lack what its master has acknowledged.
+    // It may lack acknowledged data of its master.
     Bug {
         name: "a promoted replica votes",
         file: "stores/quorum/quarantine.rs",

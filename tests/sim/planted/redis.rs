@@ -1,9 +1,9 @@
-//! Bugs of the store on Redis, but for those of its scripts.
+//! Bugs of the store on Redis, except for its scripts.
 
 use super::Bug;
 
 pub(super) const BUGS: &[Bug] = &[
-    // A batch under a hold: it is to be checked by the script that runs it.
+    // A batch under a hold: the script that runs it has to check the hold.
     Bug {
         name: "a batch goes without its check",
         file: "stores/redis/calls/guarded.rs",
@@ -75,7 +75,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "remembered: left + EXPIRY_SLACK * 2,",
         replace: "remembered: if PLANTED { Duration::from_millis(1) } else { left + EXPIRY_SLACK * 2 },",
     },
-    // The request is sent again where the first copy may have run: that has a key which refuses the second one.
+    // The request is sent again where the first copy may have run: a key refuses the second one.
     Bug {
         name: "the copy of a token is refused by the first one",
         file: "stores/redis/calls/acquire.rs",

@@ -3,7 +3,7 @@
 use super::Bug;
 
 pub(super) const BUGS: &[Bug] = &[
-    // So writers wait for ever: that is what `prefers_readers` asks for.
+    // Then writers wait forever, which is what `prefers_readers` asks for.
     Bug {
         name: "readers come in whoever waits",
         file: "engine/raw_lock/visit.rs",
@@ -37,7 +37,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "had_place: self.has_place,",
         replace: "had_place: self.has_place && !PLANTED,",
     },
-    // It does not say that it is the writer.
+    // It does not identify itself as the writer.
     Bug {
         name: "a writer that reads waits for itself",
         file: "engine/raw_lock/visit.rs",
@@ -97,7 +97,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "if !matches!(*state, State::Successor) {",
         replace: "if !matches!(*state, State::Successor) && !PLANTED {",
     },
-    // The first in the queue of its client leaves, and the next one is not woken to ask.
+    // The first in the queue of its client leaves, and the next one is not woken to send a request.
     Bug {
         name: "nobody takes over",
         file: "engine/wait_queue/mod.rs",

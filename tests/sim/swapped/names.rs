@@ -1,1 +1,1 @@
-//! The network of the world knows the hosts by their names.
+//! The world's network resolves host names.

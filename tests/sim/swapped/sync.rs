@@ -12,12 +12,12 @@ use crate::ground::time;
 
 pub(crate) use redlatch_world::scheduler::JoinHandle;
 
-/// One wait in so many ends for no reason.
+/// One wait in this many ends spuriously.
 const SPURIOUS: u32 = 300;
 
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
-    /// How many wait for it. Its address is what they wait at.
+    /// The number of waiters, which wait at its address.
     waiting: AtomicUsize,
     value: std::sync::Mutex<T>,
 }
@@ -52,7 +52,7 @@ impl<T> Mutex<T> {
                 return guard;
             }
             if scheduler::is_world() {
-                // The checker sees nothing where a thread is at work.
+                // The checker cannot inspect a busy thread.
                 std::panic::resume_unwind(Box::new("a mutex is locked"));
             }
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl<T> Drop for MutexGuard<'_, T> {
 
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// How many wait. Its address is what they wait at.
+    /// The number of waiters, which wait at its address.
     waiting: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! What the checker of the world sees of the library: the holds of a thread, as that believes in them.
+//! The checker's view of the library: the holds of a thread, as that thread sees them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -21,11 +21,11 @@ pub struct HoldView {
     pub is_held: bool,
     /// Whether it is known to be lost.
     pub is_lost: bool,
-    /// Whether it is valid, and for how long yet.
+    /// Whether it is valid.
     pub is_valid: bool,
     /// How long it stays valid without a renewal.
     pub remaining: Duration,
-    /// How many levels it has.
+    /// The number of levels.
     pub count: u32,
     /// The lease that is renewed, if one is.
     pub renewed: Option<Duration>,
@@ -62,7 +62,7 @@ pub fn watch() -> WatchedThread {
     WatchedThread(me.map_or_else(Weak::new, |me| Arc::downgrade(&me)))
 }
 
-/// The present holds of a thread of this library; `None` as long as it is busy with them.
+/// The present holds of a thread of this library; `None` while it changes them.
 pub fn holds_of(thread: &WatchedThread) -> Option<Vec<HoldView>> {
     let Some(owner) = thread.0.upgrade() else {
         return Some(Vec::new());
@@ -74,11 +74,11 @@ pub fn holds_of(thread: &WatchedThread) -> Option<Vec<HoldView>> {
     if keys.is_empty() {
         return Some(Vec::new());
     }
-    // A mutex that is locked unwinds the checker, which cannot wait.
+    // A locked mutex unwinds the checker, which must not wait.
     let look = || {
         let holds = keys.iter().filter_map(|key| owner.held.current(key));
         let seen = holds.map(|hold| HoldView {
-            // Each side of a read-write lock by itself.
+            // Each side of a read-write lock separately.
             name: match hold.kind {
                 Kind::Read => format!("{} read", hold.name),
                 Kind::Write => format!("{} write", hold.name),

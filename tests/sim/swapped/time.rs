@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redlatch_world::scheduler;
 
-/// An instant has no beginning of its own, so one is taken for the beginning of the world.
+/// An instant has no origin, so one is chosen as the start of the world.
 fn beginning() -> Instant {
     static BEGINNING: OnceLock<Instant> = OnceLock::new();
     *BEGINNING.get_or_init(Instant::now)

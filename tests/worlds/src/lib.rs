@@ -1,4 +1,4 @@
-//! The code of `docs/worlds.md`, which runs as doctests: a package of its own, as it needs tokio.
+//! The code of `docs/worlds.md` as doctests, in a package of its own because it needs tokio.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/worlds.md")]

@@ -32,7 +32,7 @@ pub(super) struct Cluster {
     ranges: Vec<SlotRange>,
     /// Slots on their way to other servers.
     leaving: BTreeMap<u16, Address>,
-    /// Slots on their way to this one.
+    /// Slots that are being imported.
     coming: BTreeSet<u16>,
 }
 
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    /// Hands the keys of a slot to another server, at most so many of them. Returns how many.
+    /// Moves at most this many keys of a slot to another server. Returns how many.
     pub fn hand_keys(&mut self, now: i64, wanted: u16, most: usize, to: &mut Server) -> usize {
         let now = now.div_euclid(1000);
         // An expired key does not exist, and changes nothing on the other server.

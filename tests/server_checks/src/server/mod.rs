@@ -24,7 +24,7 @@ use sentinel::Masters;
 pub struct Config {
     /// The number that its run ids and replication ids are drawn from.
     pub seed: u64,
-    /// The user and the password that it asks for; the user `default` needs no name.
+    /// The required user and password; the user `default` needs no name.
     pub user: Option<(String, String)>,
     /// Whether it claims to lose nothing in a restart: an append-only file that is synced with each write.
     pub remembers: bool,
@@ -48,7 +48,7 @@ pub enum Persistence {
 pub struct Server {
     config: Config,
     inner: redlatch_server::Server,
-    /// When it went down, while it is.
+    /// When it stopped, while it is stopped.
     stopped: Option<i64>,
     replication: Replication,
     /// Whether the inner server has to be told about a change of the replication.
@@ -70,7 +70,7 @@ struct Connection {
     is_asking: bool,
     /// The number of steps when it wrote last.
     written: i64,
-    /// Replicas that it waits for, and the requests behind that.
+    /// A pending `WAIT`, and the requests after it.
     waiting: Option<Waiting>,
     queued: VecDeque<Vec<Vec<u8>>>,
 }
@@ -104,7 +104,7 @@ impl Server {
         server
     }
 
-    /// Accepts a connection of this number, which no other one had.
+    /// Accepts a connection with a new number.
     pub fn connect(&mut self, connection: u64) {
         self.inner.connect(connection);
         if self.inner.is_connected(connection) {
@@ -123,7 +123,7 @@ impl Server {
         self.inner.is_connected(connection)
     }
 
-    /// Runs one request of a connection. Returns what is sent, to this and to other connections, in this order.
+    /// Runs one request of a connection. Returns the bytes sent to this and to other connections, in order.
     pub fn command(&mut self, now: i64, connection: u64, request: &[Vec<u8>]) -> Vec<Delivery> {
         let Some(from) = self.connections.get_mut(&connection) else {
             return Vec::new();
@@ -140,7 +140,7 @@ impl Server {
         sent
     }
 
-    /// Goes down: all connections end.
+    /// Stops: all connections end.
     pub fn stop(&mut self, now: i64) {
         self.stopped.get_or_insert(now);
         self.inner.stop();
@@ -169,24 +169,24 @@ impl Server {
         }
     }
 
-    /// Takes all keys away, as FLUSHALL does.
+    /// Deletes all keys, as FLUSHALL does.
     pub fn flush(&mut self, now: i64) {
         self.inner.refuse_writes(None);
         self.inner.flush(now);
         self.absorb(None);
     }
 
-    /// Forgets the scripts that it has got, as SCRIPT FLUSH does.
+    /// Drops the cached scripts, as SCRIPT FLUSH does.
     pub fn forget_scripts(&mut self) {
         self.inner.forget_scripts();
     }
 
-    /// Sets whether it answers everything with `LOADING`.
+    /// Sets whether it replies `LOADING` to everything.
     pub fn set_loading(&mut self, is_loading: bool) {
         self.inner.set_loading(is_loading);
     }
 
-    /// Sets whether it has no memory left.
+    /// Sets whether it is at `maxmemory`.
     pub fn set_full(&mut self, is_full: bool) {
         self.inner.set_full(is_full);
     }
@@ -231,7 +231,7 @@ impl Server {
         &self.replication.id
     }
 
-    /// Begins a history of the keys. Returns the steps of the one before.
+    /// Starts a history of the keys. Returns the steps of the previous one.
     fn begin_history(&mut self) -> VecDeque<Step> {
         self.is_replication_changed = true;
         let id = self.inner.draw_id();
@@ -252,11 +252,11 @@ pub(crate) fn engine() -> Engine {
     ENGINE.clone()
 }
 
-/// Computes what all servers share, so that processes that are forked from this one need not.
+/// Initializes what all servers share, once for all processes forked from this one.
 ///
 /// # Panics
 ///
-/// If a script of the library is no Lua.
+/// If a script of the library is not valid Lua.
 pub fn warm_up() {
     for script in crate::scripts::ALL.iter() {
         for text in [script.text.to_owned(), script.sharded_text()] {

@@ -9,7 +9,7 @@ use redlatch_server::{Change, Delivery, Keyspace};
 use super::{Server, delivery};
 use crate::reply::{Reply, array};
 
-/// The changes of one request, which replicas get together or not at all.
+/// The changes of one request, which replicas get atomically.
 pub(super) type Step = Vec<Change>;
 
 /// The default number of steps that a master keeps for replicas, and for a restart that loses the last ones.
@@ -20,7 +20,7 @@ const MOST_STEPS: usize = 20_000;
 pub(super) struct Replication {
     /// The id of the history of its keys.
     pub(super) id: String,
-    /// The id of the history before it took over.
+    /// The id of the history before its promotion.
     pub(super) id_before: Option<String>,
     /// The number of steps in this history.
     pub(super) offset: i64,
@@ -83,7 +83,7 @@ impl Replication {
         }
     }
 
-    /// Begins a history in which nothing has happened. Returns the steps of the one before.
+    /// Starts an empty history. Returns the steps of the previous one.
     pub(super) fn begin(&mut self, id: String) -> VecDeque<Step> {
         self.id = id;
         self.id_before = None;
@@ -139,7 +139,7 @@ impl Replication {
         )
     }
 
-    /// The answer to ROLE.
+    /// The reply to ROLE.
     pub(super) fn role(&self) -> Reply {
         match &self.master {
             None => {
@@ -167,7 +167,7 @@ impl Server {
         self.replication.most_steps = Some(steps);
     }
 
-    /// All that it has, for a server that is to replicate it.
+    /// All its data, for a new replica.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             keys: self.inner.all_keys().clone(),
@@ -176,8 +176,8 @@ impl Server {
         }
     }
 
-    /// Becomes a replica of the master at this address, which has sent a snapshot; what it had itself is gone. Without
-    /// one it has no connection to its master yet.
+    /// Becomes a replica of the master at this address, whose snapshot replaces its data. Without a snapshot it has no
+    /// connection to its master yet.
     pub fn follow(&mut self, host: &str, port: u16, snapshot: Option<Snapshot>) {
         self.is_replication_changed = true;
         self.replication.master = Some(Master {
@@ -194,7 +194,7 @@ impl Server {
         }
     }
 
-    /// Becomes a master, if it was none, with all that it has got so far.
+    /// Becomes a master, if it is not, with all data so far.
     pub fn promote(&mut self) {
         if self.replication.master.take().is_some() {
             self.is_replication_changed = true;
@@ -213,7 +213,7 @@ impl Server {
         !self.replication.is_replica()
     }
 
-    /// The changes that a replica lacks, those of so many requests at most; `None` if it needs a snapshot.
+    /// The changes that a replica lacks, of at most this many requests; `None` if it needs a snapshot.
     pub fn changes_for(&self, replica: &Server, most: usize) -> Option<Changes> {
         let (ours, its) = (&self.replication, &replica.replication);
         let missing = usize::try_from(ours.offset - its.offset).ok()?;
@@ -225,7 +225,7 @@ impl Server {
         })
     }
 
-    /// Takes changes of its master. Returns the number of steps that it has then, to be acknowledged.
+    /// Applies changes of its master. Returns the number of steps to acknowledge.
     pub fn replay(&mut self, changes: &Changes) -> i64 {
         self.is_replication_changed = true;
         let ours = &mut self.replication;
@@ -266,7 +266,7 @@ impl Server {
         self.replication.replicas.remove(&replica);
     }
 
-    /// The time at which it next has something to say without being asked.
+    /// When it next sends something without a request.
     pub fn due(&self) -> Option<i64> {
         let waiting = self
             .connections
@@ -297,7 +297,7 @@ impl Server {
         out
     }
 
-    /// The answer to the WAIT of a connection, if it has one now.
+    /// The reply to the `WAIT` of a connection, if it is due.
     fn replicas_waited_for(&mut self, now: i64, connection: u64) -> Option<Reply> {
         let from = self.connections.get_mut(&connection)?;
         let waiting = from.waiting.as_ref()?;
@@ -310,7 +310,7 @@ impl Server {
         Some(Reply::Int(count))
     }
 
-    /// WAIT: answered at once, or later.
+    /// `WAIT`: replied to at once, or later.
     pub(super) fn wait(&mut self, now: i64, connection: u64, args: &[&[u8]]) -> Option<Reply> {
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
         let (Some(replicas), Some(timeout)) = (number(args[0]), number(args[1])) else {

@@ -1,4 +1,4 @@
-//! The requests of clients: those of clusters, sentinels and replication, and the way of all others to the server inside.
+//! The requests of clients: commands of clusters, sentinels and replication here, all others in the inner server.
 
 use std::sync::LazyLock;
 
@@ -64,7 +64,7 @@ impl Server {
         sent
     }
 
-    /// Runs a command that the server inside does not have; `None` if it is answered later.
+    /// Runs a command that the inner server does not have; `None` if its reply comes later.
     fn run_own(&mut self, now: i64, connection: u64, name: &str, args: &[&[u8]]) -> Option<Reply> {
         Some(match (name, args) {
             ("asking", _) => {
@@ -81,7 +81,7 @@ impl Server {
         })
     }
 
-    /// The refusal of a request that another server of the cluster is to answer.
+    /// The refusal of a request that belongs to another server of the cluster.
     fn redirection(
         &self,
         now: i64,
@@ -103,7 +103,7 @@ impl Server {
 
     /// Updates the inner server for the next request.
     fn prepare(&mut self, request: &[&[u8]]) {
-        // Other scripts make the names of some keys of what they find in declared ones.
+        // Other scripts derive the names of some keys from the content of declared ones.
         let script = request.get(1).copied().unwrap_or_default();
         let (text, hash) = &*GUARDED;
         let is_guarded = script == hash.as_bytes() || script == text.as_bytes();
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// Takes over what the last request has done.
+    /// Records the effects of the last request.
     pub(super) fn absorb(&mut self, connection: Option<u64>) {
         let effects = self.inner.take_effects();
         if self.cluster.is_some() {

@@ -35,7 +35,7 @@ pub(super) const COMMANDS: [&str; 11] = [
 ];
 
 impl Server {
-    /// A sentinel that knows no master yet.
+    /// A sentinel without a master.
     pub fn sentinel(config: Config, now: i64) -> Server {
         let mut server = Server::new(config, now);
         server.masters = Some(Masters::new());

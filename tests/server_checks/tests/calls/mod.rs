@@ -31,7 +31,7 @@ pub(crate) struct Kind {
     rows: Vec<(u32, &'static str, &'static str, &'static str)>,
 }
 
-/// Reads kinds from a text. A line `let KEYS …` names some keys, `[kind] …` begins a kind and lists its visitors.
+/// Parses kinds. A line `let KEYS …` names some keys, `[kind] …` begins a kind and lists its visitors.
 pub(crate) fn kinds(text: &'static str) -> Vec<Kind> {
     let (mut kinds, mut named) = (Vec::new(), Vec::new());
     for line in text
@@ -81,13 +81,13 @@ pub(crate) struct Call {
     pub(crate) args: Vec<String>,
 }
 
-/// What a server refuses while a request runs.
+/// A refusal of the server while a request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     None,
     /// It is at `maxmemory`.
     Full,
-    /// It takes no writes.
+    /// It has too few replicas to accept writes.
     Alone,
     /// The user may not run this command.
     Denied(&'static str),
@@ -97,9 +97,9 @@ pub(crate) enum Trouble {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Call(Call, Trouble),
-    /// The request so many calls before is sent once more, with its number and expiry.
+    /// The request this many calls before is sent again, with its number and expiry.
     Again(usize),
-    /// The clock moves by so many ms.
+    /// The clock advances by this many ms.
     Pass(i64),
     /// A client subscribes to a channel, or ends its subscription.
     Listen(String, bool),
@@ -261,7 +261,7 @@ impl Call {
     }
 }
 
-/// The steps, one a line.
+/// The steps, one per line.
 pub(crate) fn listed(steps: &[Step]) -> String {
     let line = |step: &Step| match step {
         Step::Call(Call { script, keys, args }, trouble) => {

@@ -14,7 +14,7 @@ use redlatch_server_checks::Reply;
 use super::calls::decoded;
 use super::versions::Version;
 
-/// The end of what a server sends is the reply to a PING with this text.
+/// The server's output ends with the reply to a PING with this text.
 const END: &[u8] = b"~the-end\r\n";
 
 pub(crate) struct Real {
@@ -90,7 +90,7 @@ impl Real {
         Some(real)
     }
 
-    /// Whether the server has the time that the test sets. Valkey 9 goes on by the clock of the processor in between.
+    /// Whether the server has the time set by the test. Valkey 9 adds the time of the processor's clock.
     fn holds_its_clock(&self) -> bool {
         let mut wire = self.wire();
         let mut is_held = |now: i64| {

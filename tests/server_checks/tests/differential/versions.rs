@@ -27,7 +27,7 @@ pub(crate) struct Version {
     number: (u32, u32),
 }
 
-/// The first and the last version that differ, and the small scripts that they answer otherwise.
+/// The first and the last version that differ, and the small scripts with other replies.
 type Apart = ((u32, u32), (u32, u32), &'static [&'static str]);
 const APART: [Apart; 2] = [
     (
@@ -90,12 +90,12 @@ impl Version {
         }
     }
 
-    /// Whether it is the version whose answers the server in the process gives word for word.
+    /// Whether it is the version that the in-process server imitates literally.
     fn is_same(&self) -> bool {
         self.number == (7, 0)
     }
 
-    /// Whether it answers a small script otherwise.
+    /// Whether it replies differently to a small script.
     pub(crate) fn is_apart(&self, script: &str) -> bool {
         APART
             .iter()
@@ -103,7 +103,7 @@ impl Version {
             .any(|(_, _, scripts)| scripts.contains(&script))
     }
 
-    /// Whether it answers a plain command otherwise.
+    /// Whether it replies differently to a plain command.
     pub(crate) fn differs_in(&self, words: &[String]) -> bool {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let is_new = matches!(
@@ -121,12 +121,12 @@ impl Version {
         self.number >= (7, 0)
     }
 
-    /// Whether a key may be removed in the ms of its end, in which commands still find it.
+    /// Whether a key may expire in the ms of its end, in which commands still find it.
     pub(crate) fn ends_early(&self) -> bool {
         self.valkey.is_none() && self.number >= (8, 0)
     }
 
-    /// Whether replies are equal, but for what is known to differ.
+    /// Whether replies are equal, except for known differences.
     pub(crate) fn is_alike(&self, there: &Reply, here: &Reply) -> bool {
         match (there, here) {
             _ if there == here => true,
@@ -158,7 +158,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Whether texts are the same number, of which one is no integer as everyone writes it.
+/// Whether texts are the same number, one of them not a plain integer.
 fn is_same_number(there: &str, here: &str) -> bool {
     let is_plain = |text: &str| text.parse::<i64>().is_ok_and(|it| it.to_string() == text);
     let numbers = (there.parse::<f64>(), here.parse::<f64>());
@@ -166,7 +166,7 @@ fn is_same_number(there: &str, here: &str) -> bool {
         && matches!(numbers, (Ok(there), Ok(here)) if there == here)
 }
 
-/// The code of an error. Redis 6.2 has places in the script before it, and may have no code behind them.
+/// The code of an error. In Redis 6.2 a script position precedes it, and the code may be missing.
 fn code_of(error: &str) -> &str {
     let in_script = error.strip_prefix("ERR Error running script (call to f_");
     let in_script = in_script.and_then(|rest| rest.split_once("): "));

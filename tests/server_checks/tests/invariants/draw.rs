@@ -42,12 +42,12 @@ const COMMANDS: [&str; 14] = [
     "rpush", "time", "pubsub",
 ];
 
-/// A right that is missing, but for those without which a script is known to leave more than it found.
+/// A missing right, except for rights without which a script is known to leave more than it found.
 fn denied(call: &Call, command: &'static str) -> Trouble {
     match (call.script, command) {
         // The successor's entry exists beside its predecessor's, which cannot be removed.
         ("reentrant/transfer" | "fenced/transfer", "hdel") => Trouble::None,
-        // The hold is gone, and the lock is not free.
+        // The hold is gone, but the lock is not free.
         ("read_write/release" | "read_write/withdraw", "del" | "pexpire") => Trouble::None,
         // The queue gets no end.
         ("fair/acquire", "pexpire" | "rpush") => Trouble::None,

@@ -1,4 +1,4 @@
-//! The holds that clients count on, and what the keys say of them.
+//! The holds that clients rely on, compared with the keys.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::calls::{Call, braced};
 /// A hold as its client knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
-    /// The last ms at which it is valid, by the server's clock.
+    /// The last ms of its validity, by the server's clock.
     pub(crate) end: i64,
-    /// The last ms at which the server may still have it: later than `end` if a request with an error prolonged it, and for a
+    /// The last ms at which the server may still have it: later than `end` if a failed request extended it, and for a
     /// side of a read-write lock, which ends for others in the ms in which its keys end.
     pub(crate) latest: i64,
     pub(crate) count: i64,
-    /// The writer of its thread inside whose hold a reader came.
+    /// The writer of its thread, for a reader inside that writer's hold.
     pub(crate) inside: String,
 }
 
@@ -90,7 +90,7 @@ fn end_of(keys: &Keyspace, key: &str) -> Option<i64> {
     entry(keys, key).map(|it| it.expires.unwrap_or(i64::MAX))
 }
 
-/// Until when the keys keep the hold of a visitor; `None` if they have none.
+/// Until when the keys keep the hold of a visitor; `None` if there are none.
 pub(crate) fn kept_until(kind: &str, name: &str, visitor: &str, keys: &Keyspace) -> Option<i64> {
     let is_a_field = || fields(keys, name).contains_key(visitor);
     match kind {
@@ -120,7 +120,7 @@ pub(crate) fn kept_until(kind: &str, name: &str, visitor: &str, keys: &Keyspace)
     }
 }
 
-/// The key of the permits that are taken.
+/// The key of the acquired permits.
 pub(crate) fn taken_key(kind: &str, name: &str) -> String {
     match kind {
         "permits" => format!("redlatch_sc:{}", braced(name)),

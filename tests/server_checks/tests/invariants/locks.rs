@@ -1,4 +1,4 @@
-//! Mutual exclusion: what each reply to a script of a lock means for the holds.
+//! Mutual exclusion: the effect of each reply to a script of a lock on the holds.
 
 use redlatch_server_checks::{Keyspace, Reply};
 
@@ -26,7 +26,7 @@ pub(crate) fn follow(
             holds.remove(&visitor);
         }
         "release" if answer.code() == Some(0) => is_gone(holds, &visitor, now)?,
-        // An error may come behind the removal.
+        // An error may follow the deletion.
         "withdraw"
             if !answer.is_error()
                 || kept_until(seen.kind, seen.name, &visitor, seen.after).is_none() =>
@@ -53,7 +53,7 @@ pub(crate) fn follow(
             let Some(had) = holds.remove(&visitor) else {
                 return Err("a level of no hold".to_owned());
             };
-            // A full server refuses the count and gives the level back all the same.
+            // A server at `maxmemory` refuses the count but still releases the level.
             if there != Some(wanted) && (seen.is_calm || there != Some(known)) {
                 return Err(format!("{visitor} has the count {there:?} after a level"));
             }
@@ -86,8 +86,8 @@ fn lasting(seen: &Seen<'_>, lease: i64, count: i64) -> Hold {
     }
 }
 
-/// A request whose count was refused after its lease was set. A shorter hold lasts as long as that lease, at least. The server
-/// keeps a longer one, which its client does not know.
+/// A request whose count was refused after its lease was set. A shorter hold lasts at least as long as that lease. The
+/// server keeps a longer one, which its client does not know.
 fn adjust(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) {
     if let Some(hold) = holds.get_mut(visitor)
         && let Some(kept) = kept_until(seen.kind, seen.name, visitor, seen.after)
@@ -99,7 +99,7 @@ fn adjust(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) {
     }
 }
 
-/// A hold that the server takes for gone must not be valid.
+/// A hold that the server has removed must not be valid.
 fn is_gone(holds: &Holds, visitor: &str, now: i64) -> Result<(), String> {
     match holds.get(visitor).filter(|hold| hold.is_valid(now)) {
         Some(hold) => Err(format!(
@@ -132,7 +132,7 @@ fn acquired(seen: &Seen<'_>, holds: &mut Holds, last_token: &mut i64) -> Result<
             };
         }
         None if seen.answer.is_error() && known == 0 && had.is_none() => {
-            // What it cannot keep it must not leave, either.
+            // An entry that cannot get a TTL must not stay.
             let is_left =
                 |keys: &Keyspace| kept_until(seen.kind, seen.name, visitor, keys).is_some();
             return match is_left(seen.after) && !is_left(seen.before) {
@@ -200,7 +200,7 @@ fn permitted(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) -> R
     if !was_noted && number(seen.after, seen.name).is_none_or(|free| free < 0) {
         return Err("permits were taken that are not there".to_owned());
     }
-    // In the ms of its end a permit is free for others.
+    // In the ms of its end a permit is free for other clients.
     let end = (seen.now + lease).min(922_337_203_685_477) - 1;
     let end = match had {
         // A copy changes no end of an id.
@@ -220,7 +220,7 @@ fn permitted(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) -> R
     Ok(())
 }
 
-/// The last ms at which permits of a semaphore are valid: its notes end a little before it.
+/// The last ms at which permits of a semaphore are valid: its records end slightly earlier.
 fn last_of(keys: &Keyspace, name: &str) -> i64 {
     let expires = entry(keys, name).and_then(|it| it.expires);
     expires.map_or(i64::MAX, |end| end - 5)

@@ -11,7 +11,7 @@ use super::world::Seen;
 pub(crate) struct Queue {
     /// When each of them has looked last.
     looked: BTreeMap<String, i64>,
-    /// The first of the queue, and since when others have found it silent at a free lock.
+    /// The first of the queue, and since when other waiters have found it silent at a free lock.
     silent: Option<(String, i64)>,
 }
 
@@ -87,7 +87,7 @@ impl Queue {
         }
         self.is_told(seen, &before, &times)?;
         self.passes_silence(seen, &visitor, is_look, was_free && !is_held, &after)?;
-        // A try notes nothing.
+        // `try_lock` adds no entry.
         if is_look && seen.call.args[5] != "never" {
             match seen.is_calm {
                 true => self.looked.insert(visitor, seen.now),
@@ -180,7 +180,7 @@ fn is_ours(waiter: &str) -> bool {
     waiter.matches(':').count() == 2
 }
 
-/// Follows a request for a condition. Without `is_exact` the clock was set back, which wakes more.
+/// Follows a request for a condition. Without `is_exact` the clock was set back, which wakes more waiters.
 pub(crate) fn follow_condition(seen: &Seen<'_>, is_exact: bool) -> Result<(), String> {
     let base = format!("redlatch_condition:{}:c", braced(seen.name));
     let [waiting, due] = ["waiting", "due"].map(|set| format!("{base}:{set}"));

@@ -1,4 +1,4 @@
-//! One server and what is known of one lock on it.
+//! One server, and the knowledge about one lock on it.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// One request and what it did.
+/// One request and its effects.
 pub(crate) struct Seen<'s> {
     pub(crate) kind: &'static str,
     pub(crate) name: &'static str,
@@ -96,7 +96,7 @@ struct Sent {
     words: [Vec<Vec<u8>>; 2],
     number: i64,
     expiry: Option<i64>,
-    /// When it was sent last, if nothing has happened since.
+    /// When it was last sent, if nothing has happened since.
     at: Option<i64>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Takes a step, and checks all that has to hold.
+    /// Takes a step, and checks all invariants.
     pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Call(call, trouble) => {
@@ -314,8 +314,8 @@ impl World {
         }
     }
 
-    /// Whether a request begins a hold of a read-write lock for a visitor of which something is left. No client sends that:
-    /// visitors are new for each hold.
+    /// Whether a request begins a hold of a read-write lock for a visitor with leftovers. No client sends that: each
+    /// hold has a new visitor.
     fn is_used_up(&self, call: &Call, keys: &Keyspace) -> bool {
         call.script == "read_write/acquire" && call.args[2] == "0" && {
             let visitor = &call.args[0];
@@ -352,7 +352,7 @@ impl World {
     }
 }
 
-/// All keys but the notes of read-write locks, which count refusals.
+/// All keys except the notes of read-write locks, which count refusals.
 fn without_notes(
     keys: &Keyspace,
 ) -> Vec<(&redlatch_server_checks::Key, &redlatch_server_checks::Entry)> {

@@ -63,7 +63,7 @@ pub fn bounded<T>(room: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Shared<T> {
-    /// No turn is given away under it.
+    /// The thread must not yield while it holds this lock.
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

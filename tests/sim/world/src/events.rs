@@ -1,4 +1,4 @@
-//! How often what has happened, so that a world in which something never happens shows.
+//! Counts of events, to detect worlds in which an event never happens.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,12 +11,12 @@ pub fn count(what: &'static str) {
     *counts.entry(what).or_default() += 1;
 }
 
-/// All counts on one line: name, `=`, number, each with `; ` behind it.
+/// All counts on one line: name, `=`, number, each followed by `; `.
 pub fn line() -> String {
     let counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut line = String::new();
     for (what, count) in &*counts {
-        // A string takes it all.
+        // Writing to a string cannot fail.
         let _ = write!(line, "{what}={count}; ");
     }
     line

@@ -1,4 +1,4 @@
-//! What arrives: requests at servers, replies at clients.
+//! Arrivals: requests at servers, replies at clients.
 
 use std::sync::{Arc, PoisonError};
 
@@ -44,11 +44,11 @@ pub(super) fn arrive_stray(server: usize, bytes: Vec<u8>) {
     let replies = machine.feed(now, NOBODY, &bytes);
     machine.disconnect(NOBODY);
     drop(machine);
-    // What it publishes reaches others.
+    // Published messages go to other connections.
     deliver(replies);
 }
 
-/// Sends what servers say without being asked by the bytes of a client.
+/// Sends what servers send without a request.
 pub fn deliver(bytes: Vec<(u64, Vec<u8>)>) {
     let mut net = net();
     send(&mut net, bytes);

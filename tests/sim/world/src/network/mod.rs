@@ -16,17 +16,17 @@ pub use delivery::deliver;
 pub use shown::name_arguments;
 pub use socket::{Socket, connect, wait_readable};
 
-/// A server, as the network sees it. Times are those of its own clock, in microseconds since 1970.
+/// A server, as the network sees it. Times are by its own clock, in microseconds since 1970.
 pub trait Machine: Send {
     fn connect(&mut self, connection: u64);
 
     fn disconnect(&mut self, connection: u64);
 
-    /// Takes bytes in, and returns what goes out to whom.
+    /// Feeds bytes, and returns the output by connection.
     fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)>;
 }
 
-/// The chances of what befalls a segment or a connection, and how long things take.
+/// The probabilities of faults of a segment or a connection, and durations.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// One way, at least and at most.
@@ -34,7 +34,7 @@ pub struct Faults {
     /// To be late by up to `longest`.
     pub late: f64,
     pub longest: Nanos,
-    /// To be cut before, in and behind a request, and in a reply.
+    /// That it is cut before, in or after a request, or in a reply.
     pub cut: f64,
     /// To be silent from now on, without an end.
     pub silent: f64,
@@ -45,7 +45,7 @@ pub struct Faults {
     pub spares_errors: bool,
     /// To come in pieces.
     pub drip: f64,
-    /// To be refused, or not answered, when it is opened.
+    /// That opening it is refused, or gets no reply.
     pub refuse: f64,
     pub hang: f64,
 }
@@ -57,7 +57,7 @@ struct Server {
     machine: Arc<Mutex<dyn Machine>>,
     is_up: bool,
     paused_until: Nanos,
-    /// How much faster its clock runs, in millionths, and how far it is ahead, in microseconds.
+    /// The clock's excess rate, in millionths, and its offset, in microseconds.
     rate: i64,
     ahead: i64,
     faults: Faults,
@@ -72,7 +72,7 @@ enum End {
 struct Connection {
     server: usize,
     process: usize,
-    /// What has arrived and was not read.
+    /// Received bytes that were not read yet.
     inbox: VecDeque<u8>,
     /// How it ended, for the client.
     end: Option<End>,
@@ -82,7 +82,7 @@ struct Connection {
     is_known: bool,
     /// All packets are dropped, without notice.
     is_silent: bool,
-    /// What is sent now arrives no earlier, there and here.
+    /// Bytes sent now arrive no earlier, there and here.
     arrives_there: Nanos,
     arrives_here: Nanos,
 }
@@ -91,7 +91,7 @@ struct Connection {
 struct Net {
     servers: Vec<Server>,
     connections: Vec<Connection>,
-    /// By process and server: nothing passes before.
+    /// By process and server: when the partition ends.
     partitions: BTreeMap<(usize, usize), Nanos>,
 }
 
@@ -101,21 +101,21 @@ static NET: Mutex<Net> = Mutex::new(Net {
     partitions: BTreeMap::new(),
 });
 
-/// The keys that readers wait at, beside addresses.
+/// The keys at which readers wait, beside addresses.
 const READERS: usize = 1 << 60;
 const POLLERS: usize = 1 << 61;
 
 /// The clock of a server at the start of the world: a day of 2026.
 const EPOCH: i64 = 1_790_000_000_000_000;
 
-/// The time that it takes to learn that a server is not there, or that a connection is gone.
+/// The time until a closed port or a closed connection is noticed.
 const SHORT: Nanos = MILLI / 5;
 
 fn net() -> MutexGuard<'static, Net> {
     NET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a server. Its clock is ahead by so many microseconds, and faster by so many millionths.
+/// Adds a server, with the offset of its clock in microseconds and its excess rate in millionths.
 pub fn add_server(
     name: &str,
     host: &str,
@@ -152,7 +152,7 @@ pub fn step_clock(server: usize, micros: i64) {
     net().servers[server].ahead += micros;
 }
 
-/// Whether a server does nothing at the moment.
+/// Whether a server is paused.
 pub fn is_paused(server: usize) -> bool {
     net().servers[server].paused_until > scheduler::now()
 }
@@ -169,7 +169,7 @@ pub fn pause(server: usize, until: Nanos) {
     server.paused_until = server.paused_until.max(until);
 }
 
-/// Lets nothing pass between a process and a server until a moment.
+/// Partitions a process from a server until a moment.
 pub fn part(process: usize, server: usize, until: Nanos) {
     let mut net = net();
     events::count("partition");
@@ -177,7 +177,7 @@ pub fn part(process: usize, server: usize, until: Nanos) {
     *ends = (*ends).max(until);
 }
 
-/// Takes a server down, with all its connections.
+/// Stops a server, with all its connections.
 pub fn take_down(server: usize) {
     events::count("server down");
     net().servers[server].is_up = false;
@@ -188,7 +188,7 @@ pub fn bring_up(server: usize) {
     net().servers[server].is_up = true;
 }
 
-/// Closes what a process that was killed has open, as its kernel does.
+/// Closes the connections of a killed process, as its kernel does.
 pub fn bury(process: usize) {
     cut_all(|connection| connection.process == process);
 }
@@ -225,7 +225,7 @@ impl Net {
         scheduler::draw(|draw| draw.u64(least..=most.max(least)))
     }
 
-    /// When what is sent now arrives at the other end, in order behind what was sent before.
+    /// When bytes sent now arrive at the other end, after those sent before.
     fn arrival(&mut self, id: usize, is_here: bool) -> Nanos {
         let (server, process) = (self.connections[id].server, self.connections[id].process);
         let mut at = scheduler::now() + self.latency(server);
@@ -259,7 +259,7 @@ fn wake(id: usize) {
     scheduler::wake_all(POLLERS);
 }
 
-/// Ends a connection on both sides: at once there, soon here.
+/// Ends a connection on both sides: at once at the server, soon at the client.
 fn cut(id: usize) {
     let mut net = net();
     if net.connections[id].end.is_some() || net.connections[id].is_silent {

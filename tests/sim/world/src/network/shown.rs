@@ -1,4 +1,4 @@
-//! Bytes as a reader of traces wants to see them.
+//! Bytes in traces, readable.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -105,11 +105,11 @@ impl Socket {
         self.0.0
     }
 
-    /// Sends what the connection takes at once.
+    /// Sends what the connection accepts without waiting.
     ///
     /// # Errors
     ///
-    /// If the connection is known to be gone.
+    /// If the connection is known to be closed.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         scheduler::step();
         let id = self.id();
@@ -184,11 +184,11 @@ impl Socket {
         Ok(taken)
     }
 
-    /// Reads what has arrived, and waits for it until a moment.
+    /// Reads received bytes, and waits for them until `deadline`.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when the time is over; if the connection was reset.
+    /// `WouldBlock` at the deadline; if the connection was reset.
     pub fn read(&self, buffer: &mut [u8], deadline: Option<Nanos>) -> io::Result<usize> {
         scheduler::step();
         loop {
@@ -202,11 +202,11 @@ impl Socket {
         }
     }
 
-    /// Reads what has arrived, without waiting.
+    /// Reads received bytes, without waiting.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if nothing has; if the connection was reset.
+    /// `WouldBlock` if there are none; if the connection was reset.
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut net = net();
         let connection = &mut net.connections[self.id()];

@@ -1,4 +1,4 @@
-//! The state of the world, and what follows from it alone.
+//! The state of the world, and pure functions of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ pub(super) struct Task {
     pub(super) thread: Option<Thread>,
     pub(super) has_turn: Arc<AtomicBool>,
     pub(super) state: State,
-    /// What it waits at, and until when.
+    /// The key it waits at, and the deadline.
     pub(super) key: usize,
     pub(super) deadline: Nanos,
     pub(super) has_timed_out: bool,
@@ -64,7 +64,7 @@ pub(super) struct Core {
     pub(super) next_event: u64,
     pub(super) steps: u64,
     pub(super) switches: u64,
-    /// Since which step it has been which time.
+    /// The step at which the present time began.
     pub(super) stands_at: Nanos,
     pub(super) stands_since: u64,
     /// Of all choices.
@@ -117,7 +117,7 @@ impl Core {
         deadlines.chain(events).filter(|at| *at != NEVER).min()
     }
 
-    /// Sets the clock, and readies those whose time is over.
+    /// Sets the clock, and readies threads whose deadline has passed.
     pub(super) fn set_time(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.now);
         self.now += passed;
@@ -224,7 +224,7 @@ impl Core {
             let text = text();
             if let Some(trace) = &mut self.trace {
                 let (millis, micros) = (at / 1_000, at % 1_000);
-                // A string takes it all.
+                // Writing to a string cannot fail.
                 let _ = writeln!(trace, "{millis:>7}.{micros:03} {who:<24} {text}");
             }
         }

@@ -50,7 +50,8 @@ const JOINS: usize = usize::MAX / 2;
 pub struct Pace {
     /// The chance that another thread may run, at each step.
     pub switch: f64,
-    /// Whether each thread has a rank, and the one with the highest runs until it waits: rare orders of few threads.
+    /// Whether each thread has a rank, and the thread with the highest one runs until it waits: rare orders of few
+    /// threads.
     pub ranks: bool,
     /// The chance that time passes although a thread could run, and how much at most.
     pub jump: f64,
@@ -62,7 +63,8 @@ static CORE: Mutex<Option<Core>> = Mutex::new(None);
 type Checker = Box<dyn FnMut() -> Nanos + Send>;
 static CHECKER: Mutex<Option<Checker>> = Mutex::new(None);
 
-/// Whether something may have changed, time apart, since the checker looked; and until when time alone changes nothing.
+/// Whether something besides the time may have changed since the last check; and until when time alone changes
+/// nothing.
 static HAS_NEWS: AtomicBool = AtomicBool::new(true);
 static SEES_UNTIL: AtomicU64 = AtomicU64::new(0);
 
@@ -72,7 +74,7 @@ thread_local! {
     static IS_WORLD: Cell<bool> = const { Cell::new(false) };
     /// The process whose clock the checker uses.
     static AS: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Made first of all values of a thread, so it goes last.
+    /// Created before all other thread-locals of a thread, so dropped last.
     static LAST: Last = const { Last };
 }
 
@@ -112,7 +114,7 @@ fn core() -> Locked {
     Locked(CORE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The number of the calling thread, if it takes turns with others.
+/// The number of the calling thread, if it belongs to the world.
 fn me() -> Option<usize> {
     ME.get().filter(|_| !IS_WORLD.get())
 }
@@ -172,7 +174,7 @@ pub fn nanos(span: Duration) -> Nanos {
     u64::try_from(span.as_nanos()).unwrap_or(NEVER / 4)
 }
 
-/// How many steps were made, how often another thread got the turn, and the hash of all choices.
+/// The number of steps, the number of switches between threads, and the hash of all choices.
 pub fn figures() -> (u64, u64, u64) {
     let core = core();
     (core.steps, core.switches, core.hash)
@@ -182,7 +184,7 @@ pub fn draw<T>(what: impl FnOnce(&mut Rng) -> T) -> T {
     what(&mut core().draw)
 }
 
-/// Notes a line of the trace, and mixes it into the hash where there is no trace, too.
+/// Adds a line to the trace, and mixes it into the hash even without a trace.
 pub fn note(text: impl FnOnce() -> String) {
     if is_traced() {
         let text = text();

@@ -32,7 +32,7 @@ impl<T> JoinHandle<T> {
         self.thread.join()
     }
 
-    /// Waits for the end of the thread until a moment of the world. Returns whether it has ended.
+    /// Waits for the end of the thread until a world time. Returns whether it has ended.
     pub fn wait_until(&self, deadline: Nanos) -> bool {
         wait_for_end(self.index, Some(deadline));
         has_ended(self.index)

@@ -94,7 +94,7 @@ pub fn is_world() -> bool {
     IS_WORLD.get()
 }
 
-/// Lets what is due happen.
+/// Runs the due events.
 fn happen(mut core: Locked) -> Locked {
     while let Some(event) = core.next_due() {
         drop(core);
@@ -182,7 +182,7 @@ fn stuck(mut core: Locked) {
     for task in &core.tasks {
         if task.state == State::Blocked {
             let process = &core.processes[task.process].name;
-            // A string takes it all.
+            // Writing to a string cannot fail.
             let _ = write!(text, " {process} {}", task.name);
         }
     }
