@@ -1,5 +1,5 @@
-# What a machine with Rust needs beyond it is installed on the way, and said before: a Redis server, a MariaDB server, a C
-# compiler, the program openssl, for `interop` a JDK, Maven, Python and Go.
+# Targets install the programs that they need, and name them first: a Redis server, a MariaDB server, a C compiler, openssl;
+# for `interop` a JDK, Maven, Python and Go.
 
 CARGO ?= cargo
 # The generations of Redisson to test against: the oldest, one of the first with the unlock latch and sharded pub/sub,
@@ -9,36 +9,36 @@ LATCHED = 3.27.2
 NEWEST = 4.7.0
 REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 
-# Options for the JVM. No generation needs any for its locks on Java 17.
+# Options for the JVM. On Java 17 no generation needs any.
 JVM_OPTIONS =
 
 .PHONY: help test test-all command demo bench interop servers differential topologies sim mutants nightly ci tools
 
 help:
-	@echo "make test        runs the tests"
-	@echo "make test-all    runs them all, with those that take long and the laws on each store"
-	@echo "make command     tests the command redlatch, in cli/,"
-	@echo "make demo        shows in four acts what the locks are good for"
-	@echo "make bench       shows what the lock costs"
+	@echo "make test        runs the tests of every change"
+	@echo "make test-all    runs all of them, also the long tests and the laws on each store"
+	@echo "make command     tests the command redlatch, in cli/"
+	@echo "make demo        shows in four acts what the locks prevent"
+	@echo "make bench       measures the cost of a lock"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
-	@echo "make servers     tests on Redis 6.2, 7.0 and 8.0, Valkey 8.1 and 9.1; QUICK=1 for a part of the tests"
-	@echo "make differential  compares the server in the process with the real ones, 35 seconds each; SECONDS=n for another time"
+	@echo "make servers     tests on Redis 6.2, 7.0 and 8.0, Valkey 8.1 and 9.1; QUICK=1 runs fewer tests"
+	@echo "make differential  compares the in-process server with real ones, 35 seconds each, or SECONDS=n"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
-	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
-	@echo "make mutants     changes some files of the source, and says which changes no unit test sees (cargo-mutants)"
-	@echo "make nightly     runs the tests for longer, and the two above"
-	@echo "make ci          checks all that a release needs"
+	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, SHRUNK=1 its shortest failing form"
+	@echo "make mutants     changes source files, and lists the changes that no unit test notices (cargo-mutants)"
+	@echo "make nightly     runs the long form of all tests above"
+	@echo "make ci          checks everything that a release needs"
 
 # The tests wait more than they work, so five run on each core.
 TEST_THREADS = $(shell expr 5 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-# The library, its server, and the tests that are packages of their own.
+# The library, its in-process server, and the test packages.
 TESTED = $(foreach name,redlatch redlatch-server redlatch-model redlatch-shuttle redlatch-sim redlatch-server-checks redlatch-worlds,-p $(name))
 
 test: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features $(TESTED)
 
-# The other packages ignore no test.
+# Only this package has ignored tests.
 test-all: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features -p redlatch --lib --test it --test metrics -- --include-ignored
 
@@ -60,7 +60,7 @@ interop: tools
 servers: tools
 	@CARGO="$(CARGO)" RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} tests/servers $(if $(QUICK),quick)
 
-# Servers whose clock cannot be held, and such as cannot be had, are skipped, and this is said.
+# Servers whose clock cannot be fixed, or that cannot be installed, are skipped with a note.
 differential: tools
 	@compared=0; for name in $${SERVERS:-6.2 7.0 8.0 valkey-8.1 valkey-9.1}; do \
 		program=$$(tests/servers program $$name) || { echo "skipped: $$name" >&2; continue; }; \
@@ -72,14 +72,14 @@ differential: tools
 topologies: tools
 	@CARGO="$(CARGO)" tests/topologies/run
 
-# In a profile of its own, as it is a matter of how many seeds are run; traces are compared with those of the one for tests.
+# In a profile of its own, because faster code runs more seeds; traces are compared with the dev profile's.
 sim:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
 	@$(if $(SEED),,$(CARGO) build --quiet --package redlatch-sim --bin sim)
 	@$(if $(SEED),,OTHER=$(or $(CARGO_TARGET_DIR),target)/debug/sim) SECONDS=$(if $(LONG),3600,45) \
 		$(CARGO) run --quiet --profile sim --package redlatch-sim --bin sim
 
-# FILES for others than what decides about a hold, a wait and a vote, and the rows of the kinds.
+# By default the files that decide about holds, waits and votes, and the rows of the kinds.
 FILES ?= src/engine/hold/*.rs src/engine/wait_loop/*.rs src/stores/quorum/*.rs src/stores/redis/kinds/*/mod.rs
 mutants: tools
 	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: cargo install --locked cargo-mutants" >&2; exit 1; }
