@@ -9,7 +9,7 @@ use redlatch::Client;
 use crate::Plan;
 use crate::harness::report::{Report, Table};
 use crate::harness::{Counter, Part, cpu_time, median, now, orders, resident, say};
-use crate::protocol::Stay;
+use crate::protocol::Acquisition;
 use crate::support::RedisServer;
 use crate::throughput::overlaps;
 
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &[String]) {
                     let had = now();
                     let left = now();
                     lock.unlock().expect("the lock is held");
-                    Stay { asked, had, left }
+                    Acquisition { asked, had, left }
                 })
             })
             .collect();
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &[String]) {
         let before = cpu_time();
         let unlocked = now();
         lock.unlock().expect("the lock is held");
-        let mut stays: Vec<Stay> = threads
+        let mut stays: Vec<Acquisition> = threads
             .into_iter()
             .map(|thread| thread.join().expect("a thread"))
             .collect();

@@ -14,7 +14,7 @@ pub(crate) const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 pub(crate) enum Order {
     /// All threads acquire and release repeatedly. Reply: the CPU time in ns, and the number of failed acquisitions;
     /// the results are in the file.
-    Rush(Rush),
+    Load(Load),
     /// Reply: nothing, once it is held; then when the release began.
     Hold(Duration),
     /// Acquires and releases at once. Reply: when the wait began and when it acquired.
@@ -22,7 +22,7 @@ pub(crate) enum Order {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Rush {
+pub(crate) struct Load {
     /// On the clock that all processes share.
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Rush {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Order::Rush(rush) => write!(
+            Order::Load(rush) => write!(
                 f,
                 "rush {} {} {} {}",
                 rush.start,
@@ -52,7 +52,7 @@ impl Order {
     pub(crate) fn parse(line: &str) -> Order {
         let number = |word: &str| -> u64 { word.parse().expect("a number") };
         match line.splitn(5, ' ').collect::<Vec<_>>()[..] {
-            ["rush", start, end, inside, file] => Order::Rush(Rush {
+            ["rush", start, end, inside, file] => Order::Load(Load {
                 start: number(start),
                 end: number(end),
                 inside: Duration::from_micros(number(inside)),
@@ -67,7 +67,7 @@ impl Order {
 
 /// One acquisition of one thread, in ns on the clock that all processes share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct Acquisition {
     pub(crate) asked: u64,
     pub(crate) had: u64,
     /// Just before the release.
@@ -75,7 +75,7 @@ pub(crate) struct Stay {
 }
 
 /// The acquisitions of one thread.
-pub(crate) type Notes = Vec<Stay>;
+pub(crate) type Notes = Vec<Acquisition>;
 
 /// Capacity for the results of one thread, so that it never reallocates while it is measured.
 pub(crate) fn notes() -> Notes {
@@ -107,7 +107,7 @@ pub(crate) fn read(file: &Path) -> Vec<Notes> {
     let mut threads = Vec::new();
     while let Some(length) = numbers.next() {
         let mut next = || numbers.next().expect("a whole note");
-        let notes = (0..length).map(|_| Stay {
+        let notes = (0..length).map(|_| Acquisition {
             asked: next(),
             had: next(),
             left: next(),

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::harness::bare::{self, Bare};
 use crate::harness::report::{Report, Table};
 use crate::harness::{Part, median, now};
-use crate::protocol::{Notes, Order, Rush, Stay, read};
+use crate::protocol::{Acquisition, Load, Notes, Order, read};
 use crate::support::RedisServer;
 use crate::{Contender, Plan};
 
@@ -70,7 +70,7 @@ impl Workers {
             .collect();
         for (part, file) in self.parts.iter_mut().zip(&files) {
             let file = file.to_str().expect("a path of UTF-8").to_owned();
-            let order = Order::Rush(Rush {
+            let order = Order::Load(Load {
                 start,
                 end,
                 inside,
@@ -142,7 +142,7 @@ impl Turn {
         let count = |threads: &Vec<Notes>| threads.iter().map(in_time).sum();
         let threads: Vec<usize> = processes.iter().flatten().map(in_time).collect();
         let each: Vec<usize> = processes.iter().map(count).collect();
-        let mut stays: Vec<Stay> = processes.iter().flatten().flatten().copied().collect();
+        let mut stays: Vec<Acquisition> = processes.iter().flatten().flatten().copied().collect();
         let all = stays.len().max(1) as f64;
         let mut waits: Vec<u64> = stays.iter().map(|stay| stay.had - stay.asked).collect();
         waits.sort_unstable();
@@ -169,7 +169,7 @@ fn fewest_by_most(counts: &[usize]) -> f64 {
 }
 
 /// How often a thread acquired before another one began to release.
-pub(crate) fn overlaps(stays: &mut [Stay]) -> usize {
+pub(crate) fn overlaps(stays: &mut [Acquisition]) -> usize {
     stays.sort_unstable_by_key(|stay| stay.had);
     let mut left = 0;
     stays

@@ -8,7 +8,7 @@ use redlatch::{Client, Lock};
 use crate::Contender;
 use crate::harness::bare::Bare;
 use crate::harness::{cpu_time, now, orders, say};
-use crate::protocol::{Notes, OUT_OF_THE_WAY, Order, Rush, Stay, notes, write};
+use crate::protocol::{Acquisition, Load, Notes, OUT_OF_THE_WAY, Order, notes, write};
 
 /// One thread's way to the lock.
 pub(crate) trait Member: Send {
@@ -61,7 +61,7 @@ fn serve(mut members: Vec<Box<dyn Member>>) {
     say(&[]);
     for order in orders() {
         match Order::parse(&order) {
-            Order::Rush(rush) => {
+            Order::Load(rush) => {
                 let before = cpu_time();
                 let threads = all_rush(&mut members, &rush);
                 let used = cpu_time() - before;
@@ -90,7 +90,7 @@ fn serve(mut members: Vec<Box<dyn Member>>) {
     }
 }
 
-fn all_rush(members: &mut [Box<dyn Member>], order: &Rush) -> Vec<Notes> {
+fn all_rush(members: &mut [Box<dyn Member>], order: &Load) -> Vec<Notes> {
     thread::scope(|scope| {
         let threads: Vec<_> = members
             .iter_mut()
@@ -101,7 +101,7 @@ fn all_rush(members: &mut [Box<dyn Member>], order: &Rush) -> Vec<Notes> {
     })
 }
 
-fn rush(member: &mut dyn Member, order: &Rush) -> Notes {
+fn rush(member: &mut dyn Member, order: &Load) -> Notes {
     let mut notes = notes();
     thread::sleep(Duration::from_nanos(order.start.saturating_sub(now())));
     loop {
@@ -116,6 +116,6 @@ fn rush(member: &mut dyn Member, order: &Rush) -> Notes {
         }
         let left = now();
         member.leave();
-        notes.push(Stay { asked, had, left });
+        notes.push(Acquisition { asked, had, left });
     }
 }

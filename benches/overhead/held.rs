@@ -19,7 +19,7 @@ const BATCH: usize = 1000;
 pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
     let mut idle = Idle::start("idle client", "uncontended", cores);
     let mut woken = Idle::start("idle client that had to wait before", "contended", cores);
-    let keep = Keep {
+    let keep = HoldPlan {
         holds: plan.holds,
         hold: plan.hold,
         lease: Duration::from_secs(3),
@@ -39,7 +39,7 @@ pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &RedisServer, report: 
 
 /// Measures a process with very many holds for longer than their lease, which is the default.
 pub(crate) fn many(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
-    let keep = Keep {
+    let keep = HoldPlan {
         holds: plan.holds * 10,
         hold: plan.hold * 7 / 2,
         lease: Duration::from_secs(30),
@@ -53,7 +53,7 @@ pub(crate) fn many(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mu
 
 /// The number of locks, for how long they are held, and their lease.
 #[derive(Clone, Copy)]
-struct Keep {
+struct HoldPlan {
     holds: usize,
     hold: Duration,
     lease: Duration,
@@ -61,14 +61,14 @@ struct Keep {
 
 /// A process that holds locks.
 struct HolderProcess {
-    keep: Keep,
+    keep: HoldPlan,
     process: Part,
     empty: u64,
     full: u64,
 }
 
 /// The cost of holding them.
-struct Kept {
+struct HoldCost {
     lost: u64,
     /// CPU time of the process, in s.
     cpu: f64,
@@ -82,7 +82,7 @@ struct Kept {
 
 impl HolderProcess {
     /// Starts the process, which acquires its locks.
-    fn start(keep: Keep, server: &RedisServer) -> HolderProcess {
+    fn start(keep: HoldPlan, server: &RedisServer) -> HolderProcess {
         let lease = keep.lease.as_millis().to_string();
         let args = [&server.url(), &keep.holds.to_string(), &lease];
         let mut process = Part::start("renewing_holder", &args.map(String::as_str));
@@ -98,8 +98,8 @@ impl HolderProcess {
     }
 
     /// Holds the locks for their time, and counts the remaining ones.
-    fn keep(&mut self, cores: &Cores, server: &RedisServer) -> Kept {
-        let Keep { holds, hold, .. } = self.keep;
+    fn keep(&mut self, cores: &Cores, server: &RedisServer) -> HoldCost {
+        let HoldPlan { holds, hold, .. } = self.keep;
         let mut counter = Counter::of(server);
         let stalls = Stalls::watch(cores);
         self.process.send(&hold.as_millis().to_string());
@@ -109,7 +109,7 @@ impl HolderProcess {
         };
         let reads = counter.since(before).reads;
         let grown = |size: u64| size.saturating_sub(self.empty) as f64 / holds as f64;
-        Kept {
+        HoldCost {
             lost: holds as u64 - present(server, holds).min(valid),
             cpu: cpu as f64 / 1e9,
             bytes: grown(self.full),
@@ -121,8 +121,8 @@ impl HolderProcess {
     }
 }
 
-impl Kept {
-    fn print(&self, keep: Keep, report: &mut Report) {
+impl HoldCost {
+    fn print(&self, keep: HoldPlan, report: &mut Report) {
         let held = format!(
             "{} holds, lease {} s, held for {} s",
             keep.holds,

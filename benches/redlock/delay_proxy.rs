@@ -14,20 +14,20 @@ use crate::harness::{Part, orders, say};
 /// Each request is delayed by this time; replies are not delayed.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Roads to some servers, in a process of their own.
-pub(crate) struct Roads {
+/// Proxies to some servers, in a process of their own.
+pub(crate) struct Proxies {
     _process: Part,
     urls: Vec<String>,
 }
 
-impl Roads {
+impl Proxies {
     /// Each ends at one of these ports.
-    pub(crate) fn to(ports: &[u16]) -> Roads {
+    pub(crate) fn to(ports: &[u16]) -> Proxies {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
         let mut process = Part::start("roads", &ports);
         let begins = process.receive();
-        Roads {
+        Proxies {
             urls: begins
                 .iter()
                 .map(|port| format!("redis://127.0.0.1:{port}"))

@@ -67,7 +67,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use contender::{Contender, Turn};
-use delay_proxy::Roads;
+use delay_proxy::Proxies;
 use harness::peers;
 use harness::report::{Report, Table};
 use harness::{Part, median};
@@ -109,7 +109,7 @@ struct Plan {
     turns: usize,
     turn: Duration,
     nodes: Vec<Node>,
-    roads: Roads,
+    roads: Proxies,
 }
 
 fn main() {
@@ -127,7 +127,7 @@ fn main() {
         turns: number("REDLATCH_BENCH_TURNS", 7),
         turn: Duration::from_millis(number("REDLATCH_BENCH_TURN_MS", 1000) as u64),
         nodes,
-        roads: Roads::to(&ports),
+        roads: Proxies::to(&ports),
     };
     println!("redis-server {}", plan.nodes[0].version());
     let urls = plan.roads.urls().to_vec();

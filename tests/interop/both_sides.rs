@@ -33,11 +33,11 @@ pub(crate) struct BothSides {
     pub(crate) rust: Client,
     pub(crate) java: Redisson,
     pub(crate) server: RedisServer,
-    _turn: Turn,
+    _run_lock: RunLock,
 }
 
 /// How many other tests may run at the same time.
-pub(crate) enum Turn {
+pub(crate) enum RunLock {
     Together {
         _guard: RwLockReadGuard<'static, ()>,
     },
@@ -46,15 +46,15 @@ pub(crate) enum Turn {
     },
 }
 
-impl Turn {
-    pub(crate) fn together() -> Turn {
-        Turn::Together {
+impl RunLock {
+    pub(crate) fn together() -> RunLock {
+        RunLock::Together {
             _guard: QUIET.read().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    pub(crate) fn alone() -> Turn {
-        Turn::Alone {
+    pub(crate) fn alone() -> RunLock {
+        RunLock::Alone {
             _guard: QUIET.write().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -63,18 +63,18 @@ impl Turn {
 impl BothSides {
     /// Both watchdogs renew for [`LONG`].
     pub(crate) fn new() -> BothSides {
-        BothSides::with(Turn::together(), LONG)
+        BothSides::with(RunLock::together(), LONG)
     }
 
     /// Both watchdogs renew for `lease`.
-    pub(crate) fn with(turn: Turn, lease: Duration) -> BothSides {
+    pub(crate) fn with(turn: RunLock, lease: Duration) -> BothSides {
         let server = RedisServer::start();
         let rust = Client::builder().watchdog_timeout(lease);
         BothSides {
             rust: rust.open(&server.url()).unwrap(),
             java: Redisson::open(&Jvm::shared(), &server.url(), lease),
             server,
-            _turn: turn,
+            _run_lock: turn,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::both_sides::{BothSides, LONG, SLACK, Turn, timed};
+use crate::both_sides::{BothSides, LONG, RunLock, SLACK, timed};
 use crate::exclusion::WAKE_UP;
 use crate::jvm::version;
 use crate::support::ms;
@@ -31,7 +31,7 @@ fn both_wait(sides: &BothSides, open: impl FnOnce()) -> [Duration; 2] {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_latch_opens_for_both_sides() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let latch = sides.rust.latch("import");
     let java =
         |operation: &str, words: &[&str]| sides.java.latch("import", operation, words).value();
@@ -60,7 +60,7 @@ fn a_latch_opens_for_both_sides() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_deleted_latch_opens_for_the_other_side() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let latch = sides.rust.latch("import");
     assert!(latch.try_set(2).unwrap());
     let took = both_wait(&sides, || assert!(latch.delete().unwrap()));
@@ -82,7 +82,7 @@ fn a_deleted_latch_opens_for_the_other_side() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn permits_exclude_and_wake_both_sides() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let semaphore = sides.rust.semaphore("mail");
     let java = |operation: &str, words: &[&str]| {
         let started = sides.java.semaphore("mail", operation, words);
@@ -137,7 +137,7 @@ fn permits_exclude_and_wake_both_sides() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn permits_of_a_killed_client_return_to_both_sides() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let semaphore = sides.rust.semaphore("mail");
     assert!(semaphore.try_set(2).unwrap());
     // These permits are neither renewed nor released.
@@ -167,7 +167,7 @@ const NONE: &str = "null";
 #[test]
 #[ignore = "needs Java: make interop"]
 fn permits_with_ids_exclude_and_wake_both_sides() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let semaphore = sides.rust.permit_semaphore("mail");
     let java = |operation: &str, words: &[&str]| {
         let started = sides.java.permits("mail", operation, words);
@@ -222,7 +222,7 @@ fn permits_with_ids_exclude_and_wake_both_sides() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn each_side_releases_and_extends_the_others_permits() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let semaphore = sides.rust.permit_semaphore("mail");
     let java = |operation: &str, words: &[&str]| {
         let started = sides.java.permits("mail", operation, words);
@@ -274,7 +274,7 @@ fn each_side_releases_and_extends_the_others_permits() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn acquired_permits_never_exceed_the_capacity() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let plain = sides.rust.semaphore("mail");
     let with_ids = sides.rust.permit_semaphore("mails");
     assert!(plain.try_set(3).unwrap() && with_ids.try_set(3).unwrap());

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Lock};
 
-use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, SLACK, Turn, elsewhere, report, timed};
+use crate::both_sides::{
+    BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, elsewhere, report, timed,
+};
 use crate::driver::Exception;
 use crate::jvm::{JavaLock, Jvm, Redisson, settle, version};
 use crate::support::child::{arg, listen, say};
@@ -72,7 +74,7 @@ pub(crate) fn count(lock: &Lock, url: &str, threads: usize, times: u32) {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn ten_thousand_increments_and_none_is_lost() {
-    let sides = BothSides::with(Turn::alone(), PATIENCE);
+    let sides = BothSides::with(RunLock::alone(), PATIENCE);
     let url = sides.server.url();
     let mut child = Child::spawn("counter", &[("URL", &url)]);
     child.expect_line("ready", CHILD);
@@ -99,7 +101,7 @@ fn ten_thousand_increments_and_none_is_lost() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn our_queue_does_not_starve_redisson() {
-    let sides = BothSides::with(Turn::alone(), PATIENCE);
+    let sides = BothSides::with(RunLock::alone(), PATIENCE);
     let java = sides.java.lock("orders");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -141,7 +143,7 @@ pub(crate) fn bounded(what: &str, mut times: Vec<Duration>) {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_fixed_lease_ends_for_both() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let (rust, java) = sides.locks("orders");
     let second = ms(1000);
     java.lock_for(second);
@@ -185,7 +187,7 @@ pub(crate) fn is_refused_for_three_leases(mut attempt: impl FnMut() -> bool) {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_killed_jvm_frees_the_lock_within_a_lease() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let jvm = Jvm::start();
     let redisson = Redisson::open(&jvm, &sides.server.url(), LEASE);
     redisson.lock("orders").lock();
@@ -205,7 +207,7 @@ fn a_killed_jvm_frees_the_lock_within_a_lease() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_killed_rust_process_frees_the_lock_within_a_lease() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let mut child = Child::spawn("holder", &[("URL", &sides.server.url())]);
     child.expect_line("held", CHILD);
     thread::sleep(LEASE);
@@ -252,7 +254,7 @@ pub(crate) fn is_one_lock(rust: &Lock, java: &JavaLock) {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn names_of_every_form_are_one_lock() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     for name in [
         "{shop}:orders",
         "orders:{42}",
@@ -269,7 +271,7 @@ fn names_of_every_form_are_one_lock() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_key_prefix_is_a_name_mapper() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let url = sides.server.url();
     let builders = [
         Client::builder().key_prefix("shop:"),
@@ -335,7 +337,7 @@ fn redisson_s_other_exclusive_locks_exclude_us() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let (rust, java) = sides.locks("orders");
     let server = &sides.server;
     let theirs = "5e0f35f6-6f5b-4f0c-9d5a-3f3f7b3cf2a1:1";
@@ -378,7 +380,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
 #[ignore = "needs Java: make interop"]
 fn what_a_generation_sends_is_as_documented() {
     let server = RedisServer::start();
-    let _turn = Turn::together();
+    let _run_lock = RunLock::together();
     let redisson = Redisson::open(&Jvm::shared(), &server.url(), LONG);
     let java = redisson.lock("orders");
     java.lock();

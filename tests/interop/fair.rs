@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::Client;
 
-use crate::both_sides::{BothSides, LONG, SLACK, Turn, elsewhere, report, timed};
+use crate::both_sides::{BothSides, LONG, RunLock, SLACK, elsewhere, report, timed};
 use crate::jvm::{JavaLock, Jvm, Redisson};
 use crate::support::{eventually, ms};
 
@@ -43,7 +43,7 @@ fn nothing_is_left(sides: &BothSides) {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn both_sides_are_served_in_order_of_arrival() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let other = another(&sides);
     let ours = [&sides.rust, &other].map(|client| client.fair_lock("tickets"));
     for round in 0..4 {
@@ -85,7 +85,7 @@ fn both_sides_are_served_in_order_of_arrival() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn waiters_that_give_up_leave_no_queue_entry() {
-    let sides = BothSides::with(Turn::together(), LONG);
+    let sides = BothSides::with(RunLock::together(), LONG);
     let ours = sides.rust.fair_lock("tickets");
     let held = another(&sides).fair_lock("tickets");
     for gives_up in 0..4 {
@@ -127,7 +127,7 @@ fn waiters_that_give_up_leave_no_queue_entry() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn killed_redisson_waiters_cost_seconds() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let ours = sides.rust.fair_lock("tickets");
     let held = another(&sides).fair_lock("tickets");
     for count in [1, 4] {
@@ -162,7 +162,7 @@ fn killed_redisson_waiters_cost_seconds() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn both_sides_never_overlap_and_both_make_progress() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let other = another(&sides);
     let (inside, ends) = (AtomicI64::new(0), Instant::now() + Duration::from_secs(6));
     let turns_of = |take: &dyn Fn(), free: &dyn Fn()| {
@@ -201,7 +201,7 @@ fn both_sides_never_overlap_and_both_make_progress() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_waiter_removed_by_redisson_returns_to_the_front() {
-    let sides = BothSides::with(Turn::together(), LONG);
+    let sides = BothSides::with(RunLock::together(), LONG);
     let ours = sides.rust.fair_lock("tickets");
     let held = another(&sides).fair_lock("tickets");
     held.lock().unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlatch::{Client, Error};
 
-use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
+use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report, timed};
 use crate::jvm::{Jvm, Redisson};
 use crate::support::{End, Fault, Proxy, eventually, ms};
 
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = ms(1_000);
 #[ignore = "needs Java: make interop"]
 fn no_increment_is_lost_under_request_faults() {
     const EACH: u32 = 150;
-    let sides = BothSides::with(Turn::together(), PATIENCE);
+    let sides = BothSides::with(RunLock::together(), PATIENCE);
     let proxy = Proxy::to(sides.server.addr());
     let client = Client::builder()
         .command_timeout(TIMEOUT)
@@ -84,7 +84,7 @@ fn no_increment_is_lost_under_request_faults() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn redisson_s_read_write_lock_is_left_alone() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let writer = sides.java.thread().lock("write", "books");
     let reader = sides.java.thread().lock("read", "pages");
     writer.lock();
@@ -116,7 +116,7 @@ fn redisson_s_read_write_lock_is_left_alone() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_read_write_lock_on_our_name_survives_our_release() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let rust = sides.rust.lock("orders");
     let writer = sides.java.thread().lock("write", "orders");
     let guard = rust.guard().unwrap();
@@ -135,7 +135,7 @@ fn a_read_write_lock_on_our_name_survives_our_release() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_repeated_redisson_acquire_blocks_for_one_lease() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let proxy = Proxy::to(sides.server.addr());
     let redisson = Redisson::open(&Jvm::shared(), &proxy.url(), LEASE);
     let rust = sides.rust.lock("orders");
@@ -158,7 +158,7 @@ fn a_repeated_redisson_acquire_blocks_for_one_lease() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn lost_replies_to_redisson_block_for_one_lease() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let proxy = Proxy::to(sides.server.addr());
     // It waits far longer than its lease, because its repeated request must find our hold.
     let redisson = Redisson::open_impatient(&Jvm::shared(), &proxy.url(), LEASE, ms(5000));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, LossCause};
 
-use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
+use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report, timed};
 use crate::exclusion::{WAKE_UP, is_one_lock, is_refused_for_three_leases};
 use crate::jvm::{JavaLock, is_illegal_monitor_state, version};
 use crate::support::ms;
@@ -53,7 +53,7 @@ impl Kind {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn each_kind_is_one_lock_and_each_side_wakes_the_other() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     for kind in kinds() {
         for name in [kind.name.to_owned(), format!("{{shop}}:{}", kind.name)] {
             let (rust, java) = kind.locks(&sides, &name);
@@ -112,7 +112,7 @@ fn each_side_sees_the_counts_of_the_other() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn each_watchdog_keeps_the_other_side_out() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     thread::scope(|scope| {
         for kind in kinds() {
             let sides = &sides;
@@ -134,7 +134,7 @@ fn each_watchdog_keeps_the_other_side_out() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_force_unlock_by_either_side_is_reported_to_the_holder() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     for kind in kinds() {
         let (rust, java) = kind.locks(&sides, kind.name);
         let told = LEASE + SLACK;
@@ -177,7 +177,7 @@ fn a_force_unlock_by_either_side_is_reported_to_the_holder() {
 #[ignore = "needs Java: make interop"]
 fn threads_of_both_sides_never_overlap() {
     const ROUNDS: u32 = 150;
-    let sides = BothSides::with(Turn::alone(), PATIENCE);
+    let sides = BothSides::with(RunLock::alone(), PATIENCE);
     for kind in kinds() {
         // Read, and written later: two at a time would lose one.
         let counter = Mutex::new(0_u32);

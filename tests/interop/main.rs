@@ -13,11 +13,11 @@ mod fair;
 mod interop_faults;
 mod jvm;
 mod kinds;
-mod looks;
 mod other_languages;
 mod owned;
 mod read_write;
 #[path = "../support/mod.rs"]
 mod support;
+mod survey;
 mod token;
 mod topologies;

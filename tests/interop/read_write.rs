@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Lock, ReadWriteLock};
 
-use crate::both_sides::{BothSides, LEASE, LONG, SLACK, Turn, elsewhere, report, timed};
+use crate::both_sides::{BothSides, LEASE, LONG, RunLock, SLACK, elsewhere, report, timed};
 use crate::exclusion::WAKE_UP;
 use crate::jvm::{JavaLock, JavaThread, Jvm, Redisson, version};
 use crate::support::{eventually, ms};
@@ -71,7 +71,7 @@ const NOBODY: [bool; 4] = [false; 4];
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_read_write_lock_is_one_lock() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     for name in ["prices", "{shop}:prices"] {
         let lock = sides.rust.read_write_lock(name);
         let [read, write] = java(&sides.java.thread(), name);
@@ -117,7 +117,7 @@ fn a_read_write_lock_is_one_lock() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn readers_and_writers_of_both_sides_wake_each_other() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let lock = sides.rust.read_write_lock("prices");
     let [read, write] = java(&sides.java.thread(), "prices");
     // We wait for Redisson.
@@ -176,7 +176,7 @@ fn readers_and_writers_of_both_sides_wake_each_other() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn both_watchdogs_keep_both_sides_of_a_read_write_lock() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let lock = sides.rust.read_write_lock("prices");
     let [read, write] = java(&sides.java.thread(), "prices");
     let reading = lock.read().guard().unwrap();
@@ -203,7 +203,7 @@ fn both_watchdogs_keep_both_sides_of_a_read_write_lock() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_long_read_survives_the_renewals_of_redisson() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let lock = sides.rust.read_write_lock("prices");
     let [read, _] = java(&sides.java.thread(), "prices");
     let hour = Duration::from_secs(3600);
@@ -224,7 +224,7 @@ fn a_long_read_survives_the_renewals_of_redisson() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_killed_reader_or_writer_of_either_side_ends_with_its_lease() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let lock = sides.rust.read_write_lock("prices");
     for side in 0..2 {
         // A JVM that is killed.
@@ -255,7 +255,7 @@ fn a_killed_reader_or_writer_of_either_side_ends_with_its_lease() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
-    let sides = BothSides::with(Turn::together(), LEASE);
+    let sides = BothSides::with(RunLock::together(), LEASE);
     let lock = sides.rust.read_write_lock("prices");
     let jvm = Jvm::start();
     let doomed = Redisson::open(&jvm, &sides.server.url(), LEASE);
@@ -288,12 +288,17 @@ fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
 }
 
 /// How often a side was acquired within the time, and the longest wait.
-type Turns = (u32, Duration);
+type Acquisitions = (u32, Duration);
 
 /// Lets threads of both libraries acquire sides for some ms without a pause, with writers exclusive: our readers, our
 /// writers, Redisson's readers, Redisson's writers. Returns for each kind the fewest turns of a thread and the longest
 /// wait.
-fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration) -> [Turns; 4] {
+fn contend(
+    sides: &BothSides,
+    counts: [usize; 4],
+    hold: Duration,
+    span: Duration,
+) -> [Acquisitions; 4] {
     let other = sides.another(
         redlatch::Client::builder().watchdog_timeout(LONG),
         &sides.server.url(),
@@ -301,7 +306,7 @@ fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration
     let locks = [&sides.rust, &other].map(|client| client.read_write_lock("prices"));
     let ends = Instant::now() + span;
     let inside = AtomicI64::new(0);
-    let several = |writes: bool, take: &dyn Fn(), free: &dyn Fn()| -> Turns {
+    let several = |writes: bool, take: &dyn Fn(), free: &dyn Fn()| -> Acquisitions {
         let weight = if writes { 1000 } else { 1 };
         let (mut turns, mut longest) = (0, Duration::ZERO);
         while Instant::now() < ends {
@@ -348,7 +353,7 @@ fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration
 #[test]
 #[ignore = "needs Java: make interop"]
 fn readers_and_writers_exclude_and_none_starves() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let span = Duration::from_secs(5);
     // A reader and a writer of Redisson, beside writers of ours that never pause.
     for counts in [[0, 2, 1, 0], [0, 2, 0, 1], [2, 2, 1, 1]] {
@@ -369,7 +374,7 @@ fn readers_and_writers_exclude_and_none_starves() {
 #[test]
 #[ignore = "needs Java: make interop"]
 fn constant_redisson_readers_starve_no_reader_of_ours() {
-    let sides = BothSides::with(Turn::alone(), LONG);
+    let sides = BothSides::with(RunLock::alone(), LONG);
     let lock = sides.rust.read_write_lock("prices");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

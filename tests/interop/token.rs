@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Lock, Redlock};
 
-use crate::both_sides::{LONG, PATIENCE, SLACK, Turn, timed};
+use crate::both_sides::{LONG, PATIENCE, RunLock, SLACK, timed};
 use crate::driver::Answer;
 use crate::other_languages::{Foreign, ForeignLock, Peer};
 use crate::support::child::{arg, listen, say};
@@ -34,20 +34,20 @@ const CHILD: Duration = Duration::from_secs(120);
 const NODE_TIMEOUT: Duration = ms(1000);
 
 /// Our side: a client, or one for each of many servers.
-enum Ours {
+enum OurLock {
     One(Client),
     Many(Redlock),
 }
 
-impl Ours {
+impl OurLock {
     /// Opens it with clients that `builder` makes, for locks that are renewed for `lease`.
-    fn open(builder: impl Fn() -> Builder, lease: Duration, urls: &[String]) -> Ours {
+    fn open(builder: impl Fn() -> Builder, lease: Duration, urls: &[String]) -> OurLock {
         let open = |url: &String| {
             let builder = builder().watchdog_timeout(lease);
             builder.open(url).unwrap()
         };
         if let [url] = urls {
-            return Ours::One(open(url));
+            return OurLock::One(open(url));
         }
         let redlock = Redlock::builder()
             .nodes(urls.iter().map(open))
@@ -56,41 +56,41 @@ impl Ours {
             .watchdog_timeout(lease)
             .node_timeout(NODE_TIMEOUT)
             .build();
-        Ours::Many(redlock.unwrap())
+        OurLock::Many(redlock.unwrap())
     }
 
     fn lock(&self, name: &str) -> Lock {
         match self {
-            Ours::One(client) => client.token_lock(name),
-            Ours::Many(redlock) => redlock.lock(name),
+            OurLock::One(client) => client.token_lock(name),
+            OurLock::Many(redlock) => redlock.lock(name),
         }
     }
 }
 
 /// Both sides on some servers. Clients go first.
 struct Fixture {
-    ours: Ours,
+    ours: OurLock,
     theirs: Foreign,
     peer: Peer,
     nodes: Vec<RedisServer>,
-    _turn: Turn,
+    _run_lock: RunLock,
 }
 
 impl Fixture {
     /// A fixture where our locks are renewed for [`LONG`].
     fn new(peer: Peer) -> Fixture {
-        Fixture::with(peer, Turn::together(), LONG)
+        Fixture::with(peer, RunLock::together(), LONG)
     }
 
-    fn with(peer: Peer, turn: Turn, lease: Duration) -> Fixture {
+    fn with(peer: Peer, turn: RunLock, lease: Duration) -> Fixture {
         let nodes: Vec<_> = (0..peer.servers).map(|_| RedisServer::start()).collect();
         let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
         Fixture {
-            ours: Ours::open(Client::builder, lease, &urls),
+            ours: OurLock::open(Client::builder, lease, &urls),
             theirs: peer.open(&urls),
             peer,
             nodes,
-            _turn: turn,
+            _run_lock: turn,
         }
     }
 
@@ -140,7 +140,7 @@ pub(crate) fn play(role: &str) -> bool {
     match role {
         "token holder" => {
             let urls: Vec<String> = arg("URLS").split(' ').map(str::to_owned).collect();
-            let ours = Ours::open(Client::builder, TERM, &urls);
+            let ours = OurLock::open(Client::builder, TERM, &urls);
             ours.lock(NAME).lock().unwrap();
             say("held");
             listen();
@@ -194,7 +194,7 @@ fn each_keeps_the_other_out(peer: Peer) {
 fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
     const THREADS: u32 = 2;
     const TIMES: u32 = 1000;
-    let fixture = Fixture::with(peer, Turn::together(), PATIENCE);
+    let fixture = Fixture::with(peer, RunLock::together(), PATIENCE);
     let counter = &fixture.nodes[0];
     let handed = AtomicU32::new(0);
     let add = || {
@@ -298,7 +298,7 @@ fn its_extension_keeps_us_out(peer: Peer) {
     if !peer.extends() {
         return;
     }
-    let fixture = Fixture::with(peer, Turn::together(), TERM);
+    let fixture = Fixture::with(peer, RunLock::together(), TERM);
     let (ours, theirs) = fixture.locks();
     assert!(theirs.lock(TERM, SLACK));
     let start = Instant::now();
@@ -321,7 +321,7 @@ fn its_extension_keeps_us_out(peer: Peer) {
 }
 
 fn our_watchdog_keeps_it_out(peer: Peer) {
-    let fixture = Fixture::with(peer, Turn::together(), TERM);
+    let fixture = Fixture::with(peer, RunLock::together(), TERM);
     let (ours, theirs) = fixture.locks();
     let guard = ours.guard().unwrap();
     let start = Instant::now();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Lock};
 
-use crate::both_sides::{LONG, SLACK, Turn, report, timed};
+use crate::both_sides::{LONG, RunLock, SLACK, report, timed};
 use crate::driver::unique;
 use crate::exclusion::bounded;
 use crate::jvm::{CLUSTER, JavaLock, Jvm, Redisson, version};
@@ -74,7 +74,7 @@ impl Set {
         let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
         cell.upgrade().unwrap_or_else(|| {
             // This many servers at once would disturb tests that measure time.
-            let _turn = Turn::together();
+            let _run_lock = RunLock::together();
             let set = Arc::new(Set::start(kind));
             *cell = Arc::downgrade(&set);
             set
@@ -198,11 +198,11 @@ struct BothSides {
     java: Redisson,
     set: Arc<Set>,
     is_sharded: bool,
-    _turn: Turn,
+    _run_lock: RunLock,
 }
 
 impl BothSides {
-    fn of(set: Arc<Set>, turn: Turn, lease: Duration) -> BothSides {
+    fn of(set: Arc<Set>, turn: RunLock, lease: Duration) -> BothSides {
         let java = set.java(lease);
         let is_sharded = set.has_sharded_messages(&java);
         BothSides {
@@ -210,7 +210,7 @@ impl BothSides {
             java,
             set,
             is_sharded,
-            _turn: turn,
+            _run_lock: turn,
         }
     }
 
@@ -227,7 +227,7 @@ impl BothSides {
 
 fn an_unlock_wakes_the_other_side(kind: Kind) {
     let set = Set::shared(kind);
-    let sides = BothSides::of(set, Turn::alone(), LONG);
+    let sides = BothSides::of(set, RunLock::alone(), LONG);
     let (mut java_woke, mut we_woke) = (Vec::new(), Vec::new());
     for round in 0..12 {
         // A listener of ours stays for a while, so every round has a name of its own.
@@ -265,7 +265,7 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
 
 /// Either side holds a lock while the master dies that has them both.
 fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
-    let turn = Turn::together();
+    let turn = RunLock::together();
     let sides = BothSides::of(Arc::new(Set::start(kind)), turn, LONG);
     let ours = sides.set.name("orders", 1);
     let theirs = format!("{{{ours}}}:theirs");
@@ -324,7 +324,7 @@ fn locks_exclude_with_mixed_sharded_and_plain_messages() {
         unreachable!()
     };
     let name = cluster.name_at(1, "misheard");
-    let _turn = Turn::together();
+    let _run_lock = RunLock::together();
     let redisson = set.java(LONG);
     let is_sharded = set.has_sharded_messages(&redisson);
     let builder = Client::builder()

@@ -17,16 +17,16 @@ const LEASE: Duration = ms(3000);
 
 /// A password that is given, and can be changed.
 #[derive(Clone, Default)]
-struct Vault {
+struct PasswordStore {
     password: Arc<Mutex<String>>,
     asked: Arc<AtomicUsize>,
 }
 
-impl Vault {
-    fn with(password: &str) -> Vault {
-        let vault = Vault::default();
-        vault.change(password);
-        vault
+impl PasswordStore {
+    fn with(password: &str) -> PasswordStore {
+        let store = PasswordStore::default();
+        store.change(password);
+        store
     }
 
     fn change(&self, password: &str) {
@@ -38,10 +38,10 @@ impl Vault {
     }
 
     fn to(&self, builder: Builder) -> Builder {
-        let vault = self.clone();
+        let store = self.clone();
         builder.credentials_with(move || {
-            vault.asked.fetch_add(1, Ordering::Relaxed);
-            Ok::<_, std::io::Error>(("app", vault.password.lock().unwrap().clone()))
+            store.asked.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(("app", store.password.lock().unwrap().clone()))
         })
     }
 }
@@ -65,8 +65,8 @@ fn a_changed_password_ends_no_hold_and_no_wait() {
     let server = RedisServer::start();
     let (old, new) = (format!("{CANARY}-old"), format!("{CANARY}-new"));
     server.set_password("app", &old);
-    let vault = Vault::with(&old);
-    let builder = vault.to(patient().watchdog_timeout(LEASE));
+    let store = PasswordStore::with(&old);
+    let builder = store.to(patient().watchdog_timeout(LEASE));
     no_secret(&builder);
     let client = builder.open(&server.url()).unwrap();
     no_secret(&client);
@@ -84,7 +84,7 @@ fn a_changed_password_ends_no_hold_and_no_wait() {
         assert!(guard.is_valid() && !waiting.is_finished());
         let error = fails(client.lock("free").try_lock(), Class::Unavailable);
         assert!(error.to_string().contains("WRONGPASS"), "{error}");
-        vault.change(&new);
+        store.change(&new);
         thread::sleep(LEASE * 3 / 2);
         assert!(guard.is_valid(), "it is renewed with the new password");
         theirs.unlock().unwrap();
@@ -97,13 +97,13 @@ fn a_changed_password_ends_no_hold_and_no_wait() {
 fn a_wrong_password_that_may_change_is_an_outage() {
     let server = RedisServer::start();
     server.set_password("app", "right");
-    let vault = Vault::with(CANARY);
-    let client = vault.to(quick()).open(&server.url()).unwrap();
+    let store = PasswordStore::with(CANARY);
+    let client = store.to(quick()).open(&server.url()).unwrap();
     let lock = client.lock("orders");
     let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unavailable));
     let text = error.to_string();
     assert!(text.contains("credentials provider"), "{text}");
-    assert!(vault.asked() >= 2);
+    assert!(store.asked() >= 2);
     let began = Instant::now();
     fails(lock.lock(), Class::Unavailable);
     assert!(began.elapsed() >= ms(600), "the wait went on");
@@ -123,7 +123,7 @@ fn a_provider_that_fails_or_hangs_harms_no_hold() {
     let counted = Arc::clone(&running);
     let provider = move || match told.load(Ordering::Relaxed) {
         0 => Ok(("app", "right")),
-        1 => Err("the vault is closed"),
+        1 => Err("the store is closed"),
         2 => panic!("as planned"),
         _ => {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +138,7 @@ fn a_provider_that_fails_or_hangs_harms_no_hold() {
     let client = client.unwrap();
     let guard = client.lock("held").guard().unwrap();
     let lock = client.lock("orders");
-    for (kind, words) in [(1, "the vault is closed"), (2, "panicked"), (3, "in time")] {
+    for (kind, words) in [(1, "the store is closed"), (2, "panicked"), (3, "in time")] {
         mood.store(kind, Ordering::Relaxed);
         kill_clients(&server);
         let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));

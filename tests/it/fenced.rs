@@ -181,17 +181,17 @@ fn a_token_at_its_maximum_is_an_error_and_unchanged() {
 /// A relay to a server that can replace bytes of requests by others of the same length.
 struct Relay {
     addr: SocketAddr,
-    swap: Arc<Mutex<Swap>>,
+    swap: Arc<Mutex<Replacement>>,
 }
 
 /// The bytes to replace and their replacement; both empty for none.
-type Swap = (Vec<u8>, Vec<u8>);
+type Replacement = (Vec<u8>, Vec<u8>);
 
 impl Relay {
     fn to(target: SocketAddr) -> Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let addr = listener.local_addr().unwrap();
-        let swap = Arc::<Mutex<Swap>>::default();
+        let swap = Arc::<Mutex<Replacement>>::default();
         let own = Arc::clone(&swap);
         thread::spawn(move || {
             for client in listener.incoming() {
@@ -213,7 +213,7 @@ impl Relay {
     }
 }
 
-fn send_on(mut client: TcpStream, mut server: TcpStream, swap: &Mutex<Swap>) {
+fn send_on(mut client: TcpStream, mut server: TcpStream, swap: &Mutex<Replacement>) {
     let mut block = [0; 16 * 1024];
     // A request of this test arrives in one piece.
     while let Ok(read @ 1..) = client.read(&mut block) {

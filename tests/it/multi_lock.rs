@@ -1,7 +1,7 @@
 //! MultiLock, in memory and on real servers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod neighbours;
+mod fairness;
 mod storm;
 
 use std::sync::Barrier;

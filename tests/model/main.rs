@@ -1,10 +1,10 @@
 //! A model of the quorum, of which every state is looked at. The simulation draws some orders of messages at several servers;
-//! here is every order of them, and of up to two mishaps.
+//! here is every order of them, and of up to two faults.
 //!
 //! It has three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
 //! enough of them said yes, extends the hold as often as it likes, and releases on all nodes whenever it likes; each
 //! of this may take any time, also in the middle. Messages are lost, delayed and reordered in every run. A run also
-//! has up to two mishaps at any instant: a node restarts with its keys or without, or a server without them takes over in
+//! has up to two faults at any instant: a node restarts with its keys or without, or a server without them takes over in
 //! its place; its keys are flushed; a clock jumps; requests arrive when their hold has ended. Times are kept relative to now, so the runs have no end and yet finitely many states.
 //!
 //! A node answers each request as the scripts do. The rules are those of the library. Where it could go by stricter ones, the model goes by the weakest: a restarted
@@ -24,15 +24,15 @@ mod served;
 
 use std::time::Instant;
 
-use quorum::{Action, GiveBack, LEASE, Mishap, NODES, Origin, Quorum, Rules};
+use quorum::{Action, LEASE, NODES, NodeFault, Origin, Quorum, Restore, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// The shortest way for two clients to hold the lock, if there is one.
-fn breach(rules: Rules, mishaps: &'static [Mishap]) -> Option<Vec<Action>> {
+fn breach(rules: Rules, faults: &'static [NodeFault]) -> Option<Vec<Action>> {
     let started = Instant::now();
     let model = Quorum {
         rules,
-        mishaps,
+        faults,
         ..Quorum::default()
     };
     let checker = model
@@ -41,7 +41,7 @@ fn breach(rules: Rules, mishaps: &'static [Mishap]) -> Option<Vec<Action>> {
         .spawn_bfs()
         .join();
     println!(
-        "{rules:?}, {mishaps:?}: {} states, {} steps, {:.1?}",
+        "{rules:?}, {faults:?}: {} states, {} steps, {:.1?}",
         checker.unique_state_count(),
         checker.state_count(),
         started.elapsed()
@@ -52,13 +52,13 @@ fn breach(rules: Rules, mishaps: &'static [Mishap]) -> Option<Vec<Action>> {
 }
 
 /// Demands that no way lead to two holders.
-fn holds(rules: Rules, mishaps: &'static [Mishap]) {
-    assert_eq!(breach(rules, mishaps), None);
+fn holds(rules: Rules, faults: &'static [NodeFault]) {
+    assert_eq!(breach(rules, faults), None);
 }
 
 /// Demands that the broken rules be noticed.
-fn breaks(rules: Rules, mishaps: &'static [Mishap]) {
-    assert_ne!(breach(rules, mishaps), None, "nobody noticed");
+fn breaks(rules: Rules, faults: &'static [NodeFault]) {
+    assert_ne!(breach(rules, faults), None, "nobody noticed");
 }
 
 #[test]
@@ -68,20 +68,20 @@ fn exclusion_survives_lost_and_late_messages() {
 
 #[test]
 fn exclusion_survives_the_faults_of_nodes() {
-    holds(Rules::default(), &[Mishap::Emptied]);
-    holds(Rules::default(), &[Mishap::Jump(-1)]);
+    holds(Rules::default(), &[NodeFault::Emptied]);
+    holds(Rules::default(), &[NodeFault::Jump(-1)]);
     let with_its_keys = Rules {
         away: 0,
         ..Rules::default()
     };
-    holds(with_its_keys, &[Mishap::Restarted]);
+    holds(with_its_keys, &[NodeFault::Restarted]);
     let drifts = Rules {
         drift: 1,
         ..Rules::default()
     };
-    holds(drifts, &[Mishap::Emptied, Mishap::Jump(1)]);
+    holds(drifts, &[NodeFault::Emptied, NodeFault::Jump(1)]);
     // Here the drift only reduces the states; exclusion holds without it.
-    holds(drifts, &[Mishap::Late]);
+    holds(drifts, &[NodeFault::Late]);
 }
 
 /// The node common to two majorities decides, so with a bare majority one lost key is too many. With all nodes
@@ -93,8 +93,8 @@ fn exclusion_by_all_nodes_survives_a_lost_key() {
         away: 0,
         ..Rules::default()
     };
-    holds(rules, &[Mishap::Emptied]);
-    holds(rules, &[Mishap::Jump(2)]);
+    holds(rules, &[NodeFault::Emptied]);
+    holds(rules, &[NodeFault::Jump(2)]);
 }
 
 #[test]
@@ -104,25 +104,25 @@ fn a_node_that_restarts_empty_at_once_breaks_exclusion() {
             away,
             ..Rules::default()
         };
-        breaks(rules, &[Mishap::Emptied]);
+        breaks(rules, &[NodeFault::Emptied]);
     }
 }
 
 #[test]
 fn each_weaker_rule_breaks_exclusion() {
-    let weaken = |change: fn(&mut Rules), mishaps| {
+    let weaken = |change: fn(&mut Rules), faults| {
         let mut rules = Rules::default();
         change(&mut rules);
-        breaks(rules, mishaps);
+        breaks(rules, faults);
     };
     weaken(|rules| rules.counted_from = Origin::Decision, &[]);
     weaken(|rules| rules.quorum = NODES / 2, &[]);
     // The vote of the absent node breaks it, not the release: the same node granted the other client before it lost
     // its keys.
-    weaken(|rules| rules.give_back = GiveBack::Vote, &[Mishap::Emptied]);
+    weaken(|rules| rules.restore = Restore::Vote, &[NodeFault::Emptied]);
     weaken(
         |rules| (rules.drift, rules.fresh_ids) = (1, false),
-        &[Mishap::Late],
+        &[NodeFault::Late],
     );
 }
 
@@ -130,10 +130,10 @@ fn each_weaker_rule_breaks_exclusion() {
 /// ahead by more than the drift.
 #[test]
 fn each_excluded_fault_breaks_exclusion() {
-    breaks(Rules::default(), &[Mishap::Flushed]);
+    breaks(Rules::default(), &[NodeFault::Flushed]);
     let rules = Rules {
         drift: 1,
         ..Rules::default()
     };
-    breaks(rules, &[Mishap::Jump(2)]);
+    breaks(rules, &[NodeFault::Jump(2)]);
 }

@@ -11,8 +11,8 @@ use crate::served::{Request, served};
 pub(crate) const NODES: usize = 3;
 /// The clients, which all request the same lock.
 pub(crate) const CLIENTS: usize = 2;
-/// The most mishaps in a run.
-const MISHAPS: usize = 2;
+/// The most faults in a run.
+const MAX_FAULTS: usize = 2;
 /// The lease in ticks, for which a node keeps a key.
 pub(crate) const LEASE: u8 = 3;
 
@@ -28,7 +28,7 @@ pub(crate) struct Rules {
     /// For how long after its restart a node has no vote, in ticks.
     pub(crate) away: u8,
     /// How a node that lost the key of a hold is restored.
-    pub(crate) give_back: GiveBack,
+    pub(crate) restore: Restore,
     /// Whether each hold has its own id, so that no request of an earlier hold can touch it.
     pub(crate) fresh_ids: bool,
 }
@@ -40,7 +40,7 @@ impl Default for Rules {
             counted_from: Origin::FirstSend,
             drift: 0,
             away: LEASE,
-            give_back: GiveBack::SecondStep,
+            restore: Restore::SecondStep,
             fresh_ids: true,
         }
     }
@@ -57,7 +57,7 @@ pub(crate) enum Origin {
 
 /// How a node gets a lost key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GiveBack {
+pub(crate) enum Restore {
     /// After an extension that a majority granted, unless the node is absent, and without a vote.
     SecondStep,
     /// With the extension itself, as a vote for it, also on an absent node.
@@ -66,7 +66,7 @@ pub(crate) enum GiveBack {
 
 /// The faults of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mishap {
+pub(crate) enum NodeFault {
     /// It crashes and restarts without its keys, or is replaced by a server that lacks them.
     Emptied,
     /// It loses its keys without notice: they are flushed, evicted or deleted.
@@ -83,8 +83,8 @@ pub(crate) enum Mishap {
 #[derive(Debug, Default)]
 pub(crate) struct Quorum {
     pub(crate) rules: Rules,
-    /// The faults, each at most once and at any time. At most `MISHAPS`.
-    pub(crate) mishaps: &'static [Mishap],
+    /// The faults, each at most once and at any time. At most `MAX_FAULTS`.
+    pub(crate) faults: &'static [NodeFault],
     /// Whether exclusion was breached. Only the first time counts, because its trace is the shortest.
     pub(crate) breached: AtomicBool,
 }
@@ -173,7 +173,7 @@ pub(crate) struct State {
     clients: [Client; CLIENTS],
     nodes: [Node; NODES],
     /// Which of the faults have happened.
-    happened: [bool; MISHAPS],
+    happened: [bool; MAX_FAULTS],
 }
 
 /// One step.
@@ -248,12 +248,12 @@ impl Model for Quorum {
                 }
             }
         }
-        for (index, mishap) in self.mishaps.iter().enumerate() {
+        for (index, fault) in self.faults.iter().enumerate() {
             if state.happened[index] {
                 continue;
             }
             for node in 0..NODES {
-                if *mishap != Mishap::Late {
+                if *fault != NodeFault::Late {
                     actions.push(Action::Happen(index, node));
                     continue;
                 }
@@ -338,7 +338,7 @@ impl Model for Quorum {
             }
             Action::Happen(index, node) => {
                 next.happened[index] = true;
-                next.nodes[node] = self.after(self.mishaps[index], next.nodes[node]);
+                next.nodes[node] = self.after(self.faults[index], next.nodes[node]);
             }
         }
         Some(next)
@@ -415,10 +415,10 @@ impl Quorum {
         }
     }
 
-    /// The node after the mishap.
-    fn after(&self, mishap: Mishap, mut node: Node) -> Node {
-        match mishap {
-            Mishap::Jump(ticks) => {
+    /// The node after the fault.
+    fn after(&self, fault: NodeFault, mut node: Node) -> Node {
+        match fault {
+            NodeFault::Jump(ticks) => {
                 let later = |key: Key| Key {
                     left: key.left.saturating_add_signed(-ticks),
                     ..key
@@ -426,15 +426,15 @@ impl Quorum {
                 node.key = node.key.map(later).filter(|key| key.left > 0);
                 return node;
             }
-            Mishap::Emptied => {
+            NodeFault::Emptied => {
                 node.key = None;
                 node.away = self.rules.away;
             }
-            Mishap::Flushed => {
+            NodeFault::Flushed => {
                 node.key = None;
                 return node;
             }
-            Mishap::Restarted | Mishap::Late => {}
+            NodeFault::Restarted | NodeFault::Late => {}
         }
         // The connections are closed, but earlier replies arrive.
         for link in &mut node.links {
@@ -469,7 +469,7 @@ impl Quorum {
         let vote = match before {
             _ if is_done => counted,
             // The rest are rules that the library does not go by, but for the loss of a key.
-            None if self.rules.give_back == GiveBack::Vote => {
+            None if self.rules.restore == Restore::Vote => {
                 at.set(client);
                 Vote::Yes
             }

@@ -4,8 +4,8 @@
 //! the bytes were split or joined on their way. What it cannot read, such as TLS, passes as it comes.
 //!
 //! ```text
-//! client -> requests() -> server      one thread, applies the request faults, notes the fate of the reply
-//! client <- replies()  <- server      one thread, applies the fate
+//! client -> requests() -> server      one thread, applies the request faults, notes the action of the reply
+//! client <- replies()  <- server      one thread, applies the action
 //! ```
 
 use std::collections::VecDeque;
@@ -270,11 +270,11 @@ struct Connection {
     server: Mutex<Option<TcpStream>>,
     life: Mutex<Life>,
     /// The fates of the replies the server still owes, oldest first.
-    owed: Mutex<VecDeque<Option<Fate>>>,
+    pending_replies: Mutex<VecDeque<Option<ReplyAction>>>,
 }
 
 #[derive(Clone, Copy)]
-enum Fate {
+enum ReplyAction {
     Fault(Fault),
     /// The reply to a duplicate.
     Drop,
@@ -314,12 +314,13 @@ impl Shared {
                 let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
                 continue;
             }
-            let (server, life, owed) = (Mutex::new(None), Mutex::new(Life::Open), Mutex::default());
+            let (server, life, pending_replies) =
+                (Mutex::new(None), Mutex::new(Life::Open), Mutex::default());
             let connection = Arc::new(Connection {
                 client,
                 server,
                 life,
-                owed,
+                pending_replies,
             });
             state.connections.push(connection.clone());
             state.counters.open += 1;
@@ -373,12 +374,14 @@ impl Shared {
             if connection.life() != Life::Open {
                 continue;
             }
-            let fate = rule.map(|(_, fault)| Fate::Fault(fault));
+            let action = rule.map(|(_, fault)| ReplyAction::Fault(fault));
             let replies = replies_to(&frame);
             let mut server = server;
-            lock(&connection.owed).extend((0..replies).map(|reply| fate.filter(|_| reply == 0)));
+            lock(&connection.pending_replies)
+                .extend((0..replies).map(|reply| action.filter(|_| reply == 0)));
             let sent = if let Some((_, Fault::DuplicateRequest)) = rule {
-                lock(&connection.owed).extend((0..replies).map(|_| Some(Fate::Drop)));
+                lock(&connection.pending_replies)
+                    .extend((0..replies).map(|_| Some(ReplyAction::Drop)));
                 // In one piece, so that both run before the client gets the first reply and sends another request.
                 server.write_all(&frame.repeat(2))
             } else {
@@ -400,25 +403,27 @@ impl Shared {
         let mut frames = Frames::of(server);
         while let Some(mut frame) = frames.next(|bytes| self.state().counters.bytes_down += bytes) {
             let push = is_push(&frame);
-            let fate = if push {
+            let action = if push {
                 self.matching(&frame, |fault| matches!(fault, Fault::DropPush))
-                    .map(|_| Fate::Drop)
+                    .map(|_| ReplyAction::Drop)
             } else {
-                lock(&connection.owed).pop_front().flatten()
+                lock(&connection.pending_replies).pop_front().flatten()
             };
             let mut drip = None;
             let mut reset = false;
             let mut again = None;
-            match fate {
-                Some(Fate::Drop) => continue,
-                Some(Fate::Fault(Fault::SwallowReply(end))) => self.end(connection, end),
-                Some(Fate::Fault(Fault::DelayReply(delay))) => self.pause(connection, delay),
-                Some(Fate::Fault(Fault::Drip(per_byte))) => drip = Some(per_byte),
-                Some(Fate::Fault(Fault::RepeatReply(Duration::ZERO))) => frame = frame.repeat(2),
-                Some(Fate::Fault(Fault::RepeatReply(after))) => {
+            match action {
+                Some(ReplyAction::Drop) => continue,
+                Some(ReplyAction::Fault(Fault::SwallowReply(end))) => self.end(connection, end),
+                Some(ReplyAction::Fault(Fault::DelayReply(delay))) => self.pause(connection, delay),
+                Some(ReplyAction::Fault(Fault::Drip(per_byte))) => drip = Some(per_byte),
+                Some(ReplyAction::Fault(Fault::RepeatReply(Duration::ZERO))) => {
+                    frame = frame.repeat(2)
+                }
+                Some(ReplyAction::Fault(Fault::RepeatReply(after))) => {
                     again = Some((after, frame.clone()))
                 }
-                Some(Fate::Fault(Fault::TruncateReply(bytes))) => {
+                Some(ReplyAction::Fault(Fault::TruncateReply(bytes))) => {
                     frame.truncate(bytes);
                     reset = true;
                 }

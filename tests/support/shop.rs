@@ -109,7 +109,7 @@ pub fn sell_without_a_lock(threads: usize) {
 
 /// The result of a day in the shop.
 #[derive(Debug)]
-pub struct Day {
+pub struct ShopResult {
     /// Units that were sold, once or more.
     pub sold: u64,
     /// Units that went from the stock.
@@ -199,14 +199,14 @@ impl Shop {
     }
 
     /// Ends all processes and checks their sales.
-    pub fn close(self) -> Day {
+    pub fn close(self) -> ShopResult {
         let (counts, history) = self.sellers.end();
         let stock = self.stock;
         let shop = Shop {
             stock,
             sellers: Contenders::none(),
         };
-        Day {
+        ShopResult {
             sold: shop.sold(),
             gone: STOCK - shop.number("left"),
             twice: shop.sold_twice(),

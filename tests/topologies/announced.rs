@@ -14,17 +14,17 @@ use crate::support::topology_fixtures::{Cluster, Node, Sentinels};
 const PATIENT: Duration = Duration::from_secs(15);
 
 /// A proxy for each node, which the map leads to.
-struct Gates {
+struct NodeProxies {
     gates: Vec<Proxy>,
     ports: HashMap<u16, u16>,
 }
 
-impl Gates {
-    fn to(nodes: &[Node]) -> Gates {
+impl NodeProxies {
+    fn to(nodes: &[Node]) -> NodeProxies {
         let gates: Vec<_> = nodes.iter().map(|node| Proxy::to(node.addr())).collect();
         let ports = nodes.iter().zip(&gates);
         let ports = ports.map(|(node, gate)| (node.port(), gate.addr().port()));
-        Gates {
+        NodeProxies {
             ports: ports.collect(),
             gates,
         }
@@ -42,7 +42,7 @@ impl Gates {
 #[ignore = "needs several servers: make topologies"]
 fn a_failover_by_sentinel_is_followed_through_the_map() {
     let set = Sentinels::start();
-    let gates = Gates::to(&set.nodes);
+    let gates = NodeProxies::to(&set.nodes);
     let client = gates.builder().sentinel(NAME, set.urls()).unwrap();
     let lock = client.lock("orders");
     let guard = lock.guard().unwrap();
@@ -67,7 +67,7 @@ fn a_failover_by_sentinel_is_followed_through_the_map() {
 #[ignore = "needs several servers: make topologies"]
 fn moving_slots_are_followed_through_the_map() {
     let cluster = Cluster::masters();
-    let gates = Gates::to(&cluster.nodes);
+    let gates = NodeProxies::to(&cluster.nodes);
     let client = gates.builder().cluster([cluster.nodes[0].url()]).unwrap();
     let name = cluster.name_at(1, "orders");
     let lock = client.lock(&name);

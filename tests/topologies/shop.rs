@@ -12,7 +12,7 @@ use crate::backends::is_long;
 use crate::report;
 use crate::support::child::arg;
 use crate::support::ms;
-use crate::support::shop::{Day, Shop, sell_under};
+use crate::support::shop::{Shop, ShopResult, sell_under};
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Sentinels};
 
@@ -51,7 +51,7 @@ fn start(topology: &str, urls: &[String], lock: &str, replicas: u32) -> Shop {
     shop
 }
 
-fn tell(day: &Day, what: &str) {
+fn tell(day: &ShopResult, what: &str) {
     let counts = &day.counts;
     let history = match &day.history {
         Ok(summary) => format!("{} holds apart", summary.holds),
@@ -65,7 +65,7 @@ fn tell(day: &Day, what: &str) {
 
 /// No client was told that it holds the lock while another client held it.
 #[track_caller]
-fn was_fair(day: &Day) {
+fn was_fair(day: &ShopResult) {
     assert_eq!(day.twice, 0, "sold twice");
     assert!(day.history.is_ok(), "{:?}", day.history);
 }

@@ -65,9 +65,9 @@ fn a_cluster_may_talk_tls() {
         is_renewed(&guard);
         guard.unlock().unwrap();
     }
-    let stranger = Certificates::new();
+    let untrusted = Certificates::new();
     is_refused(|builder| {
-        let builder = builder.ca_certificate(stranger.authority_pem());
+        let builder = builder.ca_certificate(untrusted.authority_pem());
         builder.cluster(cluster.urls()).unwrap()
     });
 }
@@ -91,9 +91,9 @@ fn sentinels_and_master_may_talk_tls() {
     });
     let first = grants.first_after(over);
     assert!(first < Duration::from_secs(5), "{first:?}");
-    let stranger = Certificates::new();
+    let untrusted = Certificates::new();
     is_refused(|builder| {
-        let builder = builder.ca_certificate(stranger.authority_pem());
+        let builder = builder.ca_certificate(untrusted.authority_pem());
         builder.sentinel(NAME, set.urls()).unwrap()
     });
 }

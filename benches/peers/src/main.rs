@@ -8,7 +8,7 @@ mod quorum;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Notes, OUT_OF_THE_WAY, Order, Rush, Stay, notes, write};
+use protocol::{Notes, OUT_OF_THE_WAY, Order, Load, Acquisition, notes, write};
 use redis::aio::MultiplexedConnection;
 use redis_lock::{LockAcrossOptions, lock_across};
 use rslock::LockManager;
@@ -45,7 +45,7 @@ impl Peer {
         inside: Duration,
         options: LockAcrossOptions,
         held: fn(),
-    ) -> Option<Stay> {
+    ) -> Option<Acquisition> {
         let asked = now();
         let keep = async move {
             let had = now();
@@ -54,7 +54,7 @@ impl Peer {
                 sleep(inside).await;
             }
             let left = now();
-            Stay { asked, had, left }
+            Acquisition { asked, had, left }
         };
         match self {
             Peer::Rslock(manager) => {
@@ -71,7 +71,7 @@ impl Peer {
         }
     }
 
-    async fn rush(self, name: Arc<str>, order: Rush) -> (Notes, u64) {
+    async fn rush(self, name: Arc<str>, order: Load) -> (Notes, u64) {
         let (mut notes, mut failed) = (notes(), 0);
         sleep(Duration::from_nanos(order.start.saturating_sub(now()))).await;
         while now() < order.end {
@@ -106,7 +106,7 @@ fn main() {
     say(&[]);
     for order in std::io::stdin().lines().map_while(Result::ok) {
         match Order::parse(&order) {
-            Order::Rush(rush) => {
+            Order::Load(rush) => {
                 let before = cpu_time();
                 let tasks: Vec<_> = (0..tasks)
                     .map(|_| runtime.spawn(peer.clone().rush(Arc::clone(&name), rush.clone())))

@@ -7,7 +7,7 @@
 mod errors;
 mod fork;
 mod idle;
-mod no_room;
+mod max_connections;
 mod rows;
 mod statements;
 mod table_lock;

@@ -168,9 +168,9 @@ fn an_untrusted_database_is_refused() {
     // A client certificate that the server does not trust.
     let unknown = Certificates::new();
     let pair = unknown.client();
-    let stranger = trusting().client_certificate(pair.certificate_pem(), pair.key_pem());
+    let untrusted = trusting().client_certificate(pair.certificate_pem(), pair.key_pem());
     is_refused(
-        stranger,
+        untrusted,
         &database,
         &url,
         &["refused the handshake", "client_certificate"],

@@ -34,20 +34,20 @@ fn a_transaction_commits_on_success_and_rolls_back_otherwise() {
     assert_eq!(seen.unwrap(), Some(99));
     assert_eq!(qty(&database), 99);
     #[derive(Debug)]
-    enum Mine {
+    enum AppError {
         Refused,
         Lock(#[allow(dead_code)] Error),
     }
-    impl From<Error> for Mine {
-        fn from(error: Error) -> Mine {
-            Mine::Lock(error)
+    impl From<Error> for AppError {
+        fn from(error: Error) -> AppError {
+            AppError::Lock(error)
         }
     }
     let refused = guard.transaction(|tx| {
         tx.exec("UPDATE stock SET qty = 0", ())?;
-        Err::<(), _>(Mine::Refused)
+        Err::<(), _>(AppError::Refused)
     });
-    assert!(matches!(refused, Err(Mine::Refused)));
+    assert!(matches!(refused, Err(AppError::Refused)));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         guard.transaction(|tx| {
             tx.exec("UPDATE stock SET qty = 0", ())?;

@@ -99,8 +99,8 @@ fn an_observer_receives_all_events_in_order() {
 
 #[test]
 fn an_observer_that_panics_or_calls_back_harms_nothing() {
-    struct Rude(OnceLock<Client>);
-    impl Observer for Rude {
+    struct CallsBackAndPanics(OnceLock<Client>);
+    impl Observer for CallsBackAndPanics {
         fn event(&self, event: &Event<'_>) {
             if let Some(client) = self.0.get() {
                 // No mutex is locked: all its queries get a reply.
@@ -111,7 +111,7 @@ fn an_observer_that_panics_or_calls_back_harms_nothing() {
             }
         }
     }
-    let rude = Arc::new(Rude(OnceLock::new()));
+    let rude = Arc::new(CallsBackAndPanics(OnceLock::new()));
     let renewed = ms(1500);
     let client = Client::builder()
         .watchdog_timeout(ms(3000))

@@ -61,23 +61,23 @@ fn grows_old(server: &RedisServer, seconds: u64) {
 
 /// How a program opens the locks.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Settings {
     is_canonical: bool,
     trusts: bool,
 }
 
-const WAYS: [Way; 2] = [
-    Way {
+const SETTINGS: [Settings; 2] = [
+    Settings {
         is_canonical: false,
         trusts: true,
     },
-    Way {
+    Settings {
         is_canonical: true,
         trusts: false,
     },
 ];
 
-impl Way {
+impl Settings {
     fn to(self, urls: &[String]) -> RedlockBuilder {
         let nodes = urls.iter().map(|url| Client::open(url).unwrap());
         let builder = Redlock::builder()
@@ -98,7 +98,7 @@ impl Way {
 
     /// A redlock that knows all servers and is connected to them.
     fn known(self, urls: &[String]) -> Redlock {
-        let redlock = Way {
+        let redlock = Settings {
             trusts: true,
             ..self
         };
@@ -112,7 +112,7 @@ impl Way {
 /// A hold exists on the first two of three servers while `take_over` happens to the second one; another client, which
 /// has contacted them before or not, is granted it only after the hold's end.
 fn nobody_else_is_granted_it(
-    way: Way,
+    way: Settings,
     is_newcomer: bool,
     take_over: impl Fn(&Address, &RedisServer, &RedisServer),
 ) {
@@ -145,21 +145,21 @@ fn by_the_replica(address: &Address, server: &RedisServer, replica: &RedisServer
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_promoted_replica_grants_nothing_to_a_new_client() {
-    for way in WAYS {
+    for way in SETTINGS {
         nobody_else_is_granted_it(way, true, by_the_replica);
     }
 }
 
 #[test]
 fn a_promoted_replica_grants_nothing_to_a_client_of_its_master() {
-    for way in WAYS {
+    for way in SETTINGS {
         nobody_else_is_granted_it(way, false, by_the_replica);
     }
 }
 
 #[test]
 fn a_former_replica_grants_nothing_for_one_lease() {
-    for way in WAYS {
+    for way in SETTINGS {
         nobody_else_is_granted_it(way, false, |_, server, other| copies(server, other));
     }
 }
@@ -167,7 +167,7 @@ fn a_former_replica_grants_nothing_for_one_lease() {
 #[test]
 fn a_replica_has_no_vote() {
     let (one, two, three) = (server(), server(), server());
-    let way = WAYS[0];
+    let way = SETTINGS[0];
     let redlock = way.known(&[one.url(), two.url(), three.url()]);
     // It accepts writes, and discards them when it gets the keys of its master.
     two.cmd(&["CONFIG", "SET", "replica-read-only", "no"]);

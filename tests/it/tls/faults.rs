@@ -30,7 +30,7 @@ fn a_port_without_tls_gets_no_plain_text() {
             is_empty(&server);
         }
     }
-    let plain = Stranger::new(|mut stream| {
+    let plain = FakePeer::new(|mut stream| {
         let _ = stream.read(&mut [0; 512]);
         let _ = stream.write_all(b"-ERR unknown command\r\n");
         let _ = stream.read(&mut [0; 512]);
@@ -45,12 +45,12 @@ fn a_port_without_tls_gets_no_plain_text() {
 }
 
 /// Accepts connections and handles each with `talk`, until it is dropped.
-struct Stranger {
+struct FakePeer {
     addr: SocketAddr,
 }
 
-impl Stranger {
-    fn new(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> Stranger {
+impl FakePeer {
+    fn new(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> FakePeer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let addr = listener.local_addr().unwrap();
         let talk = std::sync::Arc::new(talk);
@@ -60,7 +60,7 @@ impl Stranger {
                 thread::spawn(move || talk(stream));
             }
         });
-        Stranger { addr }
+        FakePeer { addr }
     }
 
     fn lock(&self, builder: Builder) -> Lock {
@@ -72,9 +72,9 @@ impl Stranger {
 #[test]
 fn a_handshake_that_hangs_ends_in_time() {
     let silent =
-        Stranger::new(|mut stream| while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {});
+        FakePeer::new(|mut stream| while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {});
     // The start of a long record, and then a byte of it now and then.
-    let dripping = Stranger::new(|mut stream| {
+    let dripping = FakePeer::new(|mut stream| {
         let mut byte = &b"\x16\x03\x03\x40\x00"[..];
         while stream.write_all(byte).is_ok() {
             byte = &[0];
@@ -82,14 +82,14 @@ fn a_handshake_that_hangs_ends_in_time() {
         }
     });
     // Complete records without a handshake.
-    let empty = Stranger::new(|mut stream| {
+    let empty = FakePeer::new(|mut stream| {
         while stream.write_all(b"\x14\x03\x03\x00\x01\x01").is_ok() {
             thread::sleep(ms(20));
         }
     });
-    let gone = Stranger::new(drop);
-    for stranger in [&silent, &dripping] {
-        let lock = stranger.lock(hurried());
+    let gone = FakePeer::new(drop);
+    for peer in [&silent, &dripping] {
+        let lock = peer.lock(hurried());
         let start = Instant::now();
         let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));
         // A call ends a little before its time.
@@ -100,8 +100,8 @@ fn a_handshake_that_hangs_ends_in_time() {
         });
         ends_within(ms(800), || fails(lock.lock(), Class::Unreachable));
     }
-    for stranger in [&empty, &gone] {
-        let lock = stranger.lock(hurried());
+    for peer in [&empty, &gone] {
+        let lock = peer.lock(hurried());
         ends_within(TIMEOUT, || lock.try_lock().unwrap_err());
         ends_within(ms(800), || lock.lock().unwrap_err());
     }

@@ -1,9 +1,9 @@
 //! TLS: which certificates are trusted, which are refused, and that the rules of every connection hold.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod certificate_callback;
 mod changes;
 mod faults;
-mod given;
 mod names;
 mod terminator;
 mod trust;

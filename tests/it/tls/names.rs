@@ -72,8 +72,8 @@ fn sentinels_may_talk_plain_text_and_their_master_tls() {
     fails(open(trusting().master_tls(false)), Class::Config);
     let lock = open(quick()).unwrap().lock("orders");
     fails(lock.try_lock(), Class::Unreachable);
-    let stranger = Certificates::new().authority_pem();
-    let lock = open(quick().ca_certificate(stranger).master_tls(true)).unwrap();
+    let untrusted = Certificates::new().authority_pem();
+    let lock = open(quick().ca_certificate(untrusted).master_tls(true)).unwrap();
     fails(lock.lock("orders").try_lock(), Class::Untrusted);
     // The reverse: the fixture's port is not a sentinel, which shows only after the handshake.
     let sentinels = Server::start();

@@ -88,11 +88,11 @@ fn a_server_may_require_a_client_certificate() {
         let words = ["client certificate", "Builder::client_certificate"];
         is_refused(&server.lock(trusting()), server.port, &words);
         let others = Certificates::new();
-        let stranger = others.client();
-        let stranger =
-            trusting().client_certificate(stranger.certificate_pem(), stranger.key_pem());
+        let untrusted = others.client();
+        let untrusted =
+            trusting().client_certificate(untrusted.certificate_pem(), untrusted.key_pem());
         let words = ["refused the handshake", "Builder::client_certificate"];
-        is_refused(&server.lock(stranger), server.port, &words);
+        is_refused(&server.lock(untrusted), server.port, &words);
         is_empty(&server.plain);
 
         let ours = certificates().client();

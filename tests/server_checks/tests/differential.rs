@@ -18,7 +18,7 @@ mod versions;
 
 use std::time::{Duration, Instant};
 
-use calls::{Kind, NAMES, Step, Trouble, channel, decoded, kinds, listed, locks, one};
+use calls::{Kind, NAMES, Refusal, Step, channel, decoded, kinds, listed, locks, one};
 use fastrand::Rng;
 use real::{Real, Wire};
 use redlatch_server::{Config, Server};
@@ -74,7 +74,7 @@ impl Both {
         let mut listener = self.real.wire();
         let mut here = Server::with_engine(Config::default(), now, self.engine.clone());
         (1..4).for_each(|connection| here.connect(connection));
-        self.trouble(&Trouble::None, &mut here);
+        self.trouble(&Refusal::None, &mut here);
         let there_id = id_of(&self.admin.ask(&[words(&["INFO", "replication"])])[0]);
         let here_id = id_of(&ask(
             &mut here,
@@ -102,7 +102,7 @@ impl Both {
                 }
                 Step::Again(back) => {
                     let before = sent.len().checked_sub(*back);
-                    (before.map(|at| sent[at].clone()), &Trouble::None)
+                    (before.map(|at| sent[at].clone()), &Refusal::None)
                 }
                 Step::Pass(ms) => {
                     now += ms * 1000;
@@ -134,12 +134,12 @@ impl Both {
             };
             let is_script = matches!(&*there[0][0], b"EVAL" | b"EVALSHA");
             let trouble = match trouble {
-                Trouble::Alone if is_script && !self.real.version.refuses_scripts() => {
-                    &Trouble::None
+                Refusal::Alone if is_script && !self.real.version.refuses_scripts() => {
+                    &Refusal::None
                 }
                 trouble => trouble,
             };
-            if *trouble != Trouble::None {
+            if *trouble != Refusal::None {
                 self.trouble(trouble, &mut here);
             }
             let mut messages = Vec::new();
@@ -154,8 +154,8 @@ impl Both {
                     break;
                 }
             }
-            if *trouble != Trouble::None {
-                self.trouble(&Trouble::None, &mut here);
+            if *trouble != Refusal::None {
+                self.trouble(&Refusal::None, &mut here);
             }
             let found = self.admin.ask(std::slice::from_ref(&dump)).remove(0);
             let told = ask(&mut here, now, 3, &dump, &mut Vec::new());
@@ -175,12 +175,12 @@ impl Both {
     }
 
     /// Makes both servers refuse something, or nothing.
-    fn trouble(&mut self, trouble: &Trouble, here: &mut Server) {
-        let memory = if *trouble == Trouble::Full { "1" } else { "0" };
-        let replicas = if *trouble == Trouble::Alone { "1" } else { "0" };
+    fn trouble(&mut self, trouble: &Refusal, here: &mut Server) {
+        let memory = if *trouble == Refusal::Full { "1" } else { "0" };
+        let replicas = if *trouble == Refusal::Alone { "1" } else { "0" };
         let mut rights = words(&["ACL", "SETUSER", "visitor", "+@all"]);
         here.deny(&[]);
-        if let Trouble::Denied(command) = trouble {
+        if let Refusal::Denied(command) = trouble {
             rights.push(format!("-{command}").into_bytes());
             here.deny(&[command]);
         }
@@ -189,7 +189,7 @@ impl Both {
             words(&["CONFIG", "SET", "min-replicas-to-write", replicas]),
             rights,
         ]);
-        here.set_full(*trouble == Trouble::Full);
+        here.set_full(*trouble == Refusal::Full);
         here.refuse_writes(
             (replicas == "1").then_some("NOREPLICAS Not enough good replicas to write."),
         );
@@ -265,13 +265,13 @@ fn drawn(seed: u64, kind: &Kind, foreign: &Kind) -> Vec<Step> {
         0..70 => Step::Call(
             kind.odd_call(rng, name),
             match rng.u8(..12) {
-                0 if is_troubled => Trouble::Full,
-                1 if is_troubled => Trouble::Alone,
-                2 | 3 if is_troubled => Trouble::Denied(one(rng, &DENIED)),
-                _ => Trouble::None,
+                0 if is_troubled => Refusal::Full,
+                1 if is_troubled => Refusal::Alone,
+                2 | 3 if is_troubled => Refusal::Denied(one(rng, &DENIED)),
+                _ => Refusal::None,
             },
         ),
-        70..78 => Step::Call(foreign.call(rng, name), Trouble::None),
+        70..78 => Step::Call(foreign.call(rng, name), Refusal::None),
         78..84 => Step::Again(rng.usize(1..5)),
         84..94 => Step::Pass(one(rng, &[1, 700, 1600, 3000, 10_300, 31_000])),
         94 => Step::Forget,
@@ -388,7 +388,7 @@ fn small_scripts_answer_as_redis_does() {
                 .map(str::to_owned)
                 .to_vec(),
         };
-        if let Err(flaw) = both.run(&[Step::Call(script, Trouble::None)]) {
+        if let Err(flaw) = both.run(&[Step::Call(script, Refusal::None)]) {
             let flaw = flaw.split_once("\n").map_or("", |(_, flaw)| flaw);
             differences.push(format!("{text}\n{flaw}"));
         }

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use redlatch_sim::LossCause;
 use redlatch_world::scheduler;
 
-use crate::promptness::Sight;
+use crate::promptness::Observation;
 
 /// All visitors that ever had a lock at some server.
 static VISITORS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -40,28 +40,28 @@ pub(crate) struct Causes {
 }
 
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportedLosses {
     /// The visitors whose losses were judged.
     judged: BTreeSet<String>,
 }
 
-impl Told {
+impl ReportedLosses {
     /// Checks new losses. `stands` tells whether the store has the hold, where that is known.
     pub(crate) fn untrue(
         &mut self,
-        sights: &[Sight],
+        observations: &[Observation],
         causes: &Causes,
-        stands: impl Fn(&Sight) -> Option<bool>,
+        stands: impl Fn(&Observation) -> Option<bool>,
     ) -> Option<String> {
-        for sight in sights {
-            let Some(cause) = &sight.hold.cause else {
+        for observation in observations {
+            let Some(cause) = &observation.hold.cause else {
                 continue;
             };
-            if !self.judged.insert(sight.hold.visitor.clone()) {
+            if !self.judged.insert(observation.hold.visitor.clone()) {
                 continue;
             }
-            if let Some(why) = causes.untrue(sight, cause, &stands) {
-                let (name, visitor) = (&sight.hold.name, &sight.hold.visitor);
+            if let Some(why) = causes.untrue(observation, cause, &stands) {
+                let (name, visitor) = (&observation.hold.name, &observation.hold.visitor);
                 return Some(format!(
                     "I6: the hold {visitor} of {name} is said to be lost: {cause}; but {why}"
                 ));
@@ -74,22 +74,22 @@ impl Told {
 impl Causes {
     fn untrue(
         &self,
-        sight: &Sight,
+        observation: &Observation,
         cause: &LossCause,
-        stands: impl Fn(&Sight) -> Option<bool>,
+        stands: impl Fn(&Observation) -> Option<bool>,
     ) -> Option<&'static str> {
-        let process = sight.process;
+        let process = observation.process;
         let is_closed = || {
             let mut closed = self.closed.iter();
             closed.any(|(it, at)| *it == process && *at <= scheduler::now())
         };
-        let stays = || !self.may_come_back && stands(sight) == Some(true);
+        let stays = || !self.may_come_back && stands(observation) == Some(true);
         let is_untrue = |is: bool, why| is.then_some(why);
         match cause {
             LossCause::Gone => is_untrue(stays(), "the store has it"),
             LossCause::HeldBy(holder) => {
                 let all = VISITORS.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_known = all.contains(holder) && *holder != sight.hold.visitor;
+                let is_known = all.contains(holder) && *holder != observation.hold.visitor;
                 is_untrue(!is_known, "that one never had it")
                     .or_else(|| is_untrue(stays(), "the store has it"))
             }
@@ -106,9 +106,10 @@ impl Causes {
                         is_untrue(says && !is_paused && !sleeps, "the process was not paused")
                     })
             }
-            LossCause::LeaseEnded => {
-                is_untrue(sight.hold.renewed.is_some(), "a level of it is renewed")
-            }
+            LossCause::LeaseEnded => is_untrue(
+                observation.hold.renewed.is_some(),
+                "a level of it is renewed",
+            ),
             LossCause::Closed => is_untrue(!is_closed(), "its client was not shut down"),
             LossCause::ThreadEnded => Some("its thread runs"),
             _ => Some("there is no such cause here"),

@@ -9,12 +9,12 @@ use redlatch_sim::Error;
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
+use crate::counter_programs;
 use crate::machine::Redis;
-use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Target, pick};
+use crate::plan::{FaultMode, Flavour, NAMES, Op, Plan, PlannedFault, Target, pick};
 use crate::process::{interrupt_after, within};
 use crate::run::violated;
 use crate::shapes::people;
-use crate::takers;
 use crate::worker::Worker;
 
 /// The only condition of each lock.
@@ -33,7 +33,7 @@ pub(crate) struct Await {
 
 /// A thread that waits on a condition.
 #[derive(Clone, Copy, Debug)]
-struct Sleeper {
+struct ConditionWaiter {
     process: usize,
     since: Nanos,
     lag: Nanos,
@@ -45,7 +45,7 @@ struct Store {
     things: u32,
     /// Since when there are some.
     filled: Nanos,
-    sleepers: BTreeMap<u64, Sleeper>,
+    sleepers: BTreeMap<u64, ConditionWaiter>,
     /// How many were signalled, and how many have returned from their waits so.
     signalled: u32,
     woken: u32,
@@ -172,7 +172,7 @@ impl Worker {
         let (lock, name) = self.lock(target);
         let condition = lock.condition(CONDITION);
         let process = scheduler::process();
-        let sleeper = Sleeper {
+        let sleeper = ConditionWaiter {
             process,
             since: scheduler::now(),
             lag: scheduler::lag(process),
@@ -231,7 +231,7 @@ pub(crate) fn left_over(server: &Redis, plan: &Plan) -> Option<String> {
     let mut all = stores.stores.iter();
     // In other stores a waiter that cannot return passes its signal on.
     let unheard = all.find(|(_, it)| !it.is_in_doubt && it.signalled != it.woken);
-    if let Some((name, store)) = unheard.filter(|_| plan.mood == Mood::Calm) {
+    if let Some((name, store)) = unheard.filter(|_| plan.fault_mode == FaultMode::Calm) {
         let Store {
             signalled, woken, ..
         } = store;
@@ -248,13 +248,13 @@ pub(crate) fn left_over(server: &Redis, plan: &Plan) -> Option<String> {
 
 /// Programs of threads that put things under locks, and wait for them.
 pub(crate) fn conditions(plan: &mut Plan, draw: &mut Rng) {
-    takers::world(plan, draw);
+    counter_programs::world(plan, draw);
     let flavour = pick(draw, &[Flavour::Plain, Flavour::Fair]);
     plan.flavours = [flavour; NAMES];
     let world = draw.u8(..8);
     match world {
-        0 | 1 => takers::cuts(plan, draw),
-        2..=5 => plan.mood = Mood::Calm,
+        0 | 1 => counter_programs::cuts(plan, draw),
+        2..=5 => plan.fault_mode = FaultMode::Calm,
         _ => {}
     }
     // Some sleep longer than the network faults last.
@@ -285,9 +285,9 @@ pub(crate) fn conditions(plan: &mut Plan, draw: &mut Rng) {
         ops
     });
     if world > 1 {
-        takers::befall(plan, draw);
+        counter_programs::befall(plan, draw);
     }
     // A waiter that dies before it returns uses up its signal.
-    plan.blows
-        .retain(|(_, blow)| !matches!(blow, Blow::KillProcess(_)));
+    plan.planned_faults
+        .retain(|(_, blow)| !matches!(blow, PlannedFault::KillProcess(_)));
 }

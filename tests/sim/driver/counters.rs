@@ -13,7 +13,7 @@ use redlatch_world::scheduler::{self, Nanos};
 
 use crate::ids;
 use crate::machine::{Redis, Simulated};
-use crate::promptness::Sight;
+use crate::promptness::Observation;
 
 /// The interval, in ms, in which a waiter polls where there are no permits.
 const LONG: i64 = 1_000_000;
@@ -275,11 +275,11 @@ pub(crate) fn refused(name: &str, server: &Redis, wanted: u32) -> Option<i64> {
 }
 
 /// The permits that threads believe to have; `None` while one of them is busy.
-pub(crate) fn sights(server: &Redis) -> Option<Vec<Sight>> {
+pub(crate) fn observations(server: &Redis) -> Option<Vec<Observation>> {
     let all = all();
     let living = all.taken.values();
     let living = living.filter(|taken| !scheduler::is_killed(taken.process));
-    let sights = living.map(|taken| {
+    let observations = living.map(|taken| {
         // A mutex that is locked unwinds the checker, which cannot wait.
         let look = || (taken.losses.is_valid(), taken.losses.try_recv().ok());
         let seen = scheduler::on_clock_of(taken.process, || catch_unwind(AssertUnwindSafe(look)));
@@ -300,9 +300,9 @@ pub(crate) fn sights(server: &Redis) -> Option<Vec<Sight>> {
             cause: loss.map(|loss| loss.cause),
         };
         let process = taken.process;
-        Some(Sight { process, hold })
+        Some(Observation { process, hold })
     });
-    sights.collect()
+    observations.collect()
 }
 
 /// Whether more permits are valid than there are.

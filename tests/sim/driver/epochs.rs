@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redlatch_world::scheduler::{self, Nanos};
 
 use crate::sentinels::SENTINELS;
-use crate::topology::{Kind, Replicated, Trouble};
+use crate::topology::{Kind, Replicated, SentinelFault};
 
 #[derive(Debug, Default)]
 struct Epochs {
@@ -30,7 +30,7 @@ fn epochs() -> MutexGuard<'static, Option<Epochs>> {
 }
 
 pub(crate) fn begin(shape: &Replicated, command: Nanos) {
-    let lies = |(_, _, trouble, _): &(_, _, Trouble, _)| *trouble == Trouble::Lies;
+    let lies = |(_, _, trouble, _): &(_, _, SentinelFault, _)| *trouble == SentinelFault::Lies;
     *epochs() = Some(Epochs {
         is_judged: shape.kind == Kind::Sentinels && !shape.troubles.iter().any(lies),
         grace: 2 * command + scheduler::SECOND,

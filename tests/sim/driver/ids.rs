@@ -9,10 +9,10 @@ use redlatch_sim::{
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
+use crate::counter_programs::Want;
 use crate::counters;
 use crate::process::within;
 use crate::run::{expect, violated};
-use crate::takers::Want;
 use crate::worker::Worker;
 
 /// How the names of these semaphores begin.
@@ -26,7 +26,7 @@ pub(crate) const FIRST: usize = 10;
 
 /// A permit that no handle owns.
 #[derive(Clone)]
-struct Loose {
+struct UnownedPermit {
     name: String,
     id: PermitId,
     /// The earliest and the latest end of its lease.
@@ -38,9 +38,9 @@ struct Loose {
     is_in_use: bool,
 }
 
-impl Loose {
-    fn new(name: &str, id: PermitId, ends: (Nanos, Nanos)) -> Loose {
-        Loose {
+impl UnownedPermit {
+    fn new(name: &str, id: PermitId, ends: (Nanos, Nanos)) -> UnownedPermit {
+        UnownedPermit {
             name: name.to_owned(),
             id,
             ends,
@@ -51,9 +51,9 @@ impl Loose {
     }
 }
 
-static ALL: Mutex<Vec<Loose>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<UnownedPermit>> = Mutex::new(Vec::new());
 
-fn all() -> MutexGuard<'static, Vec<Loose>> {
+fn all() -> MutexGuard<'static, Vec<UnownedPermit>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -141,7 +141,7 @@ impl Worker {
             Ok(Some(id)) => {
                 events::count("permit id taken");
                 let ends = ends(began, scheduler::now(), want.lease);
-                all().push(Loose::new(&name, id, ends));
+                all().push(UnownedPermit::new(&name, id, ends));
                 scheduler::note_news();
             }
             Ok(None) => {}
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     /// Some id of any process that is not in use.
-    fn an_id(&self) -> Option<(usize, Loose)> {
+    fn an_id(&self) -> Option<(usize, UnownedPermit)> {
         let mut all = all();
         // Released ids are tried again occasionally.
         let at = all.iter().position(|it| !it.is_in_use && !it.is_back);
@@ -193,7 +193,7 @@ impl Worker {
         self.settle_id(at, loose, outcomes);
     }
 
-    fn settle_id(&mut self, at: usize, mut loose: Loose, outcomes: Vec<Result<bool>>) {
+    fn settle_id(&mut self, at: usize, mut loose: UnownedPermit, outcomes: Vec<Result<bool>>) {
         let name = loose.name.clone();
         let errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
         loose.is_unsure |= errors.iter().any(Error::is_ambiguous);
@@ -207,7 +207,7 @@ impl Worker {
 }
 
 /// Whether a permit existed, from the reply to a request that began then.
-fn judge_id(loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
+fn judge_id(loose: &UnownedPermit, was_there: bool, is_known: bool, began: Nanos) {
     let (id, name, now) = (&loose.id, &loose.name, scheduler::now());
     let is_over = began > loose.ends.1;
     if was_there && (loose.is_back || is_over) && !loose.is_unsure {
@@ -224,7 +224,7 @@ fn judge_id(loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
 
 /// Releases all known permits.
 pub(crate) fn give_all_back(client: &Client) {
-    let left: Vec<Loose> = all().iter().filter(|it| !it.is_back).cloned().collect();
+    let left: Vec<UnownedPermit> = all().iter().filter(|it| !it.is_back).cloned().collect();
     for loose in left {
         let semaphore = client.permit_semaphore(&loose.name);
         let outcome = semaphore.release_id(&loose.id);

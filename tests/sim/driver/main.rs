@@ -8,7 +8,7 @@
 //! | `BUGS` | that the names of the bugs are printed, and nothing is run |
 //! | `CORE` | the core that it keeps to |
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
-//! | `MOOD`, `SHAPE`, `TOPOLOGY` | the one mood, shape or topology whose seeds are run |
+//! | `MOOD`, `SHAPE`, `TOPOLOGY` | the only fault mode, shape or topology to run |
 //! | `SECONDS` | for how long seeds are begun; 45 |
 //! | `OTHER` | the path of this program, built in another profile: traces have to be the same there |
 //!
@@ -19,9 +19,9 @@
 mod causes;
 mod clusters;
 mod conditions;
+mod counter_programs;
 mod counters;
 mod epochs;
-mod farm;
 mod ids;
 mod machine;
 mod mutants;
@@ -34,13 +34,13 @@ mod replication;
 mod report;
 mod rules;
 mod run;
+mod seed_runner;
 mod sentinels;
 mod shapes;
 mod shards;
 mod shrink;
 mod sides;
 mod spread;
-mod takers;
 mod topology;
 mod worker;
 mod writes;
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         run::run(seed, &plan, std::env::var_os("QUIET").is_none());
     }
     match variable("WORKER") {
-        Some(core) => farm::work(core),
+        Some(core) => seed_runner::work(core),
         None => report::lead(),
     }
 }

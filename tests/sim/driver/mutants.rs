@@ -78,7 +78,7 @@ const MOST: u64 = 300_000;
 
 /// The outcome for all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Hunt {
+pub(crate) struct SearchResult {
     pub(crate) planted: usize,
     pub(crate) found: usize,
     /// The most seeds that a bug needed.
@@ -86,7 +86,7 @@ pub(crate) struct Hunt {
 }
 
 /// Plants each bug alone, searches for it, and reports after how many seeds it was found.
-pub(crate) fn hunt() -> Hunt {
+pub(crate) fn hunt() -> SearchResult {
     let next = AtomicUsize::new(0);
     let found: Mutex<BTreeMap<usize, Option<(u64, String)>>> = Mutex::default();
     let look = |core| {
@@ -104,9 +104,9 @@ pub(crate) fn hunt() -> Hunt {
             scope.spawn(move || look(core));
         }
     });
-    let mut hunt = Hunt {
+    let mut hunt = SearchResult {
         planted: MUTANTS.len(),
-        ..Hunt::default()
+        ..SearchResult::default()
     };
     for (place, outcome) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
         let name = MUTANTS[place];

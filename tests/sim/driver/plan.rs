@@ -5,9 +5,9 @@ use redlatch_world::network::Faults;
 use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
 
 use crate::conditions::Await;
+use crate::counter_programs::{End, Want};
 use crate::shapes::Shape;
 use crate::spread;
-use crate::takers::{End, Want};
 use crate::topology::Topology;
 
 /// The operations of one thread in order. Each can be left out of a program.
@@ -85,7 +85,7 @@ pub(crate) struct Process {
 
 /// A fault at a given time, independent of the network's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Blow {
+pub(crate) enum PlannedFault {
     PauseProcess(usize, Nanos),
     KillProcess(usize),
     PauseServer(usize, Nanos),
@@ -104,7 +104,7 @@ pub(crate) enum Blow {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum FaultMode {
     Calm,
     Lossy,
     Slow,
@@ -119,21 +119,21 @@ pub(crate) enum Mood {
     Failing,
 }
 
-const MOODS: [Mood; 8] = [
-    Mood::Calm,
-    Mood::Lossy,
-    Mood::Slow,
-    Mood::Partitioned,
-    Mood::Restarting,
-    Mood::Stray,
-    Mood::Processes,
-    Mood::All,
+const MOODS: [FaultMode; 8] = [
+    FaultMode::Calm,
+    FaultMode::Lossy,
+    FaultMode::Slow,
+    FaultMode::Partitioned,
+    FaultMode::Restarting,
+    FaultMode::Stray,
+    FaultMode::Processes,
+    FaultMode::All,
 ];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) shape: Shape,
-    pub(crate) mood: Mood,
+    pub(crate) fault_mode: FaultMode,
     pub(crate) topology: Topology,
     pub(crate) pace: Pace,
     /// Of each server how far its clock is ahead, in microseconds, and faster, in millionths.
@@ -145,7 +145,7 @@ pub(crate) struct Plan {
     pub(crate) command: u64,
     pub(crate) outage: u64,
     pub(crate) pool: u32,
-    pub(crate) blows: Vec<(Nanos, Blow)>,
+    pub(crate) planned_faults: Vec<(Nanos, PlannedFault)>,
     pub(crate) faults: Faults,
     pub(crate) trouble_at: Nanos,
     pub(crate) calm: Faults,
@@ -164,7 +164,7 @@ impl Plan {
     pub(crate) fn of(seed: u64) -> Plan {
         let mut draw = Rng::with_seed(seed ^ 0x5eed);
         let draw = &mut draw;
-        let mood = pick(draw, &MOODS);
+        let fault_mode = pick(draw, &MOODS);
         let lease = pick(draw, &[300, 1_000, 3_000, 10_000, 30_000]);
         let names = draw.usize(1..=NAMES);
         let has_tokens = draw.u8(..5) == 0;
@@ -200,7 +200,7 @@ impl Plan {
         };
         let mut plan = Plan {
             shape: Shape::of(seed),
-            mood,
+            fault_mode,
             topology: Topology::Plain,
             pace: pace(draw),
             servers,
@@ -210,7 +210,7 @@ impl Plan {
             command: pick(draw, &[200, 500, 2_000]),
             outage: pick(draw, &[1_000, 10_000, 30_000]),
             pool: pick(draw, &[1, 2, 8, 32]),
-            blows: Vec::new(),
+            planned_faults: Vec::new(),
             faults: calm.clone(),
             trouble_at: 0,
             calm,
@@ -279,23 +279,23 @@ impl Plan {
     }
 
     pub(crate) fn trouble(&mut self, draw: &mut Rng) {
-        let all = self.mood == Mood::All;
-        let is = |mood: Mood, this: Mood| mood == this || all;
-        let mood = self.mood;
+        let all = self.fault_mode == FaultMode::All;
+        let is = |fault_mode: FaultMode, this: FaultMode| fault_mode == this || all;
+        let fault_mode = self.fault_mode;
         let faults = &mut self.faults;
         faults.longest = pick(draw, &[50, 500, 5_000]) * MILLI;
-        if is(mood, Mood::Lossy) {
+        if is(fault_mode, FaultMode::Lossy) {
             faults.cut = pick(draw, &[0.005, 0.03]);
             faults.silent = pick(draw, &[0.0, 0.005]);
             faults.drip = pick(draw, &[0.0, 0.05]);
             faults.refuse = pick(draw, &[0.0, 0.1]);
             faults.hang = pick(draw, &[0.0, 0.05]);
         }
-        if is(mood, Mood::Slow) {
+        if is(fault_mode, FaultMode::Slow) {
             faults.late = pick(draw, &[0.02, 0.1]);
             faults.drip = pick(draw, &[0.0, 0.05]);
         }
-        if is(mood, Mood::Stray) {
+        if is(fault_mode, FaultMode::Stray) {
             faults.stray = pick(draw, &[0.02, 0.1]);
             faults.surplus = pick(draw, &[0.0, 0.01]);
             faults.late = pick(draw, &[0.0, 0.03]);
@@ -308,31 +308,31 @@ impl Plan {
             let span = draw.u64(1..=longest) * MILLI;
             let (process, server) = (draw.usize(..processes), draw.usize(..servers));
             let kind = draw.u8(..10);
-            let blow = match mood {
-                Mood::Partitioned => Blow::Part(process, server, span),
-                Mood::Restarting => restart(draw, server, span, kind),
-                Mood::Processes if kind == 0 => Blow::KillProcess(process),
-                Mood::Processes if kind < 7 => Blow::PauseProcess(process, span),
-                Mood::Processes => Blow::PauseServer(server, span),
-                Mood::All if kind < 3 => Blow::Part(process, server, span),
-                Mood::All if kind < 5 => restart(draw, server, span, kind),
-                Mood::All if kind < 8 => Blow::PauseProcess(process, span),
-                Mood::All if kind < 9 => Blow::PauseServer(server, span),
-                Mood::All => Blow::KillProcess(process),
+            let blow = match fault_mode {
+                FaultMode::Partitioned => PlannedFault::Part(process, server, span),
+                FaultMode::Restarting => restart(draw, server, span, kind),
+                FaultMode::Processes if kind == 0 => PlannedFault::KillProcess(process),
+                FaultMode::Processes if kind < 7 => PlannedFault::PauseProcess(process, span),
+                FaultMode::Processes => PlannedFault::PauseServer(server, span),
+                FaultMode::All if kind < 3 => PlannedFault::Part(process, server, span),
+                FaultMode::All if kind < 5 => restart(draw, server, span, kind),
+                FaultMode::All if kind < 8 => PlannedFault::PauseProcess(process, span),
+                FaultMode::All if kind < 9 => PlannedFault::PauseServer(server, span),
+                FaultMode::All => PlannedFault::KillProcess(process),
                 _ => continue,
             };
-            self.blows.push((at, blow));
+            self.planned_faults.push((at, blow));
         }
     }
 }
 
-fn restart(draw: &mut Rng, server: usize, span: Nanos, kind: u8) -> Blow {
+fn restart(draw: &mut Rng, server: usize, span: Nanos, kind: u8) -> PlannedFault {
     match kind {
-        0 => Blow::Forget(server, span, Some(draw.i64(..2_000))),
-        1 => Blow::Forget(server, span, None),
-        2 => Blow::Flush(server),
-        3 => Blow::ForgetScripts(server),
-        _ => Blow::Restart(server, span),
+        0 => PlannedFault::Forget(server, span, Some(draw.i64(..2_000))),
+        1 => PlannedFault::Forget(server, span, None),
+        2 => PlannedFault::Flush(server),
+        3 => PlannedFault::ForgetScripts(server),
+        _ => PlannedFault::Restart(server, span),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::rules;
 use crate::run::{expect, violated};
 use crate::sentinels::MASTER;
 use crate::sides;
-use crate::topology::{Home, Kind, Parts, Replicated, Topology};
+use crate::topology::{Kind, Location, Parts, Replicated, Topology};
 use crate::worker::Worker;
 
 /// Where the locks are: one server, or a quorum of several.
@@ -191,9 +191,11 @@ impl Several {
             .redlock
             .map(|node_timeout| redlock(clients[..parts.nodes].to_vec(), node_timeout, plan));
         let single = parts.parts.iter().map(|part| match (part.home, &redlock) {
-            (Home::Quorum, Some(redlock)) => redlock.lock(&part.name),
-            (Home::Server(server), _) if part.is_token => clients[server].token_lock(&part.name),
-            (Home::Server(server), _) => clients[server].lock(&part.name),
+            (Location::Quorum, Some(redlock)) => redlock.lock(&part.name),
+            (Location::Server(server), _) if part.is_token => {
+                clients[server].token_lock(&part.name)
+            }
+            (Location::Server(server), _) => clients[server].lock(&part.name),
             _ => violated("a part that is nowhere"),
         });
         let mut locks: Vec<Lock> = single.collect();

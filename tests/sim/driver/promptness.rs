@@ -10,7 +10,7 @@ use crate::ids;
 use crate::machine::{Redis, is_excused};
 
 /// A hold that the checker sees, and the process that believes in it.
-pub(crate) struct Sight {
+pub(crate) struct Observation {
     pub(crate) process: usize,
     pub(crate) hold: HoldView,
 }
@@ -66,8 +66,12 @@ impl Since {
 
 impl Promptness {
     /// When something may change by time alone; `None` for never.
-    pub(crate) fn looks_again_in(&self, sights: &[Sight], looks_for_owners: bool) -> Option<Nanos> {
-        let holds = sights.iter().map(|sight| &sight.hold);
+    pub(crate) fn looks_again_in(
+        &self,
+        observations: &[Observation],
+        looks_for_owners: bool,
+    ) -> Option<Nanos> {
+        let holds = observations.iter().map(|observation| &observation.hold);
         let of_holds = holds.filter(|hold| hold.is_held).map(|hold| {
             let late = hold.renewed.unwrap_or_default() / 4;
             hold.remaining.saturating_sub(late)
@@ -86,8 +90,8 @@ impl Promptness {
     }
 
     /// Whether the end of each hold is reported soon.
-    pub(crate) fn told(&mut self, sights: &[Sight]) -> Option<String> {
-        for Sight { process, hold } in sights {
+    pub(crate) fn told(&mut self, observations: &[Observation]) -> Option<String> {
+        for Observation { process, hold } in observations {
             if !hold.is_held || hold.is_valid || self.left.contains(&hold.visitor) {
                 self.ended.remove(&hold.visitor);
                 continue;
@@ -105,8 +109,8 @@ impl Promptness {
     }
 
     /// Whether each hold is renewed in time, unless renewals are blocked.
-    pub(crate) fn renewed(&mut self, sights: &[Sight]) -> Option<String> {
-        for Sight { process, hold } in sights {
+    pub(crate) fn renewed(&mut self, observations: &[Observation]) -> Option<String> {
+        for Observation { process, hold } in observations {
             let Some(lease) = hold.renewed.filter(|_| hold.is_held && hold.is_valid) else {
                 continue;
             };
@@ -139,7 +143,7 @@ impl Promptness {
     /// Whether a key outlives for long all holds and calls that need it.
     pub(crate) fn owned(
         &mut self,
-        sights: &[Sight],
+        observations: &[Observation],
         servers: &[Redis],
         processes: usize,
         patience: Nanos,
@@ -149,10 +153,12 @@ impl Promptness {
             return None;
         }
         self.looked_at = now;
-        let held: BTreeSet<&str> = sights
+        let held: BTreeSet<&str> = observations
             .iter()
-            .filter(|sight| sight.hold.is_held)
-            .flat_map(|sight| counters::owners_in(&sight.hold.name, &sight.hold.visitor))
+            .filter(|observation| observation.hold.is_held)
+            .flat_map(|observation| {
+                counters::owners_in(&observation.hold.name, &observation.hold.visitor)
+            })
             .collect();
         // The owner is unknown, so it may be in any process that is kept from running.
         let lag = (1..=processes).map(scheduler::lag).sum();

@@ -8,10 +8,10 @@ use redlatch_server_checks::{Server, Value};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
+use crate::counter_programs;
 use crate::machine::Redis;
-use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Target, pick};
+use crate::plan::{FaultMode, Flavour, NAMES, Op, Plan, PlannedFault, Target, pick};
 use crate::shapes::people;
-use crate::takers;
 
 /// How the names of fair locks begin.
 pub(crate) const KIND: &str = "fair";
@@ -89,7 +89,7 @@ pub(crate) fn note_client(id: &str) {
 
 /// Records the shutdown of the calling process's client, unless its requests were blocked.
 pub(crate) fn note_shutdown(plan: &Plan) {
-    if plan.shape == crate::shapes::Shape::Queues && plan.mood == Mood::Calm {
+    if plan.shape == crate::shapes::Shape::Queues && plan.fault_mode == FaultMode::Calm {
         events::count("fair queue left by a shutdown");
         lines()
             .closed
@@ -269,10 +269,10 @@ pub(crate) fn left_over(server: &Redis) -> Option<String> {
 
 /// Whether processes die and nothing else happens: then the others are always checked.
 pub(crate) fn only_kills(plan: &Plan) -> bool {
-    let kills = |(_, blow): &(Nanos, Blow)| matches!(blow, Blow::KillProcess(_));
+    let kills = |(_, blow): &(Nanos, PlannedFault)| matches!(blow, PlannedFault::KillProcess(_));
     plan.shape == crate::shapes::Shape::Queues
-        && plan.mood == Mood::Processes
-        && plan.blows.iter().all(kills)
+        && plan.fault_mode == FaultMode::Processes
+        && plan.planned_faults.iter().all(kills)
 }
 
 fn fair(name: usize, lease: Option<u64>) -> Target {
@@ -285,19 +285,19 @@ fn fair(name: usize, lease: Option<u64>) -> Target {
 
 /// Programs of threads that wait in queues on the server.
 pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
-    takers::world(plan, draw);
+    counter_programs::world(plan, draw);
     plan.flavours = [Flavour::Fair; NAMES];
     plan.patience = pick(draw, &[10, 10, 300]) * SECOND / MILLI;
     let world = draw.u8(..8);
     match world {
-        0 => takers::cuts(plan, draw),
-        1..=3 | 7 => plan.mood = Mood::Calm,
-        4..=6 => plan.mood = Mood::Processes,
+        0 => counter_programs::cuts(plan, draw),
+        1..=3 | 7 => plan.fault_mode = FaultMode::Calm,
+        4..=6 => plan.fault_mode = FaultMode::Processes,
         _ => {}
     }
     let names = pick(draw, &[1, 1, 1, 2]);
     let (lease, span) = (plan.lease, pick(draw, &[20, 300, 2_000]));
-    let is_calm = plan.mood == Mood::Calm;
+    let is_calm = plan.fault_mode == FaultMode::Calm;
     people(plan, draw, 4, &|draw| {
         let mut ops = Vec::new();
         for _ in 0..draw.usize(2..=7) {
@@ -333,25 +333,31 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
         0..=3 => {}
         4 => {
             // The dead alone.
-            plan.blows = (0..draw.usize(1..=2))
+            plan.planned_faults = (0..draw.usize(1..=2))
                 .map(|_| {
                     let at = draw.u64(..3_000) * MILLI;
-                    (at, Blow::KillProcess(draw.usize(..plan.processes.len())))
+                    (
+                        at,
+                        PlannedFault::KillProcess(draw.usize(..plan.processes.len())),
+                    )
                 })
                 .collect();
         }
         5 => {
             // A process pauses long enough to count as dead.
             plan.calm_at = 30 * SECOND;
-            plan.blows = (0..draw.usize(1..=3))
+            plan.planned_faults = (0..draw.usize(1..=3))
                 .map(|_| {
                     let (at, span) = (draw.u64(..5_000), draw.u64(1_000..16_000));
                     let process = draw.usize(..plan.processes.len());
-                    (at * MILLI, Blow::PauseProcess(process, span * MILLI))
+                    (
+                        at * MILLI,
+                        PlannedFault::PauseProcess(process, span * MILLI),
+                    )
                 })
                 .collect();
         }
-        6 => takers::befall(plan, draw),
+        6 => counter_programs::befall(plan, draw),
         _ => {
             // A process ends in the middle.
             let process = draw.usize(..plan.processes.len());

@@ -132,7 +132,7 @@ impl Totals {
         }
     }
 
-    fn print(&mut self, seconds: f64, is_stable: bool, hunt: Option<&mutants::Hunt>) {
+    fn print(&mut self, seconds: f64, is_stable: bool, hunt: Option<&mutants::SearchResult>) {
         self.violations.sort();
         let mut kinds: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
         for (seed, verdict) in &self.violations {

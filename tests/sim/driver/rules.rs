@@ -8,16 +8,16 @@ use std::time::Duration;
 use redlatch_sim::thread_holds;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
-use crate::causes::{Causes, Told};
+use crate::causes::{Causes, ReportedLosses};
 use crate::conditions;
 use crate::counters;
 use crate::ids;
 use crate::machine::{Redis, is_excused};
-use crate::promptness::{Promptness, Sight};
+use crate::promptness::{Observation, Promptness};
 use crate::queues;
 use crate::shards;
 use crate::sides;
-use crate::topology::{Home, Part, Topology};
+use crate::topology::{Location, Part, Topology};
 use crate::writes;
 
 /// A thread that may hold locks.
@@ -59,15 +59,15 @@ struct Rules {
     valid: u64,
     /// Until when time alone changes nothing.
     sees_until: Nanos,
-    expects: Expects,
+    expects: Expectations,
     promptness: Promptness,
     causes: Causes,
-    told: Told,
+    reported: ReportedLosses,
 }
 
 /// The rules of time that a plan is judged by.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Expects {
+pub(crate) struct Expectations {
     /// How long a waiter may not notice that a lock is free, in calm.
     pub(crate) patience: Nanos,
     /// A message of a free lock arrives in any case, and so wakes a waiter soon.
@@ -97,7 +97,7 @@ fn rules() -> MutexGuard<'static, Option<Rules>> {
 }
 
 /// Starts the checks.
-pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects, causes: Causes) {
+pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expectations, causes: Causes) {
     *rules() = Some(Rules {
         topology: Some(topology.clone()),
         servers: servers.to_vec(),
@@ -208,7 +208,7 @@ pub(crate) fn has_run(number: u64) {
     let Some(rules) = &mut *place else {
         return;
     };
-    let flaw = writes::flaw(number, &rules.sights(), rules.expects.validities);
+    let flaw = writes::flaw(number, &rules.observations(), rules.expects.validities);
     if let Some(flaw) = flaw {
         drop(place);
         crate::run::violated(&flaw);
@@ -225,11 +225,11 @@ fn look() -> Nanos {
     let passed = now - std::mem::replace(&mut rules.looked_at, now);
     HELD.fetch_add(passed * rules.valid, Ordering::Relaxed);
     rules.sees_until = Nanos::MAX;
-    let sights = rules.sights();
+    let observations = rules.observations();
     let broken = rules
-        .holds(&sights)
-        .or_else(|| rules.causes(&sights))
-        .or_else(|| rules.times(&sights))
+        .holds(&observations)
+        .or_else(|| rules.causes(&observations))
+        .or_else(|| rules.times(&observations))
         .or_else(|| rules.waits(now))
         .or_else(|| rules.sleeps())
         .or_else(queues::flaw)
@@ -254,8 +254,8 @@ impl Rules {
     }
 
     /// All holds of threads that live.
-    fn sights(&mut self) -> Vec<Sight> {
-        let mut sights = Vec::new();
+    fn observations(&mut self) -> Vec<Observation> {
+        let mut observations = Vec::new();
         for Watched { thread, process } in &self.threads {
             if scheduler::is_killed(*process) {
                 continue;
@@ -266,39 +266,39 @@ impl Rules {
                 self.sees_until = 0;
             }
             let seen = seen.into_iter().flatten();
-            sights.extend(seen.map(|hold| Sight {
+            observations.extend(seen.map(|hold| Observation {
                 process: *process,
                 hold,
             }));
         }
-        match counters::sights(&self.servers[0]) {
-            Some(permits) => sights.extend(permits),
+        match counters::observations(&self.servers[0]) {
+            Some(permits) => observations.extend(permits),
             None => self.sees_until = 0,
         }
-        sights
+        observations
     }
 
     /// Whether the causes of losses are true.
-    fn causes(&mut self, sights: &[Sight]) -> Option<String> {
-        let mut told = std::mem::take(&mut self.told);
+    fn causes(&mut self, observations: &[Observation]) -> Option<String> {
+        let mut told = std::mem::take(&mut self.reported);
         // A master may have been replaced since its reply.
         let is_one = !matches!(self.topology, Some(Topology::Replicated(_)));
-        let stands = |sight: &Sight| self.stands(sight).filter(|_| is_one);
-        let untrue = told.untrue(sights, &self.causes, stands);
-        self.told = told;
+        let stands = |observation: &Observation| self.stands(observation).filter(|_| is_one);
+        let untrue = told.untrue(observations, &self.causes, stands);
+        self.reported = told;
         untrue
     }
 
     /// Whether the store has all of a hold, and of a quorum a majority; `None` where that is not known.
-    fn stands(&self, sight: &Sight) -> Option<bool> {
-        let (name, visitor) = (&sight.hold.name, &sight.hold.visitor);
+    fn stands(&self, observation: &Observation) -> Option<bool> {
+        let (name, visitor) = (&observation.hold.name, &observation.hold.visitor);
         let is_at = |server: &Redis, part: &Part| {
             let is_whole = server.look(&part.name, visitor).is_some();
             is_whole || part.is_token && server.has_token_of(&part.name, visitor)
         };
         let mut parts = self.parts_of(name).into_iter().map(|part| match part.home {
-            Home::Server(server) => Some(is_at(&self.servers[server], &part)),
-            Home::Quorum if self.servers.len() > 1 => {
+            Location::Server(server) => Some(is_at(&self.servers[server], &part)),
+            Location::Quorum if self.servers.len() > 1 => {
                 let of_all = match &self.topology {
                     Some(Topology::Parts(parts)) => parts.nodes,
                     _ => self.servers.len(),
@@ -307,15 +307,15 @@ impl Rules {
                 Some(nodes.filter(|it| is_at(it, &part)).count() > of_all / 2)
             }
             // A master that was replaced may go on.
-            Home::Master => Some(self.servers.iter().any(|server| is_at(server, &part))),
-            Home::Quorum => None,
+            Location::Master => Some(self.servers.iter().any(|server| is_at(server, &part))),
+            Location::Quorum => None,
         });
         parts.try_fold(true, |all, part| Some(all & part?))
     }
 
     /// Whether all happens in time.
-    fn times(&mut self, sights: &[Sight]) -> Option<String> {
-        let Expects {
+    fn times(&mut self, observations: &[Observation]) -> Option<String> {
+        let Expectations {
             patience,
             renewals,
             losses,
@@ -325,26 +325,29 @@ impl Rules {
         } = self.expects;
         let is_calm = IS_CALM.load(Ordering::Relaxed);
         let promptness = &mut self.promptness;
-        let mut broken = losses.then(|| promptness.told(sights)).flatten();
+        let mut broken = losses.then(|| promptness.told(observations)).flatten();
         if is_calm && renewals && broken.is_none() {
-            broken = promptness.renewed(sights);
+            broken = promptness.renewed(observations);
         }
         if is_calm && owners && broken.is_none() {
-            broken = promptness.owned(sights, &self.servers, processes, patience);
+            broken = promptness.owned(observations, &self.servers, processes, patience);
         }
-        let again = promptness.looks_again_in(sights, is_calm && owners);
+        let again = promptness.looks_again_in(observations, is_calm && owners);
         again.inspect(|span| self.looks_again_in(*span));
         broken
     }
 
     /// Whether two holds are valid at once, or one without the server.
-    fn holds(&mut self, sights: &[Sight]) -> Option<String> {
+    fn holds(&mut self, observations: &[Observation]) -> Option<String> {
         let mut valid: BTreeMap<String, &str> = BTreeMap::new();
         self.valid = 0;
-        for sight in sights.iter().filter(|sight| sight.hold.is_valid) {
-            let hold = &sight.hold;
+        for observation in observations
+            .iter()
+            .filter(|observation| observation.hold.is_valid)
+        {
+            let hold = &observation.hold;
             self.valid += 1;
-            if let Some(broken) = self.outlives(sight) {
+            if let Some(broken) = self.outlives(observation) {
                 return Some(broken);
             }
             self.looks_again_in(scheduler::nanos(hold.remaining));
@@ -369,7 +372,7 @@ impl Rules {
                 }
             }
         }
-        let valid = sights.iter().map(|sight| &sight.hold);
+        let valid = observations.iter().map(|observation| &observation.hold);
         let valid = valid.filter(|hold| hold.is_valid);
         counters::too_many(valid.clone()).or_else(|| {
             let sure = valid.filter(|hold| !is_excused(&hold.visitor));
@@ -396,9 +399,9 @@ impl Rules {
     }
 
     /// Whether a hold is valid for longer than a lease after its store lost it, for whatever reason.
-    fn outlives(&mut self, sight: &Sight) -> Option<String> {
-        let (name, visitor) = (&sight.hold.name, &sight.hold.visitor);
-        if self.stands(sight) != Some(false) {
+    fn outlives(&mut self, observation: &Observation) -> Option<String> {
+        let (name, visitor) = (&observation.hold.name, &observation.hold.visitor);
+        if self.stands(observation) != Some(false) {
             self.outlived.remove(visitor);
             return None;
         }
@@ -430,9 +433,9 @@ impl Rules {
     /// Why the server of a lock lacks a hold that its client considers valid. A quorum is checked by I2 alone.
     fn lacks(&mut self, part: &Part, hold: &thread_holds::HoldView) -> Option<String> {
         let server = match part.home {
-            Home::Server(server) => self.servers[server].clone(),
-            Home::Quorum => return None,
-            Home::Master => {
+            Location::Server(server) => self.servers[server].clone(),
+            Location::Quorum => return None,
+            Location::Master => {
                 let look = |master: &Redis| master.look(&part.name, &hold.visitor);
                 let found = self.masters().into_iter().find_map(look);
                 let Some((_, left)) = found else {
@@ -477,12 +480,12 @@ impl Rules {
     /// The TTL of the lock, in ms; `None` if it is free.
     fn left(&self, part: &Part) -> Option<i64> {
         match part.home {
-            Home::Server(server) => self.servers[server].left(&part.name),
-            Home::Master => {
+            Location::Server(server) => self.servers[server].left(&part.name),
+            Location::Master => {
                 let masters = self.masters().into_iter();
                 masters.filter_map(|it| it.left(&part.name)).max()
             }
-            Home::Quorum => {
+            Location::Quorum => {
                 let servers = self.servers.iter();
                 servers.filter_map(|server| server.left(&part.name)).max()
             }

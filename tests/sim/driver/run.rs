@@ -11,12 +11,12 @@ use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 
 use crate::causes::Causes;
 use crate::machine::Redis;
-use crate::plan::{Blow, Mood, Op, Plan};
+use crate::plan::{FaultMode, Op, Plan, PlannedFault};
 use crate::process::live;
-use crate::rules::Expects;
+use crate::rules::Expectations;
 use crate::shards;
 use crate::topology::Topology;
-use crate::{conditions, counters, names, queues, rules, takers};
+use crate::{conditions, counter_programs, counters, names, queues, rules};
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -73,13 +73,13 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     let servers: Vec<Redis> = servers.collect();
     let patience = rules::patience(plan.command * MILLI);
     let is_plain = matches!(plan.topology, Topology::Plain);
-    let is_calm = is_plain && plan.mood == Mood::Calm && plan.redlock.is_none();
-    let is_off = plan.mood == Mood::Clocks;
+    let is_calm = is_plain && plan.fault_mode == FaultMode::Calm && plan.redlock.is_none();
+    let is_off = plan.fault_mode == FaultMode::Clocks;
     let kills = plan
-        .blows
+        .planned_faults
         .iter()
-        .any(|(_, blow)| matches!(blow, Blow::KillProcess(_)));
-    let expects = Expects {
+        .any(|(_, blow)| matches!(blow, PlannedFault::KillProcess(_)));
+    let expects = Expectations {
         patience,
         messages: is_calm && !plan.may_lose(),
         renewals: is_calm && plan.pace.jump == 0.0 && !plan.shuts_down(),
@@ -103,7 +103,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         scheduler::add_process(&format!("p{}", number + 1), process.rate, booted)
     });
     let labels: Vec<usize> = labels.collect();
-    for (at, blow) in &plan.blows {
+    for (at, blow) in &plan.planned_faults {
         let (blow, labels, servers) = (*blow, labels.clone(), servers.clone());
         scheduler::at(*at, move || strike(blow, &labels, &servers));
     }
@@ -111,8 +111,8 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         scheduler::note(|| "no more faults".to_owned())
     });
     // The effects of earlier faults on connections may be noticed until then.
-    let settled_at = match plan.mood {
-        Mood::Calm => 0,
+    let settled_at = match plan.fault_mode {
+        FaultMode::Calm => 0,
         _ if queues::only_kills(plan) => 0,
         _ => plan.calm_at + plan.settle,
     };
@@ -147,9 +147,9 @@ fn longest_lease(plan: &Plan) -> u64 {
 
 /// The causes of losses that a plan can give.
 fn causes(plan: &Plan, is_reached: bool) -> Causes {
-    let blows = || plan.blows.iter().map(|(_, blow)| blow);
-    let suspended = blows().filter_map(|blow| match blow {
-        Blow::Suspend(process, _) => Some(process + 1),
+    let planned_faults = || plan.planned_faults.iter().map(|(_, blow)| blow);
+    let suspended = planned_faults().filter_map(|blow| match blow {
+        PlannedFault::Suspend(process, _) => Some(process + 1),
         _ => None,
     });
     let closed = plan.processes.iter().enumerate();
@@ -216,7 +216,9 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
     if !counters::semaphores().is_empty() {
         let auditor = scheduler::add_process("auditor", 0, Duration::ZERO);
         let plan = plan.clone();
-        let audit = scheduler::spawn("main", Some(auditor), move || takers::audit(&plan));
+        let audit = scheduler::spawn("main", Some(auditor), move || {
+            counter_programs::audit(&plan)
+        });
         if expect(audit).join().is_err() {
             violated("the audit has panicked");
         }
@@ -247,28 +249,30 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
     conclude(None)
 }
 
-fn strike(blow: Blow, labels: &[usize], servers: &[Redis]) {
+fn strike(blow: PlannedFault, labels: &[usize], servers: &[Redis]) {
     scheduler::note(|| format!("{blow:?}"));
     scheduler::note_news();
     let now = scheduler::now();
     match blow {
-        Blow::PauseProcess(process, span) => scheduler::pause(labels[process], now + span),
-        Blow::KillProcess(process) => {
+        PlannedFault::PauseProcess(process, span) => scheduler::pause(labels[process], now + span),
+        PlannedFault::KillProcess(process) => {
             scheduler::kill(labels[process]);
             network::bury(labels[process]);
         }
-        Blow::PauseServer(server, span) => network::pause(servers[server].place, now + span),
-        Blow::Restart(server, span) => restart(&servers[server], span, Persistence::All),
-        Blow::Forget(server, span, lost) => {
+        PlannedFault::PauseServer(server, span) => {
+            network::pause(servers[server].place, now + span)
+        }
+        PlannedFault::Restart(server, span) => restart(&servers[server], span, Persistence::All),
+        PlannedFault::Forget(server, span, lost) => {
             let persistence = lost.map_or(Persistence::Nothing, Persistence::Lost);
             restart(&servers[server], span, persistence);
         }
-        Blow::Flush(server) => servers[server].flush(),
-        Blow::Replace(server, span) => replace(&servers[server], span),
-        Blow::ForgetScripts(server) => servers[server].forget_scripts(),
-        Blow::SetClock(server, micros) => servers[server].set_clock(micros),
-        Blow::Suspend(process, span) => scheduler::suspend(labels[process], now + span),
-        Blow::Part(process, server, span) => {
+        PlannedFault::Flush(server) => servers[server].flush(),
+        PlannedFault::Replace(server, span) => replace(&servers[server], span),
+        PlannedFault::ForgetScripts(server) => servers[server].forget_scripts(),
+        PlannedFault::SetClock(server, micros) => servers[server].set_clock(micros),
+        PlannedFault::Suspend(process, span) => scheduler::suspend(labels[process], now + span),
+        PlannedFault::Part(process, server, span) => {
             network::part(labels[process], servers[server].place, now + span);
         }
     }

@@ -8,7 +8,7 @@ use crate::epochs;
 use crate::machine::host;
 use crate::replication::{PORT, bytes};
 use crate::shards;
-use crate::topology::{Kind, Replicated, Trouble};
+use crate::topology::{Kind, Replicated, SentinelFault};
 
 /// The name of the master among the sentinels.
 pub(crate) const MASTER: &str = "locks";
@@ -61,11 +61,11 @@ fn name(sentinel: usize, falsely: Option<usize>) {
     network::deliver(told.unwrap_or_default());
 }
 
-fn strike(sentinel: usize, trouble: Trouble, span: Nanos) {
+fn strike(sentinel: usize, trouble: SentinelFault, span: Nanos) {
     scheduler::note(|| format!("sentinel {sentinel}: {trouble:?}"));
     let ends = scheduler::now() + span;
     match trouble {
-        Trouble::Lies => {
+        SentinelFault::Lies => {
             let other = shards::with(|all| {
                 let shard = &all.shards[0];
                 let others = shard.members.iter().copied();
@@ -76,7 +76,7 @@ fn strike(sentinel: usize, trouble: Trouble, span: Nanos) {
             name(sentinel, other.flatten());
             scheduler::at(ends, move || name(sentinel, None));
         }
-        Trouble::Dies => {
+        SentinelFault::Dies => {
             let redis =
                 shards::with(|all| all.redis[all.redis.len() - SENTINELS + sentinel].clone());
             let Some(redis) = redis.filter(|redis| network::is_up(redis.place)) else {

@@ -8,10 +8,12 @@ use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
 
 use crate::conditions;
-use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Process, Target, Thread, pick};
+use crate::counter_programs;
+use crate::plan::{
+    FaultMode, Flavour, NAMES, Op, Plan, PlannedFault, Process, Target, Thread, pick,
+};
 use crate::queues;
 use crate::sides;
-use crate::takers;
 use crate::topology::{Replicated, Topology};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +110,12 @@ impl Shape {
         if self == Shape::Free {
             return;
         }
-        plan.blows.clear();
+        plan.planned_faults.clear();
         plan.servers.truncate(1);
         plan.redlock = None;
         plan.pace.jump = 0.0;
         plan.pool = 32;
-        plan.mood = Mood::Calm;
+        plan.fault_mode = FaultMode::Calm;
         plan.faults = plan.calm.clone();
         plan.calm_at = SECOND;
         match self {
@@ -124,7 +126,7 @@ impl Shape {
                 people(plan, draw, threads, &|draw| waiter(draw, 30, 60));
             }
             Shape::Pauses => {
-                plan.mood = Mood::Processes;
+                plan.fault_mode = FaultMode::Processes;
                 plan.lease = pick(draw, &[3_000, 10_000]);
                 plan.command = 2_000;
                 plan.calm_at = 6 * SECOND;
@@ -133,13 +135,14 @@ impl Shape {
                 for _ in 0..12 {
                     let at = draw.u64(..6_000) * MILLI;
                     let span = draw.u64(100..1_800) * MILLI;
-                    plan.blows.push((at, Blow::PauseServer(0, span)));
+                    plan.planned_faults
+                        .push((at, PlannedFault::PauseServer(0, span)));
                 }
             }
             Shape::Outage => outage(plan, draw),
             Shape::Newcomers => newcomers(plan, draw),
             Shape::Cuts => {
-                plan.mood = Mood::Lossy;
+                plan.fault_mode = FaultMode::Lossy;
                 plan.lease = pick(draw, &[10_000, 30_000]);
                 plan.calm_at = draw.u64(1..4) * SECOND;
                 plan.settle = SOON;
@@ -196,7 +199,7 @@ impl Shape {
                 }
             }
             Shape::Split => {
-                plan.mood = Mood::Slow;
+                plan.fault_mode = FaultMode::Slow;
                 plan.lease = pick(draw, &[10_000, 30_000]);
                 quorum(plan, draw);
                 plan.calm_at = 3 * SECOND;
@@ -206,7 +209,7 @@ impl Shape {
                 people(plan, draw, 2, &|draw| waiter(draw, 100, 300));
             }
             Shape::Orders => {
-                plan.mood = Mood::Slow;
+                plan.fault_mode = FaultMode::Slow;
                 plan.lease = pick(draw, &[1_000, 3_000]);
                 plan.command = 2_000;
                 plan.calm_at = 10 * SECOND;
@@ -219,7 +222,7 @@ impl Shape {
             Shape::Behind => behind(plan, draw),
             Shape::Long => long(plan, draw),
             Shape::Writes => {
-                plan.mood = Mood::Stray;
+                plan.fault_mode = FaultMode::Stray;
                 plan.lease = pick(draw, &[1_000, 3_000, 10_000]);
                 plan.command = pick(draw, &[500, 2_000]);
                 plan.calm_at = 4 * SECOND;
@@ -263,15 +266,15 @@ impl Shape {
                     alone.for_each(|process| process.threads.truncate(1));
                 }
             }
-            Shape::Permits => takers::permits(plan, draw, false),
-            Shape::PermitIds => takers::permits(plan, draw, true),
+            Shape::Permits => counter_programs::permits(plan, draw, false),
+            Shape::PermitIds => counter_programs::permits(plan, draw, true),
             Shape::Spins => spins(plan, draw),
-            Shape::Latches => takers::latches(plan, draw),
+            Shape::Latches => counter_programs::latches(plan, draw),
             Shape::Sides => sides::sides(plan, draw),
             Shape::Queues => queues::queues(plan, draw),
             Shape::Conditions => conditions::conditions(plan, draw),
             Shape::Silence => {
-                plan.mood = Mood::Lossy;
+                plan.fault_mode = FaultMode::Lossy;
                 plan.lease = pick(draw, &[300, 1_000]);
                 plan.command = 2_000;
                 plan.calm_at = 5 * SECOND;
@@ -383,13 +386,14 @@ fn spins(plan: &mut Plan, draw: &mut Rng) {
 }
 
 fn outage(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Partitioned;
+    plan.fault_mode = FaultMode::Partitioned;
     plan.lease = 30_000;
     plan.command = 500;
     plan.settle = SOON;
     let span = draw.u64(25_000..60_000) * MILLI;
     let at = draw.u64(100..1_000) * MILLI;
-    plan.blows.push((at, Blow::Part(0, 0, span)));
+    plan.planned_faults
+        .push((at, PlannedFault::Part(0, 0, span)));
     plan.calm_at = at + span + SECOND;
     people(plan, draw, 2, &|draw| {
         let target = Target {
@@ -406,7 +410,14 @@ fn outage(plan: &mut Plan, draw: &mut Rng) {
 
 fn long(plan: &mut Plan, draw: &mut Rng) {
     const SPAN: u64 = 600_000;
-    plan.mood = pick(draw, &[Mood::Calm, Mood::Restarting, Mood::Partitioned]);
+    plan.fault_mode = pick(
+        draw,
+        &[
+            FaultMode::Calm,
+            FaultMode::Restarting,
+            FaultMode::Partitioned,
+        ],
+    );
     plan.lease = pick(draw, &[10_000, 30_000]);
     plan.command = pick(draw, &[500, 2_000]);
     plan.calm_at = SPAN * MILLI;
@@ -425,7 +436,7 @@ fn long(plan: &mut Plan, draw: &mut Rng) {
         ops.extend(names.iter().map(target).map(Op::Unlock));
         ops
     });
-    if plan.mood == Mood::Calm {
+    if plan.fault_mode == FaultMode::Calm {
         return;
     }
     // Each is over long before the validity would be, and the next one begins when there is a new one.
@@ -433,17 +444,17 @@ fn long(plan: &mut Plan, draw: &mut Rng) {
     while at < SPAN {
         let span = draw.u64(1..plan.lease / 6) * MILLI;
         let process = draw.usize(..plan.processes.len());
-        let blow = match plan.mood {
-            Mood::Partitioned => Blow::Part(process, 0, span),
-            _ => Blow::Restart(0, span),
+        let blow = match plan.fault_mode {
+            FaultMode::Partitioned => PlannedFault::Part(process, 0, span),
+            _ => PlannedFault::Restart(0, span),
         };
-        plan.blows.push((at * MILLI, blow));
+        plan.planned_faults.push((at * MILLI, blow));
         at += plan.lease * draw.u64(2..10);
     }
 }
 
 fn behind(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Failing;
+    plan.fault_mode = FaultMode::Failing;
     plan.lease = pick(draw, &[1_000, 3_000]);
     plan.command = 500;
     plan.calm_at = 12 * SECOND;
@@ -454,7 +465,8 @@ fn behind(plan: &mut Plan, draw: &mut Rng) {
     plan.topology = Topology::Replicated(shape);
     // The replica is the master by then.
     let span = draw.u64(2_000..5_000) * MILLI;
-    plan.blows.push((4_500 * MILLI, Blow::Part(0, 1, span)));
+    plan.planned_faults
+        .push((4_500 * MILLI, PlannedFault::Part(0, 1, span)));
     people(plan, draw, 2, &|draw| {
         let ops = (0..10).flat_map(|_| {
             [
@@ -470,7 +482,7 @@ fn behind(plan: &mut Plan, draw: &mut Rng) {
 
 /// The first process holds a lock on a bare majority; one node of that forgets it, and other clients arrive.
 fn newcomers(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Restarting;
+    plan.fault_mode = FaultMode::Restarting;
     plan.lease = 3_000;
     plan.command = 20_000;
     plan.outage = 30_000;
@@ -485,14 +497,14 @@ fn newcomers(plan: &mut Plan, draw: &mut Rng) {
     let at = draw.u64(600..1_400) * MILLI;
     plan.trouble_at = at;
     // It has connected to all nodes by then.
-    let cut_off = Blow::Part(0, bare, 12 * SECOND);
-    plan.blows.push((300 * MILLI, cut_off));
+    let cut_off = PlannedFault::Part(0, bare, 12 * SECOND);
+    plan.planned_faults.push((300 * MILLI, cut_off));
     let span = draw.u64(1..20) * MILLI;
-    plan.blows.push((
+    plan.planned_faults.push((
         at,
         match draw.bool() {
-            true => Blow::Forget(forgetful, span, None),
-            false => Blow::Replace(forgetful, span),
+            true => PlannedFault::Forget(forgetful, span, None),
+            false => PlannedFault::Replace(forgetful, span),
         },
     ));
     let process = |program: Vec<Op>, begins_at| Process {

@@ -19,7 +19,7 @@ impl Plan {
     pub(crate) fn parts(&self) -> usize {
         let threads = self.processes.iter().flat_map(|process| &process.threads);
         let ops: usize = threads.map(|thread| thread.program.len()).sum();
-        ops + self.blows.len() + FAULTS
+        ops + self.planned_faults.len() + FAULTS
     }
 
     /// The plan without some of its operations and faults, by their numbers.
@@ -33,7 +33,7 @@ impl Plan {
         for thread in threads {
             thread.program.retain(|_| is_kept());
         }
-        self.blows.retain(|_| is_kept());
+        self.planned_faults.retain(|_| is_kept());
         let Faults {
             late,
             cut,

@@ -9,9 +9,9 @@ use redlatch_sim::thread_holds::HoldView;
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
-use crate::plan::{Mood, Op, Plan, Target, pick};
+use crate::counter_programs;
+use crate::plan::{FaultMode, Op, Plan, Target, pick};
 use crate::shapes::people;
-use crate::takers;
 
 /// How the names of read-write locks begin.
 pub(crate) const KIND: &str = "rw";
@@ -86,13 +86,13 @@ struct LockState {
 }
 
 #[derive(Debug)]
-struct Turns {
+struct Requests {
     pending: BTreeMap<u64, PendingRequest>,
     next: u64,
     states: BTreeMap<String, LockState>,
 }
 
-static TURNS: Mutex<Turns> = Mutex::new(Turns {
+static REQUESTS: Mutex<Requests> = Mutex::new(Requests {
     pending: BTreeMap::new(),
     next: 0,
     states: BTreeMap::new(),
@@ -119,20 +119,20 @@ impl LockState {
     }
 }
 
-fn turns() -> MutexGuard<'static, Turns> {
-    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+fn requests() -> MutexGuard<'static, Requests> {
+    REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Records that the calling thread requests a side, for at most `bound`.
 pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
     let process = scheduler::process();
     let since = scheduler::now();
-    let mut turns = turns();
-    turns.next += 1;
-    let number = turns.next;
+    let mut requests = requests();
+    requests.next += 1;
+    let number = requests.next;
     let writes = name.ends_with(WRITE);
     // A request that meets a writer waits for that writer.
-    let is_written = turns.state(lock_of(name)).is_written();
+    let is_written = requests.state(lock_of(name)).is_written();
     let request = PendingRequest {
         lock: lock_of(name).to_owned(),
         writes,
@@ -143,11 +143,11 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
         passed: 0,
         is_passed: is_written && !writes,
     };
-    turns.pending.insert(number, request);
+    requests.pending.insert(number, request);
     number
 }
 
-impl Turns {
+impl Requests {
     /// Records that a writer gave up, or entered or left with another count.
     fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) {
         let state = self.states.entry(lock.to_owned()).or_default();
@@ -223,14 +223,14 @@ pub(crate) fn end(
     is_new: bool,
     is_calm: bool,
 ) -> Option<String> {
-    let mut turns = turns();
-    let request = turns.pending.remove(&number)?;
+    let mut requests = requests();
+    let request = requests.pending.remove(&number)?;
     let is_in = matches!(outcome, Ok(true));
     let mut flaw = None;
     if is_calm && is_new && outcome.is_ok() {
-        flaw = turns.is_kept_by_nobody(&request);
+        flaw = requests.is_kept_by_nobody(&request);
         if is_in && flaw.is_none() {
-            flaw = turns.flaw(&request);
+            flaw = requests.flaw(&request);
         }
     }
     if is_in {
@@ -241,7 +241,7 @@ pub(crate) fn end(
         });
     }
     if is_in && request.writes && is_new {
-        for other in turns
+        for other in requests
             .pending
             .values_mut()
             .filter(|it| it.lock == request.lock)
@@ -250,9 +250,9 @@ pub(crate) fn end(
             let is_noted = scheduler::now() > other.since + NOTED;
             other.passed += u32::from(is_noted);
         }
-        turns.change(&request.lock, request.process, |count| count + 1);
+        requests.change(&request.lock, request.process, |count| count + 1);
     } else if request.writes {
-        turns.change(&request.lock, request.process, |count| count);
+        requests.change(&request.lock, request.process, |count| count);
     }
     flaw
 }
@@ -260,8 +260,8 @@ pub(crate) fn end(
 /// Notes that the calling thread has left a side for good.
 pub(crate) fn left(name: &str) {
     if name.ends_with(WRITE) {
-        let mut turns = turns();
-        turns.change(lock_of(name), scheduler::process(), |count| {
+        let mut requests = requests();
+        requests.change(lock_of(name), scheduler::process(), |count| {
             count.saturating_sub(1)
         });
     }
@@ -279,16 +279,16 @@ fn side(draw: &mut Rng, names: usize, lease: Option<u64>) -> Target {
 
 /// Programs of readers and writers, in a world whose server loses nothing.
 pub(crate) fn sides(plan: &mut Plan, draw: &mut Rng) {
-    takers::world(plan, draw);
+    counter_programs::world(plan, draw);
     let is_cut = draw.u8(..5) == 0;
     if is_cut {
-        takers::cuts(plan, draw);
+        counter_programs::cuts(plan, draw);
     } else if draw.bool() {
-        plan.mood = Mood::Calm;
+        plan.fault_mode = FaultMode::Calm;
     }
     let names = pick(draw, &[1, 1, 2]);
     let (lease, span) = (plan.lease, pick(draw, &[20, 300, 2_000]));
-    let is_calm = plan.mood == Mood::Calm;
+    let is_calm = plan.fault_mode == FaultMode::Calm;
     people(plan, draw, 4, &|draw| {
         let mut ops = Vec::new();
         // No message reports the end of a lease, and calm runs check that every release is reported.
@@ -341,6 +341,6 @@ pub(crate) fn sides(plan: &mut Plan, draw: &mut Rng) {
         thread.leaves = !is_calm && draw.u8(..20) == 0;
     }
     if !is_cut {
-        takers::befall(plan, draw);
+        counter_programs::befall(plan, draw);
     }
 }

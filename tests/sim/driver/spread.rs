@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use redlatch_world::scheduler::MILLI;
 
-use crate::plan::{Blow, Flavour, Mood, Op, Plan, Target, pick};
+use crate::plan::{FaultMode, Flavour, Op, Plan, PlannedFault, Target, pick};
 use crate::topology::{Kind, Parts, Replicated, Topology};
 
 /// Draws more of a plan.
@@ -21,9 +21,9 @@ pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
 }
 
 fn clocks(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Clocks;
+    plan.fault_mode = FaultMode::Clocks;
     plan.faults = plan.calm.clone();
-    plan.blows.clear();
+    plan.planned_faults.clear();
     for _ in 0..draw.usize(1..=6) {
         let at = draw.u64(..plan.calm_at);
         let longest = pick(draw, &[20, 1_000, 20_000]);
@@ -31,11 +31,11 @@ fn clocks(plan: &mut Plan, draw: &mut Rng) {
         let micros = i64::try_from(span).unwrap_or_default() * 1_000;
         let server = draw.usize(..plan.servers.len());
         let blow = match draw.u8(..4) {
-            0 => Blow::SetClock(server, micros),
-            1 => Blow::SetClock(server, -micros),
-            _ => Blow::Suspend(draw.usize(..plan.processes.len()), span * MILLI),
+            0 => PlannedFault::SetClock(server, micros),
+            1 => PlannedFault::SetClock(server, -micros),
+            _ => PlannedFault::Suspend(draw.usize(..plan.processes.len()), span * MILLI),
         };
-        plan.blows.push((at, blow));
+        plan.planned_faults.push((at, blow));
     }
 }
 
@@ -97,15 +97,15 @@ fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
 
 /// Replaces the drawn servers by masters with replicas, and plans failovers.
 fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
-    if plan.mood != Mood::Calm || draw.u8(..4) > 0 {
+    if plan.fault_mode != FaultMode::Calm || draw.u8(..4) > 0 {
         shape.befall(3, plan.calm_at, draw);
     }
-    if plan.mood == Mood::Calm {
+    if plan.fault_mode == FaultMode::Calm {
         if shape.is_calm() {
             // All of them acknowledge in time.
             shape.lag = shape.lag.min(MILLI);
         } else {
-            plan.mood = Mood::Failing;
+            plan.fault_mode = FaultMode::Failing;
         }
     }
     // Error replies have no number, so the reply to an unexpected `WAIT` would be matched with the next request.
@@ -118,9 +118,9 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
     widen(plan, shape.servers(), draw);
     plan.servers = vec![(ahead, 0); shape.servers()];
     let may_restart = shape.takeovers.is_empty() && shape.kind != Kind::Cluster;
-    plan.blows.retain(|(_, blow)| match blow {
-        Blow::Forget(..) | Blow::Flush(_) | Blow::SetClock(..) => false,
-        Blow::Restart(..) => may_restart,
+    plan.planned_faults.retain(|(_, blow)| match blow {
+        PlannedFault::Forget(..) | PlannedFault::Flush(_) | PlannedFault::SetClock(..) => false,
+        PlannedFault::Restart(..) => may_restart,
         _ => true,
     });
     plan.topology = Topology::Replicated(shape);
@@ -131,7 +131,7 @@ fn widen(plan: &mut Plan, servers: usize, draw: &mut Rng) {
     let of_before = plan.servers.clone();
     let clocks = (0..servers).map(|number| of_before[number % of_before.len()]);
     plan.servers = clocks.collect();
-    for (_, blow) in &mut plan.blows {
+    for (_, blow) in &mut plan.planned_faults {
         blow.aim(draw.usize(..servers));
     }
 }
@@ -162,19 +162,21 @@ impl Op {
     }
 }
 
-impl Blow {
+impl PlannedFault {
     /// Redirects a fault of a server to this one.
     fn aim(&mut self, at: usize) {
         match self {
-            Blow::PauseServer(server, _)
-            | Blow::Restart(server, _)
-            | Blow::Forget(server, ..)
-            | Blow::Flush(server)
-            | Blow::ForgetScripts(server)
-            | Blow::Replace(server, _)
-            | Blow::SetClock(server, _)
-            | Blow::Part(_, server, _) => *server = at,
-            Blow::PauseProcess(..) | Blow::KillProcess(_) | Blow::Suspend(..) => {}
+            PlannedFault::PauseServer(server, _)
+            | PlannedFault::Restart(server, _)
+            | PlannedFault::Forget(server, ..)
+            | PlannedFault::Flush(server)
+            | PlannedFault::ForgetScripts(server)
+            | PlannedFault::Replace(server, _)
+            | PlannedFault::SetClock(server, _)
+            | PlannedFault::Part(_, server, _) => *server = at,
+            PlannedFault::PauseProcess(..)
+            | PlannedFault::KillProcess(_)
+            | PlannedFault::Suspend(..) => {}
         }
     }
 }

@@ -31,13 +31,13 @@ pub(crate) struct Parts {
 /// A lock that may be a member of a MultiLock.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) home: Home,
+    pub(crate) home: Location,
     pub(crate) name: String,
     pub(crate) is_token: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum Location {
     /// The server of this number.
     Server(usize),
     /// The majority of all nodes.
@@ -90,9 +90,9 @@ impl Topology {
             return name.split(" + ").filter_map(of).collect();
         }
         let home = match servers {
-            _ if matches!(self, Topology::Replicated(_)) => Home::Master,
-            1 => Home::Server(0),
-            _ => Home::Quorum,
+            _ if matches!(self, Topology::Replicated(_)) => Location::Master,
+            1 => Location::Server(0),
+            _ => Location::Quorum,
         };
         vec![Part {
             home,
@@ -108,10 +108,10 @@ impl Parts {
         let servers = nodes + draw.usize(1..=3);
         let parts = (0..draw.usize(2..=3)).map(|number| {
             let home = match number {
-                0 if nodes > 0 => Home::Quorum,
-                _ => Home::Server(draw.usize(nodes..servers)),
+                0 if nodes > 0 => Location::Quorum,
+                _ => Location::Server(draw.usize(nodes..servers)),
             };
-            let is_token = home != Home::Quorum && draw.u8(..4) == 0;
+            let is_token = home != Location::Quorum && draw.u8(..4) == 0;
             let kind = if is_token { "token" } else { "lock" };
             Part {
                 home,
@@ -169,7 +169,7 @@ pub(crate) struct Replicated {
     pub(crate) late: Option<usize>,
     pub(crate) longest_move: Nanos,
     pub(crate) takeovers: Vec<(Nanos, usize, Takeover)>,
-    pub(crate) troubles: Vec<(Nanos, usize, Trouble, Nanos)>,
+    pub(crate) troubles: Vec<(Nanos, usize, SentinelFault, Nanos)>,
     /// Locks whose slots move.
     pub(crate) moves: Vec<(Nanos, String)>,
 }
@@ -188,7 +188,7 @@ pub(crate) struct Takeover {
 
 /// The fault of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum SentinelFault {
     Lies,
     Dies,
 }
@@ -241,7 +241,7 @@ impl Replicated {
         let others = (0..SENTINELS).filter(|sentinel| *sentinel != late);
         let dies = |sentinel| {
             let at = draw.u64(4_000..4_500) * MILLI;
-            (at, sentinel, Trouble::Dies, 5_000 * MILLI)
+            (at, sentinel, SentinelFault::Dies, 5_000 * MILLI)
         };
         let troubles = others.map(dies).collect();
         Replicated {
@@ -274,7 +274,7 @@ impl Replicated {
         }
         if self.kind == Kind::Sentinels {
             for _ in 0..draw.usize(..=3) {
-                let trouble = pick(draw, &[Trouble::Lies, Trouble::Dies]);
+                let trouble = pick(draw, &[SentinelFault::Lies, SentinelFault::Dies]);
                 let span = draw.u64(MILLI..=5_000 * MILLI);
                 let sentinel = draw.usize(..SENTINELS);
                 self.troubles.push((at(draw), sentinel, trouble, span));

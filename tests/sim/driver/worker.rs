@@ -7,13 +7,13 @@ use redlatch_sim::{Error, Lock, Losses, NoLoss, Result, thread_holds};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
+use crate::counter_programs::End;
 use crate::counters::Held;
-use crate::plan::{Mood, Op, Plan, Target, Thread};
+use crate::plan::{FaultMode, Op, Plan, Target, Thread};
 use crate::process::{Place, interrupt_after, within};
 use crate::rules;
 use crate::run::violated;
 use crate::sides;
-use crate::takers::End;
 use crate::writes::Writes;
 
 /// A thread with its program.
@@ -51,7 +51,7 @@ impl Worker {
             thread,
             command: plan.command * MILLI,
             plan: plan.clone(),
-            is_calm: plan.mood == Mood::Calm,
+            is_calm: plan.fault_mode == FaultMode::Calm,
             told_at: told_at(closes_at, plan),
             levels: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -421,7 +421,7 @@ impl Worker {
 
 /// When all losses of a client are reported that is shut down at `closes_at`, unless it is kept from running.
 fn told_at(closes_at: Option<Nanos>, plan: &Plan) -> Option<Nanos> {
-    let is_kept = plan.mood != Mood::Calm || plan.pace.jump > 0.0;
+    let is_kept = plan.fault_mode != FaultMode::Calm || plan.pace.jump > 0.0;
     let closes_at = closes_at.filter(|_| !is_kept)?;
     Some(closes_at + (plan.command + 1_000) * MILLI)
 }

@@ -11,7 +11,7 @@ use redlatch_world::scheduler;
 use crate::machine::is_excused;
 use crate::plan::Target;
 use crate::process::within;
-use crate::promptness::Sight;
+use crate::promptness::Observation;
 use crate::sides;
 use crate::worker::Worker;
 
@@ -136,7 +136,11 @@ pub(crate) fn ran(server: &mut Server) {
 }
 
 /// Why a write should not have run just now, given these holds.
-pub(crate) fn flaw(number: u64, sights: &[Sight], counts_clocks: bool) -> Option<String> {
+pub(crate) fn flaw(
+    number: u64,
+    observations: &[Observation],
+    counts_clocks: bool,
+) -> Option<String> {
     let all = all();
     let Some(sent) = all.sent.get(&number) else {
         return Some(format!("I10: nobody sent write {number}"));
@@ -154,7 +158,7 @@ pub(crate) fn flaw(number: u64, sights: &[Sight], counts_clocks: bool) -> Option
         // The library was busy with its hold when it was looked for.
         return None;
     }
-    let holds = || sights.iter().map(|sight| &sight.hold);
+    let holds = || observations.iter().map(|observation| &observation.hold);
     let own = holds().find(|hold| hold.visitor == *visitor && hold.count == sent.count);
     if own.is_some_and(|own| counts_clocks && !own.is_valid && (own.is_held || own.is_lost)) {
         return Some(format!(

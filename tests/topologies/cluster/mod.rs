@@ -1,14 +1,14 @@
 //! Locks in a Redis Cluster: F39 to F41 of the table in `tests/it/faults/README.md`, and where the unlock
 //! messages come from.
 
+mod databases;
 mod failovers;
 mod frozen_shard;
 mod guarded;
-mod looks;
 mod messages;
-mod numbered;
 mod sides;
 mod slots;
+mod survey;
 
 pub(crate) use frozen_shard::one_shard_of_three_frozen;
 

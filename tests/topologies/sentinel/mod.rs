@@ -1,9 +1,9 @@
 //! Locks behind sentinels: F35 to F38 of the table in `tests/it/faults/README.md`.
 
-mod belief;
+mod disagreement;
 mod failovers;
 
-pub(crate) use belief::two_sentinels_of_three_frozen;
+pub(crate) use disagreement::two_sentinels_of_three_frozen;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -12,13 +12,13 @@ fn thread_numbers_are_never_reused() {
 }
 
 /// The results of `lock`, `try_guard`, `unlock` and of a guard's `unlock`; the number of the thread, twice.
-type LastWords = ([Result<(), Error>; 4], [u64; 2]);
+type ResultsAtThreadEnd = ([Result<(), Error>; 4], [u64; 2]);
 
 /// Ends after the thread-local values of the library, because it began before them.
 struct Late {
     lock: Lock,
     guard: std::cell::RefCell<Option<Guard>>,
-    told: std::sync::mpsc::Sender<LastWords>,
+    told: std::sync::mpsc::Sender<ResultsAtThreadEnd>,
 }
 
 impl Drop for Late {

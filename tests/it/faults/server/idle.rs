@@ -57,7 +57,7 @@ fn an_idle_client_closes_its_connections() {
     });
     // The next hold has a renewal connection again, even when the server accepts no further connection.
     let guard = client.lock("held").guard().unwrap();
-    let _full = no_room::fill(&server);
+    let _full = maxclients::fill(&server);
     thread::sleep(ms(1800));
     assert!(guard.is_valid());
     guard.unlock().unwrap();

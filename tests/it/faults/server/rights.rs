@@ -111,8 +111,8 @@ fn revoked_rights_end_waits_and_holds() {
     let url = user(&server, "app", &[]);
     let client = quick().watchdog_timeout(SHORT).open(&url).unwrap();
     let lock = client.lock("orders");
-    let stranger = self::client(&server);
-    stranger.lock("orders").lock().unwrap();
+    let other = self::client(&server);
+    other.lock("orders").lock().unwrap();
     let guard = client.lock("invoices").guard().unwrap();
     let lost = guard.lost();
     thread::scope(|scope| {
@@ -130,6 +130,6 @@ fn revoked_rights_end_waits_and_holds() {
     });
     fails(guard.unlock(), Class::Lost);
     fails(client.lock("other").try_lock(), Class::Permission);
-    stranger.lock("orders").unlock().unwrap();
+    other.lock("orders").unlock().unwrap();
     leaves_nothing(&server);
 }

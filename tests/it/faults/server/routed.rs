@@ -7,11 +7,11 @@ use redlatch::MultiLock;
 use super::*;
 use crate::support::{Frames, free_listener};
 
-pub(super) type Passes = fn(&[String]) -> Result<Vec<String>, String>;
+pub(super) type ProxyFilter = fn(&[String]) -> Result<Vec<String>, String>;
 
 /// Starts the proxy; its threads end with their connections. Names that end with an odd digit are on the second
 /// server. `passes` returns the words to send instead of the request, or the words of the refusal.
-pub(super) fn route(servers: [SocketAddr; 2], passes: Passes) -> SocketAddr {
+pub(super) fn route(servers: [SocketAddr; 2], passes: ProxyFilter) -> SocketAddr {
     let listener: TcpListener = free_listener();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -22,8 +22,8 @@ pub(super) fn route(servers: [SocketAddr; 2], passes: Passes) -> SocketAddr {
     addr
 }
 
-/// Passes requests on one by one, until the client hangs up.
-fn pass(client: &TcpStream, servers: [SocketAddr; 2], passes: Passes) {
+/// ProxyFilter requests on one by one, until the client hangs up.
+fn pass(client: &TcpStream, servers: [SocketAddr; 2], passes: ProxyFilter) {
     let servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
     let mut replies = servers.each_ref().map(Frames::of);
     let mut requests = Frames::of(client);

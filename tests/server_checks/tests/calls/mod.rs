@@ -83,7 +83,7 @@ pub(crate) struct Call {
 
 /// A refusal of the server while a request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum Refusal {
     None,
     /// It is at `maxmemory`.
     Full,
@@ -96,7 +96,7 @@ pub(crate) enum Trouble {
 /// One step of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    Call(Call, Trouble),
+    Call(Call, Refusal),
     /// The request this many calls before is sent again, with its number and expiry.
     Again(usize),
     /// The clock advances by this many ms.

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::calls::{Call, Kind, NAMES, Step, Trouble, channel, one};
+use super::calls::{Call, Kind, NAMES, Refusal, Step, channel, one};
 
 /// Draws the steps of a sequence for a lock of a kind.
 pub(crate) fn drawn(seed: u64, kind: &Kind, name: &str) -> Vec<Step> {
@@ -15,11 +15,11 @@ pub(crate) fn drawn(seed: u64, kind: &Kind, name: &str) -> Vec<Step> {
         0..66 => {
             let call = kind.call(rng, name);
             let trouble = match rng.u8(..10) {
-                _ if !is_troubled => Trouble::None,
-                0 => Trouble::Full,
-                1 => Trouble::Alone,
+                _ if !is_troubled => Refusal::None,
+                0 => Refusal::Full,
+                1 => Refusal::Alone,
                 2 => denied(&call, one(rng, &COMMANDS)),
-                _ => Trouble::None,
+                _ => Refusal::None,
             };
             Step::Call(call, trouble)
         }
@@ -43,15 +43,15 @@ const COMMANDS: [&str; 14] = [
 ];
 
 /// A missing right, except for rights without which a script is known to leave more than it found.
-fn denied(call: &Call, command: &'static str) -> Trouble {
+fn denied(call: &Call, command: &'static str) -> Refusal {
     match (call.script, command) {
         // The successor's entry exists beside its predecessor's, which cannot be removed.
-        ("reentrant/transfer" | "fenced/transfer", "hdel") => Trouble::None,
+        ("reentrant/transfer" | "fenced/transfer", "hdel") => Refusal::None,
         // The hold is gone, but the lock is not free.
-        ("read_write/release" | "read_write/withdraw", "del" | "pexpire") => Trouble::None,
+        ("read_write/release" | "read_write/withdraw", "del" | "pexpire") => Refusal::None,
         // The queue gets no end.
-        ("fair/acquire", "pexpire" | "rpush") => Trouble::None,
-        _ => Trouble::Denied(command),
+        ("fair/acquire", "pexpire" | "rpush") => Refusal::None,
+        _ => Refusal::Denied(command),
     }
 }
 

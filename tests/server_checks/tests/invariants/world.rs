@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redlatch_server::{Config, Server};
 use redlatch_server_checks::{Engine, Keyspace, Reply, slot};
 
-use super::calls::{Call, Step, Trouble};
+use super::calls::{Call, Refusal, Step};
 use super::ledger::{Holds, entry, fields, taken_key};
 use super::queue::{Queue, follow_condition};
 use super::{decoded, locks, permits};
@@ -165,7 +165,7 @@ impl World {
             }
             Step::Again(back) => {
                 if let Some(at) = self.sent.len().checked_sub(*back) {
-                    self.call(at, &Trouble::None)?;
+                    self.call(at, &Refusal::None)?;
                 }
             }
             Step::Pass(ms) => {
@@ -208,7 +208,7 @@ impl World {
         own.map_or(Reply::Nil, |it| decoded(&it.bytes, &mut 0))
     }
 
-    fn call(&mut self, at: usize, trouble: &Trouble) -> Result<(), String> {
+    fn call(&mut self, at: usize, trouble: &Refusal) -> Result<(), String> {
         let Sent {
             call,
             words,
@@ -227,12 +227,12 @@ impl World {
         if self.is_used_up(&call, &before) {
             return Ok(());
         }
-        self.server.set_full(*trouble == Trouble::Full);
+        self.server.set_full(*trouble == Refusal::Full);
         self.server.refuse_writes(
-            (*trouble == Trouble::Alone).then_some("NOREPLICAS Not enough good replicas to write."),
+            (*trouble == Refusal::Alone).then_some("NOREPLICAS Not enough good replicas to write."),
         );
         match trouble {
-            Trouble::Denied(command) => self.server.deny(&[command]),
+            Refusal::Denied(command) => self.server.deny(&[command]),
             _ => self.server.deny(&[]),
         }
         let mut reply = self.ask(&words[0]);
@@ -253,7 +253,7 @@ impl World {
         let gives_up =
             call.script == "condition/look" && matches!(&*call.args[1], "leave" | "drop" | "pass");
         let is_late = expiry.is_some_and(|expiry| now > expiry) && !gives_up;
-        let is_calm = *trouble == Trouble::None && !self.is_leaving;
+        let is_calm = *trouble == Refusal::None && !self.is_leaving;
         self.was_troubled |= !is_calm;
         if !is_calm {
             self.queue.disturb();
@@ -268,7 +268,7 @@ impl World {
         {
             return Err("a copy of a request changed something".to_owned());
         }
-        if *trouble == Trouble::Alone && before != after {
+        if *trouble == Refusal::Alone && before != after {
             return Err("a server that takes no writes was changed".to_owned());
         }
         let seen = Seen {

@@ -9,7 +9,7 @@ use redlatch_world::scheduler::{self, MILLI, SECOND};
 
 use crate::counters::{self, Held};
 use crate::ids::{self, Source};
-use crate::plan::{Blow, Mood, Op, Plan, pick};
+use crate::plan::{FaultMode, Op, Plan, PlannedFault, pick};
 use crate::process::{Place, interrupt_after, within};
 use crate::rules;
 use crate::run::{expect, violated};
@@ -254,17 +254,17 @@ pub(crate) fn audit(plan: &Plan) {
 
 /// The world of a shape of counters, before its programs.
 pub(crate) fn world(plan: &mut Plan, draw: &mut Rng) {
-    let moods = [
-        Mood::Calm,
-        Mood::Calm,
-        Mood::Lossy,
-        Mood::Slow,
-        Mood::Stray,
-        Mood::Partitioned,
-        Mood::Restarting,
-        Mood::Processes,
+    let fault_modes = [
+        FaultMode::Calm,
+        FaultMode::Calm,
+        FaultMode::Lossy,
+        FaultMode::Slow,
+        FaultMode::Stray,
+        FaultMode::Partitioned,
+        FaultMode::Restarting,
+        FaultMode::Processes,
     ];
-    plan.mood = pick(draw, &moods);
+    plan.fault_mode = pick(draw, &fault_modes);
     plan.lease = pick(draw, &[1_000, 3_000, 10_000]);
     plan.command = pick(draw, &[500, 2_000]);
     plan.calm_at = draw.u64(1..=6) * SECOND;
@@ -277,7 +277,7 @@ pub(crate) fn world(plan: &mut Plan, draw: &mut Rng) {
 /// Cuts connections under leases that outlast the detection of the cut: grants of requests without a reply are
 /// released before.
 pub(crate) fn cuts(plan: &mut Plan, draw: &mut Rng) {
-    plan.mood = Mood::Lossy;
+    plan.fault_mode = FaultMode::Lossy;
     plan.lease = pick(draw, &[10_000, 30_000]);
     plan.calm_at = draw.u64(1..4) * SECOND;
     plan.settle = SOON;
@@ -290,8 +290,12 @@ pub(crate) fn cuts(plan: &mut Plan, draw: &mut Rng) {
 /// Draws the faults: the server loses nothing, because nothing is promised otherwise.
 pub(crate) fn befall(plan: &mut Plan, draw: &mut Rng) {
     plan.trouble(draw);
-    plan.blows
-        .retain(|(_, blow)| !matches!(blow, Blow::Forget(..) | Blow::Flush(_) | Blow::Replace(..)));
+    plan.planned_faults.retain(|(_, blow)| {
+        !matches!(
+            blow,
+            PlannedFault::Forget(..) | PlannedFault::Flush(_) | PlannedFault::Replace(..)
+        )
+    });
 }
 
 /// Programs of semaphores; those with ids are released by any thread.
@@ -302,7 +306,7 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng, has_ids: bool) {
         cuts(plan, draw);
     }
     let limits: Vec<u32> = (0..draw.usize(1..=2)).map(|_| draw.u32(1..=5)).collect();
-    let (lease, is_calm) = (plan.lease, plan.mood == Mood::Calm);
+    let (lease, is_calm) = (plan.lease, plan.fault_mode == FaultMode::Calm);
     people(plan, draw, 3, &|draw| {
         let sets = limits.iter().enumerate();
         let first = if has_ids { ids::FIRST } else { 0 };

@@ -34,7 +34,7 @@ pub(crate) fn work(core: u64) -> ExitCode {
     thread::spawn(end_what_hangs);
     while seed < last && began.elapsed() < seconds {
         let plan = Plan::of(seed);
-        let is_other = only("MOOD", &format!("{:?}", plan.mood))
+        let is_other = only("MOOD", &format!("{:?}", plan.fault_mode))
             || only("SHAPE", &format!("{:?}", plan.shape))
             || only("TOPOLOGY", plan.topology.label());
         if !is_other {

@@ -10,14 +10,14 @@ type Answer = Result<(String, String), String>;
 
 /// A callback that returns a settable result, and counts its calls.
 #[derive(Clone)]
-struct Vault {
+struct CertificateStore {
     answer: Arc<Mutex<Answer>>,
     asked: Arc<AtomicU32>,
 }
 
-impl Vault {
-    fn new(answer: Answer) -> Vault {
-        Vault {
+impl CertificateStore {
+    fn new(answer: Answer) -> CertificateStore {
+        CertificateStore {
             answer: Arc::new(Mutex::new(answer)),
             asked: Arc::default(),
         }
@@ -28,10 +28,10 @@ impl Vault {
     }
 
     fn to(&self, builder: Builder) -> Builder {
-        let vault = self.clone();
+        let store = self.clone();
         builder.certificates_with(move || {
-            vault.asked.fetch_add(1, Ordering::Relaxed);
-            vault.answer.lock().unwrap().clone()
+            store.asked.fetch_add(1, Ordering::Relaxed);
+            store.answer.lock().unwrap().clone()
         })
     }
 }
@@ -64,19 +64,19 @@ fn the_certificate_callback_runs_at_each_handshake() {
     let pair = certificates().server();
     let server = Server::with(&pair, true, &[]);
     let strange = Certificates::new();
-    let vault = Vault::new(all_of(certificates()));
-    let client = vault.to(builder()).open(&server.url()).unwrap();
+    let store = CertificateStore::new(all_of(certificates()));
+    let client = store.to(builder()).open(&server.url()).unwrap();
     assert_eq!(
-        vault.asked.load(Ordering::Relaxed),
+        store.asked.load(Ordering::Relaxed),
         0,
         "nothing is connected yet"
     );
     let guard = client.lock("orders").guard().unwrap();
-    let asked = vault.asked.load(Ordering::Relaxed);
+    let asked = store.asked.load(Ordering::Relaxed);
     assert!(asked > 0);
     // The server refuses the certificate for a while, which is an outage: the wait continues, and the hold stays.
     let (ca, _) = all_of(certificates()).unwrap();
-    vault.change(Ok((ca.clone(), all_of(&strange).unwrap().1)));
+    store.change(Ok((ca.clone(), all_of(&strange).unwrap().1)));
     cut(&server);
     let error = fails(client.lock("stock").try_lock(), Class::Unreachable);
     assert!(
@@ -86,17 +86,17 @@ fn the_certificate_callback_runs_at_each_handshake() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| client.lock("stock").lock());
         thread::sleep(ms(300));
-        vault.change(all_of(certificates()));
+        store.change(all_of(certificates()));
         waiting.join().unwrap().unwrap();
     });
-    assert!(vault.asked.load(Ordering::Relaxed) > asked + 1);
+    assert!(store.asked.load(Ordering::Relaxed) > asked + 1);
     assert!(guard.is_valid());
     guard.unlock().unwrap();
     // An empty text leaves the setting unchanged.
     let pair = certificates().client();
-    let vault = Vault::new(Ok((ca, String::new())));
+    let store = CertificateStore::new(Ok((ca, String::new())));
     let mixed = builder().client_certificate(pair.certificate_pem(), pair.key_pem());
-    let client = vault.to(mixed).open(&server.url()).unwrap();
+    let client = store.to(mixed).open(&server.url()).unwrap();
     client.lock("orders").lock().unwrap();
 }
 
@@ -107,7 +107,7 @@ fn a_failing_certificate_callback_ends_the_call_with_its_cause() {
     let (_, identity) = all_of(certificates()).unwrap();
     let without_key = certificates().client().certificate_pem();
     for (answer, word) in [
-        (Err("the vault is closed".to_owned()), "the vault is closed"),
+        (Err("the store is closed".to_owned()), "the store is closed"),
         (nonsense(), "no certificate in PEM form"),
         (Ok((String::new(), without_key)), "no private key"),
         (
@@ -115,19 +115,19 @@ fn a_failing_certificate_callback_ends_the_call_with_its_cause() {
             "untrusted authority",
         ),
     ] {
-        let vault = Vault::new(answer);
-        let client = vault.to(builder()).open(&server.url()).unwrap();
+        let store = CertificateStore::new(answer);
+        let client = store.to(builder()).open(&server.url()).unwrap();
         let error = ends_within(ms(3000), || {
             fails(client.lock("orders").try_lock(), Class::Unreachable)
         });
         assert!(error.to_string().contains(word), "{word}: {error}");
         assert!(!format!("{error:?}").contains("canary"), "{error:?}");
         // Its later results are used.
-        vault.change(all_of(certificates()));
+        store.change(all_of(certificates()));
         assert!(client.lock("orders").try_lock().unwrap());
         client.lock("orders").unlock().unwrap();
         // The last valid result is used while it returns invalid ones.
-        vault.change(nonsense());
+        store.change(nonsense());
         cut(&server);
         assert!(client.lock("orders").try_lock().unwrap());
         client.lock("orders").unlock().unwrap();
@@ -136,8 +136,8 @@ fn a_failing_certificate_callback_ends_the_call_with_its_cause() {
     let client = panics.open(&server.url()).unwrap();
     let error = fails(client.lock("orders").try_lock(), Class::Unreachable);
     assert!(error.to_string().contains("it panicked"), "{error}");
-    let vault = Vault::new(all_of(certificates()));
-    let plain = vault.to(builder()).open(&server.plain.url());
+    let store = CertificateStore::new(all_of(certificates()));
+    let plain = store.to(builder()).open(&server.plain.url());
     let error = fails(plain, Class::Config).to_string();
     assert!(
         error.contains("certificates_with") && error.contains("rediss://"),
