@@ -59,7 +59,7 @@ struct Turn {
     updates: u64,
 }
 
-/// Somewhere to be alone.
+/// A resource that detects two threads inside.
 #[derive(Default)]
 struct Inside(AtomicBool);
 
@@ -216,7 +216,7 @@ impl Bench {
         })
     }
 
-    /// Counts how many updates of one row are missing afterwards.
+    /// Counts how many updates of one row were lost.
     fn updates<W: FnMut()>(&self, worker: impl Fn() -> W + Sync) -> Turn {
         self.database
             .run("UPDATE counters SET n = 0, version = 0, at0 = NULL");
@@ -312,7 +312,7 @@ impl Inside {
     }
 }
 
-/// A random number from 0.5 to 1; the seed of a hash map is one.
+/// A random number from 0.5 to 1; a hash map's seed is random.
 fn jitter() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     0.5 + (random % 1000) as f64 / 2000.0
@@ -327,7 +327,7 @@ fn main() {
     };
     let repeats = number("REDLATCH_BENCH_REPEATS", 3).max(1);
     let slice = Duration::from_millis(number("REDLATCH_BENCH_SLICE_MS", 1500));
-    // Every commit waits for the disk, but for the last two: a lock that does not survive a crash is measured too cheap.
+    // Every commit waits for the disk, except the last two: locks without durability would be measured too cheap.
     let server: &'static MariaDb = Box::leak(Box::new(MariaDb::with(&[
         "--innodb-flush-log-at-trx-commit=1",
         "--innodb-doublewrite=1",

@@ -1,4 +1,4 @@
-//! The numbers that a recorder of the crate `metrics` gets, as a real exporter for Prometheus shows them.
+//! The metrics that a recorder of the crate `metrics` gets, as a Prometheus exporter shows them.
 #![allow(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -100,7 +100,7 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     report.table(table);
 }
 
-/// When the holder began to give the lock back, and when the waiter had it.
+/// When the holder began to release, and when the waiter acquired.
 fn hand_on(workers: &mut Workers) -> (u64, u64) {
     let [holder, waiter] = &mut workers.parts[..] else {
         panic!("two processes")

@@ -102,7 +102,7 @@ struct Plan {
     turn: Duration,
     rounds: usize,
     waiters: usize,
-    /// The program of rslock and redis-lock.
+    /// The program with rslock and redis-lock.
     peers: Option<PathBuf>,
 }
 
@@ -175,7 +175,7 @@ impl Contender {
         }
     }
 
-    /// Whether it lives in the package of the peers.
+    /// Whether it is in the package of the peers.
     fn is_peer(self) -> bool {
         matches!(self, Contender::Rslock | Contender::RedisLock)
     }

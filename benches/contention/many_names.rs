@@ -69,7 +69,7 @@ fn per_s(part: &mut Part, length: Duration) -> f64 {
     part.receive()[0] as f64 / length.as_secs_f64()
 }
 
-/// A thread's way to have the lock with this number once.
+/// A thread's acquisition and release of the lock with this number.
 type Work<'a> = Box<dyn FnMut(usize) + Send + 'a>;
 
 /// Prints how many acquisitions began within the given time, in ms. Arguments: contender, server.

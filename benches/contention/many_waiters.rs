@@ -15,7 +15,7 @@ use crate::throughput::overlaps;
 
 const NAME: &str = "crowd";
 
-/// How often all is done.
+/// The number of repetitions.
 const REPEATS: usize = 3;
 
 /// All threads are waiting once the process has sent this little for this time.

@@ -23,10 +23,10 @@ pub(crate) enum Order {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// On the clock that all processes share.
+    /// On the clock shared by all processes.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// How long each sleeps with the lock.
+    /// How long each thread sleeps while it holds the lock.
     pub(crate) inside: Duration,
     pub(crate) file: String,
 }
@@ -65,7 +65,7 @@ impl Order {
     }
 }
 
-/// One acquisition of one thread, in ns on the clock that all processes share.
+/// One acquisition of one thread, in ns on the clock shared by all processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acquisition {
     pub(crate) asked: u64,

@@ -18,11 +18,11 @@ const AHEAD: Duration = Duration::from_millis(50);
 /// Connects and loads scripts.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// For how long exclusion is looked at with something to exclude, and how long each holds the lock then.
+/// The duration of the exclusion check, and how long each thread then holds the lock.
 const CHECK: Duration = Duration::from_secs(1);
 const INSIDE: Duration = Duration::from_millis(1);
 
-/// For how long one bare thread runs alone between two turns.
+/// How long one bare thread runs alone between two turns.
 const PAIRS: Duration = Duration::from_millis(500);
 
 /// The worker processes of one contender.
@@ -101,7 +101,7 @@ struct Series {
 }
 
 impl Series {
-    /// This value of all turns, from the lowest to the highest.
+    /// A value of all turns, in ascending order.
     fn sorted(&self, value: impl Fn(&Turn) -> f64) -> Vec<f64> {
         let mut values: Vec<f64> = self.turns.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
@@ -116,10 +116,10 @@ impl Series {
 /// The result of one turn.
 struct Turn {
     per_s: f64,
-    /// By the pairs of one bare thread before and after.
+    /// Relative to the pairs of one bare thread before and after.
     ratio: f64,
     fairness: f64,
-    /// The same of the processes.
+    /// Like `fairness`, but between processes.
     staircase: f64,
     requests: f64,
     cpu_us: f64,
@@ -182,7 +182,7 @@ pub(crate) fn overlaps(stays: &mut [Acquisition]) -> usize {
         .count()
 }
 
-/// Where the requests are counted and the notes are left.
+/// Counts requests, and has the folder of the results.
 struct Recorder {
     connection: Connection,
     folder: TempDir,

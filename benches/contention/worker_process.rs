@@ -10,7 +10,7 @@ use crate::harness::bare::Bare;
 use crate::harness::{cpu_time, now, orders, say};
 use crate::protocol::{Acquisition, Load, Notes, OUT_OF_THE_WAY, Order, notes, write};
 
-/// One thread's way to the lock.
+/// One thread's client of the lock.
 pub(crate) trait Member: Send {
     fn enter(&mut self);
     fn leave(&mut self);
@@ -51,7 +51,7 @@ pub(crate) fn members(who: &str, url: &str, name: &str, count: usize) -> Vec<Box
         let lock = || -> Box<dyn Member> { Box::new(client.lock(name)) };
         return (0..count).map(|_| lock()).collect();
     }
-    // No two threads of all processes have the same visitor.
+    // Visitors are unique across all processes.
     let first = std::process::id() as usize * 1000;
     let bare = |thread| -> Box<dyn Member> { Box::new(Bare::new(url, name, first + thread)) };
     (0..count).map(bare).collect()

@@ -10,7 +10,7 @@ use crate::Plan;
 use crate::harness::median;
 use crate::harness::report::{Report, Table};
 
-/// For all to be asleep.
+/// Long enough for all threads to sleep.
 const ASLEEP: Duration = Duration::from_millis(20);
 
 const WARM_UP: usize = 3;

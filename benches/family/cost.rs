@@ -9,7 +9,7 @@ use crate::harness::{bare, median};
 /// The value that both sides of a guarded write store.
 const VALUE: &str = "one piece";
 
-/// A pair of lock and unlock, of a lock that draws fencing tokens and of a plain one.
+/// A pair of lock and unlock, of a fenced lock and of a plain one.
 pub(crate) fn fenced(plan: &Plan, report: &mut Report) {
     let client = plan.client();
     let pair = |lock: redlatch::Lock| {
@@ -29,7 +29,7 @@ pub(crate) fn fenced(plan: &Plan, report: &mut Report) {
     );
 }
 
-/// Three commands under a lock: in one script with the check of the hold, and between `MULTI` and `EXEC`.
+/// Three commands under a lock: as a guarded write, and between `MULTI` and `EXEC`.
 pub(crate) fn guarded(plan: &Plan, report: &mut Report) {
     let client = plan.client();
     let guard = client.lock("guarded").guard().expect("the lock is free");
@@ -57,7 +57,7 @@ pub(crate) fn guarded(plan: &Plan, report: &mut Report) {
     );
 }
 
-/// Lets both sides take turns.
+/// Alternates both sides.
 fn by_turns(
     plan: &Plan,
     report: &mut Report,

@@ -2,7 +2,7 @@
 
 use redlatch::{Client, Lock, PermitSemaphore, Permits, Semaphore};
 
-/// The way of one thread; `writes` matters to a read-write lock only.
+/// The handle of one thread; `writes` matters only for read-write locks.
 pub(crate) trait Member: Send {
     fn enter(&mut self, writes: bool);
     fn leave(&mut self, writes: bool);

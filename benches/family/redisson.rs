@@ -1,4 +1,4 @@
-//! Redisson, in a JVM that is warm.
+//! Redisson, in a JVM after its warm-up.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ pub(crate) struct Other {
 }
 
 impl Other {
-    /// Builds the JVM's side, starts it and runs its loops until they are compiled. `None` if it cannot be had.
+    /// Builds the JVM program, starts it and runs its loops until they are compiled. `None` if it is not available.
     pub(crate) fn start(plan: &Plan) -> Option<Other> {
         let version = std::env::var("REDLATCH_BENCH_REDISSON");
         let version = version.unwrap_or_else(|_| "4.7.0".to_owned());
@@ -98,7 +98,7 @@ impl Other {
         Rushed::of(&numbers(&self.ask(&new_thread(), &words)))
     }
 
-    /// Starts an operation of a fair lock, by a thread that does one after the other.
+    /// Starts an operation of a fair lock, in a thread that runs its operations in order.
     pub(crate) fn fair(&self, thread: &str, client: usize, name: &str, operation: &str) -> Pending {
         let client = &self.clients[client % self.clients.len()];
         self.ask(thread, &[operation, client, "fair", name])
@@ -109,7 +109,7 @@ impl Other {
     }
 }
 
-/// The name of a thread that is not there yet.
+/// The name of a new thread.
 pub(crate) fn new_thread() -> String {
     format!("thread{}", unique())
 }

@@ -16,13 +16,13 @@ pub(crate) const WRITER: usize = 1000;
 /// The result of a rush.
 #[derive(Clone, Debug)]
 pub(crate) struct Rushed {
-    /// Until all were done.
+    /// The time until all threads have finished.
     pub(crate) took: Duration,
     /// Of readers (or of all, for kinds without sides), and of writers.
     pub(crate) longest_waits: [Duration; 2],
     /// With [`WRITER`] for a writer; 0 if unknown.
     pub(crate) most_inside: usize,
-    /// How often each thread was inside.
+    /// How often each thread acquired.
     pub(crate) times: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Rushed {
         self.acquisitions() / self.took.as_secs_f64()
     }
 
-    /// The fewest of a thread, by the most of one.
+    /// The fewest acquisitions of a thread, divided by the most.
     pub(crate) fn fairness(&self) -> f64 {
         let bounds = (self.times.iter().min(), self.times.iter().max());
         let (Some(fewest), Some(most)) = bounds else {

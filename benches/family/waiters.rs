@@ -1,4 +1,4 @@
-//! Hundreds that wait for one fair lock.
+//! Hundreds of waiters of one fair lock.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::harness::{Counter, bare};
 use crate::redisson::{Other, new_thread};
 use crate::{CLIENTS, Plan};
 
-/// How often all is done.
+/// The number of repetitions.
 const REPEATS: usize = 3;
 
-/// For the last to have come to rest.
+/// Long enough for the last thread to fall asleep.
 const SETTLE: Duration = Duration::from_millis(1500);
 
 /// The average time between two polls of a redlatch waiter.
@@ -20,9 +20,9 @@ const WATCH: Duration = Duration::from_millis(3150);
 
 /// What the waiters cost.
 struct Seen {
-    /// Requests per second and waiter, asleep.
+    /// Requests per second and waiter, while they sleep.
     asleep: f64,
-    /// From the unlock until all had it, by their number.
+    /// From the unlock until all have acquired, divided by their number.
     hand_over_us: f64,
 }
 

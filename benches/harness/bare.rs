@@ -1,4 +1,4 @@
-//! The least that a lock on Redis can do.
+//! The minimal client of a lock on Redis.
 
 use redis::{Cmd, Connection, IntoConnectionInfo, Value, io::tcp::TcpSettings};
 

@@ -1,4 +1,4 @@
-//! Where the server and the clients run, and whether the machine let them.
+//! The cores of the server and the clients, and whether the machine ran them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ mod pinning {
     use super::Cores;
 
     impl Cores {
-        /// The first two cores that this process may use.
+        /// The first two cores available to this process.
         pub(crate) fn choose() -> Cores {
             let allowed = sched_getaffinity(None).expect("the cores of this process");
             let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
@@ -139,7 +139,7 @@ impl Stalls {
         }
     }
 
-    /// The longest that either core has stood still.
+    /// The longest stall of either core.
     pub(crate) fn longest(self) -> Duration {
         self.ended.store(true, Ordering::Relaxed);
         let stalls = self.lookouts.into_iter().map(|lookout| lookout.join());

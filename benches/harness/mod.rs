@@ -35,7 +35,7 @@ pub(crate) struct Counts {
     /// Reads from sockets; equal to the number of requests if every client waits for each reply.
     pub(crate) reads: u64,
     pub(crate) pings: u64,
-    /// Microseconds that it worked on scripts.
+    /// Microseconds spent in scripts.
     pub(crate) script_us: u64,
 }
 
@@ -82,12 +82,12 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name))
 }
 
-/// Nanoseconds on a clock that all processes share.
+/// Nanoseconds on a clock shared by all processes.
 pub(crate) fn now() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// Nanoseconds of CPU time that this process has used.
+/// Nanoseconds of CPU time of this process.
 pub(crate) fn cpu_time() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
 }
@@ -97,7 +97,7 @@ fn nanoseconds(clock: ClockId) -> u64 {
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
 }
 
-/// Bytes of this process that are in memory; 0 if it cannot be known.
+/// Resident memory of this process in bytes; 0 if unknown.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmRSS:")
@@ -118,7 +118,7 @@ pub(crate) fn threads_named(name: &str) -> usize {
         .count()
 }
 
-/// The value in the middle.
+/// The median.
 pub(crate) fn median<T: PartialOrd + Copy>(values: &mut [T]) -> T {
     values.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
     values[values.len() / 2]

@@ -40,7 +40,7 @@ impl Part {
         }
     }
 
-    /// Has a part run to its end under another program. Returns whether that went well.
+    /// Runs a role to its end under another program. Returns whether that succeeded.
     pub(crate) fn run_under(command: &[&str], part: &str, args: &[&str]) -> bool {
         let program = std::env::current_exe().expect("the path of this program");
         let [tool, options @ ..] = command else {
@@ -76,7 +76,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // The end of its orders ends it; after a failure here it may be in the middle of something.
+        // Closing its input ends it; after a failure here it may be busy, so it is killed.
         self.orders = None;
         if thread::panicking() {
             let _ = self.process.kill();

@@ -8,7 +8,7 @@ pub(crate) struct Report {
     keys: &'static [&'static str],
     tables: Vec<Table>,
     values: Vec<(&'static str, f64)>,
-    /// The figures that were had several times, from the lowest to the highest.
+    /// Figures with several values, in ascending order.
     ranges: Vec<(String, Vec<f64>)>,
     two_holders: usize,
 }
@@ -74,7 +74,7 @@ impl Report {
         self.two_holders += times;
     }
 
-    /// Fails if redlatch did.
+    /// Fails if redlatch had two holders at once.
     pub(crate) fn print(&self) {
         for table in &self.tables {
             println!();

@@ -1,4 +1,4 @@
-//! The allocations and system calls of a pair, as other programs count them: the library's own code is not touched for it.
+//! The allocations and system calls of a pair, as external tools count them, without changes of the library.
 
 use std::fs;
 

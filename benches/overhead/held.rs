@@ -72,7 +72,7 @@ struct HoldCost {
     lost: u64,
     /// CPU time of the process, in s.
     cpu: f64,
-    /// Growth of its memory per hold, by taking them and in the end.
+    /// Growth of its memory per hold, after the acquisitions and at the end.
     bytes: f64,
     bytes_later: f64,
     reads_per_s: u64,
@@ -202,7 +202,7 @@ pub(crate) fn renewing_holder(args: &[String]) {
         valid as u64,
     ]);
 
-    // Held until the starter has counted. To unlock them one by one would only take time.
+    // Held until the parent has counted. Unlocking each would only take time.
     orders.for_each(drop);
     std::process::exit(0);
 }
@@ -236,7 +236,7 @@ impl Idle {
         self.before = Some(self.counter.counts());
     }
 
-    /// Returns the requests per second, PINGs left out.
+    /// Returns the requests per second, without PINGs.
     fn end(mut self, plan: &Plan, report: &mut Report) -> f64 {
         let before = self.before.expect("a beginning");
         let counts = self.counter.since(before);

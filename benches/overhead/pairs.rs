@@ -13,10 +13,10 @@ use crate::support::RedisServer;
 
 const THREADS: usize = 8;
 
-/// 8 threads on one core swing more than one does.
+/// 8 threads on one core vary more than one does.
 const MORE_REPEATS: usize = 2;
 
-/// How many pairs the requests are counted over.
+/// The number of pairs over which requests are counted.
 const COUNTED: u32 = 1000;
 
 /// One thread on the core of the server.

@@ -5,7 +5,7 @@
 pub(crate) struct Report {
     rows: Vec<[String; 4]>,
     values: Vec<(&'static str, f64)>,
-    /// Where a figure was had several times: the lowest, the highest, how often.
+    /// Figures with several values: the minimum, the maximum, the number.
     ranges: Vec<(&'static str, f64, f64, usize)>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Turn {
     pub(crate) pairs: Vec<u64>,
     pub(crate) failed: u64,
     pub(crate) hangs: bool,
-    /// Of the whole process, in ns.
+    /// CPU time of the whole process, in ns.
     pub(crate) cpu: u64,
 }
 
@@ -26,11 +26,11 @@ pub(crate) enum Contender {
     InTurn(Vec<Bare>),
     /// The minimal requests, sent to all nodes at once; the replies of a majority are awaited.
     AtOnce(Vec<Bare>),
-    /// A crate of the other package: its process, and the name.
+    /// A crate of the peers' package: its process, and the name.
     Peer(Part, &'static str),
 }
 
-/// The lock of ours on these nodes.
+/// Redlatch's lock on these nodes.
 pub(crate) fn quorum(urls: &[String], lease: Duration) -> Redlock {
     let clients = urls.iter().map(|url| Client::open(url).expect("a client"));
     Redlock::builder()

@@ -14,14 +14,14 @@ use crate::harness::{Part, orders, say};
 /// Each request is delayed by this time; replies are not delayed.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Proxies to some servers, in a process of their own.
+/// Proxies to some servers, in another process.
 pub(crate) struct Proxies {
     _process: Part,
     urls: Vec<String>,
 }
 
 impl Proxies {
-    /// Each ends at one of these ports.
+    /// Each listens on one of these ports.
     pub(crate) fn to(ports: &[u16]) -> Proxies {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
@@ -36,13 +36,13 @@ impl Proxies {
         }
     }
 
-    /// The URLs of their beginnings.
+    /// The URLs of the proxies.
     pub(crate) fn urls(&self) -> &[String] {
         &self.urls
     }
 }
 
-/// One connection and its other half.
+/// One connection, and its other half.
 struct Lane {
     client: TcpStream,
     /// Whether more may come from the client.
@@ -72,7 +72,7 @@ impl Lane {
             .push_back((Instant::now() + DELAY, buffer[..read].to_vec()));
     }
 
-    /// Returns whether the server may say more.
+    /// Returns whether the server may send more.
     fn hear_server(&mut self, buffer: &mut [u8]) -> bool {
         let read = self.server.read(buffer).unwrap_or(0);
         // Requests of a closed client are still forwarded.
@@ -102,7 +102,7 @@ pub(crate) fn keep(ports: &[String]) {
         orders().for_each(drop);
         std::process::exit(0);
     });
-    // So that a millisecond does not become one and a half.
+    // Otherwise a millisecond could become one and a half.
     let _ = std::fs::write("/proc/self/timerslack_ns", "1");
     let begins: Vec<(TcpListener, u16)> = ports
         .iter()
@@ -149,7 +149,7 @@ pub(crate) fn keep(ports: &[String]) {
         for (listener, port) in &begins {
             if ready.next() == Some(true) {
                 let (client, _) = listener.accept().expect("a connection");
-                // Without a server there is no road, and the client sees it end.
+                // Without a server the client's connection is closed.
                 arrived.extend(Lane::open(client, *port));
             }
         }

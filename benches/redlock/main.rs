@@ -80,10 +80,10 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 /// The pause of the measurement after a freeze and after its end.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// How many nodes are frozen, one after the other.
+/// How many nodes are frozen, one after another.
 const FREEZES: usize = 3;
 
-/// How many locks are tried without a majority.
+/// How many locks are requested without a majority.
 const DOOMED: usize = 20;
 const DOOMED_LEASE: Duration = Duration::from_secs(60);
 const CLEARED_WITHIN: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The servers, looked at past the roads that lead to them.
+//! The servers, queried past their proxies.
 
 use redis::Connection;
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// How many keys have names that begin like this.
+    /// How many keys have this prefix.
     pub(crate) fn keys(&mut self, prefix: &str) -> usize {
         let keys: Vec<String> = redis::cmd("KEYS")
             .arg(format!("{prefix}*"))

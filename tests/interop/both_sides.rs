@@ -1,4 +1,4 @@
-//! Where both sides meet: a server, a client of this library and one of Redisson.
+//! The fixture of both sides: a server, a client of this library and one of Redisson.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use crate::jvm::{JavaLock, Jvm, Redisson};
 use crate::support::{RedisServer, eventually, ms};
 pub(crate) use crate::support::{elsewhere, timed};
 
-/// The lease of both watchdogs where the end of it matters.
+/// The lease of both watchdogs in tests of its end.
 pub(crate) const LEASE: Duration = ms(1500);
 
-/// A lease that no test lives to see the end of.
+/// A lease longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// The lease where many count: a waiter of Redisson that misses a message sleeps for the rest of it.
+/// The lease with many waiters: a Redisson waiter that misses a message sleeps for the rest of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The slack of a busy machine.
@@ -28,7 +28,7 @@ pub(crate) const SLACK: Duration = ms(2500);
 /// Tests that measure time run alone.
 static QUIET: RwLock<()> = RwLock::new(());
 
-/// A server with a client of either side. Clients go first.
+/// A server with a client of either side. Clients are dropped first.
 pub(crate) struct BothSides {
     pub(crate) rust: Client,
     pub(crate) java: Redisson,
@@ -102,7 +102,7 @@ impl BothSides {
             let (_, listeners): (String, u32) = redis::from_redis_value(reply).unwrap();
             listeners > 0
         });
-        // Between the subscription and the sleep there is one more attempt.
+        // One more attempt comes between the subscription and the sleep.
         thread::sleep(ms(50));
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of both sides: latches and semaphores.
+//! Counters of both sides: latches and semaphores.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::thread;
@@ -36,7 +36,7 @@ fn a_latch_opens_for_both_sides() {
     let java =
         |operation: &str, words: &[&str]| sides.java.latch("import", operation, words).value();
     assert_eq!(java("getCount", &[]), "0");
-    // Set there, opened here.
+    // Set by Redisson, opened by us.
     assert_eq!(java("trySetCount", &["2"]), "true");
     assert!(!latch.try_set(3).unwrap());
     assert_eq!(latch.count().unwrap(), 2);
@@ -44,7 +44,7 @@ fn a_latch_opens_for_both_sides() {
     let took = both_wait(&sides, || assert_eq!(latch.count_down().unwrap(), 0));
     assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
     assert_eq!(java("getCount", &[]), "0");
-    // Set here, opened there.
+    // Set by us, opened by Redisson.
     assert!(latch.try_set(2).unwrap());
     assert_eq!(java("trySetCount", &["3"]), "false");
     assert_eq!(java("getCount", &[]), "2");
@@ -120,7 +120,7 @@ fn permits_exclude_and_wake_both_sides() {
         drop(taken);
     });
     assert_eq!(java("availablePermits", &[]), "3");
-    // Without owners, on either side.
+    // Permits without owners, on either side.
     assert_eq!(java("drainPermits", &[]), "3");
     assert_eq!(semaphore.available().unwrap(), 0);
     semaphore.add_permits(4).unwrap();
@@ -230,7 +230,7 @@ fn each_side_releases_and_extends_the_others_permits() {
     };
     assert!(semaphore.try_set(2).unwrap());
     let parse = |id: &str| redlatch::PermitId::parse(id).unwrap();
-    // Without an end, there and here.
+    // Permits without a lease, on either side.
     let ours = semaphore.acquire_id(None).unwrap();
     if !knows_ids() {
         assert_eq!(java("release", &[ours.as_str()]), "false");

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The exception of the other library.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Exception {
-    /// The class, without its package.
+    /// The class name, without its package.
     pub(crate) class: String,
     pub(crate) message: String,
 }
@@ -98,7 +98,7 @@ impl Driver {
         driver
     }
 
-    /// Ends it without a chance to say goodbye, and waits for its end.
+    /// Kills it, and waits for its end.
     pub(crate) fn kill(&self) {
         let mut process = locked(&self.process);
         let _ = process.kill();

@@ -219,7 +219,7 @@ fn a_killed_rust_process_frees_the_lock_within_a_lease() {
     lock.unlock();
 }
 
-/// Refusal and wake-ups, each way.
+/// Refusals and wake-ups, in both directions.
 pub(crate) fn is_one_lock(rust: &Lock, java: &JavaLock) {
     let (name, mut theirs, mut ours) = (rust.name(), Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -341,7 +341,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
     let (rust, java) = sides.locks("orders");
     let server = &sides.server;
     let theirs = "5e0f35f6-6f5b-4f0c-9d5a-3f3f7b3cf2a1:1";
-    // Its acquire: the key is free.
+    // Its acquisition: the key is free.
     server.cmd(&["HINCRBY", "orders", theirs, "1"]);
     server.cmd(&["PEXPIRE", "orders", "30000"]);
     assert!(!java.try_lock(ms(0)));
@@ -375,7 +375,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
     assert!(!is_refused());
 }
 
-/// How the unlock of a generation of Redisson differs.
+/// The unlock of this generation of Redisson.
 #[test]
 #[ignore = "needs Java: make interop"]
 fn what_a_generation_sends_is_as_documented() {

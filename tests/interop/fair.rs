@@ -27,7 +27,7 @@ fn until_waiting(sides: &BothSides, count: usize) {
     eventually(SLACK * 4, "they wait", || waiting(sides) == count);
 }
 
-/// Another client of ours, as of another process.
+/// Another client of ours, representing another process.
 fn another(sides: &BothSides) -> Client {
     let builder = Client::builder().watchdog_timeout(LONG);
     sides.another(builder, &sides.server.url())

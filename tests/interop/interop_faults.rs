@@ -10,7 +10,7 @@ use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report
 use crate::jvm::{Jvm, Redisson};
 use crate::support::{End, Fault, Proxy, eventually, ms};
 
-/// The total time of one of our commands.
+/// The command timeout of our client.
 const TIMEOUT: Duration = ms(1_000);
 
 #[test]
@@ -120,7 +120,7 @@ fn a_read_write_lock_on_our_name_survives_our_release() {
     let rust = sides.rust.lock("orders");
     let writer = sides.java.thread().lock("write", "orders");
     let guard = rust.guard().unwrap();
-    // It does not see that the name is in use: one name is for one kind of lock.
+    // It does not detect that the name is in use: each name is for one kind of lock.
     assert!(writer.try_lock(ms(0)));
     thread::sleep(LEASE);
     guard.unlock().unwrap();

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::driver::{Answer, Driver, Exception, Pending, unique};
 use crate::support::ms;
 
-/// How long Redisson waits for a reply, as it does by default.
+/// How long Redisson waits for a reply, its default.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The mode of a client of one server.
@@ -51,14 +51,14 @@ impl Jvm {
         Arc::clone(SHARED.get_or_init(Jvm::start))
     }
 
-    /// A JVM of one's own.
+    /// A private JVM.
     pub(crate) fn start() -> Arc<Jvm> {
-        // It lives for minutes and has little to do.
+        // It lives for minutes with little work.
         let small = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"];
         Jvm::start_version(&version_text(), &small)
     }
 
-    /// A JVM with this version of Redisson in it, and no options but these.
+    /// A JVM with this version of Redisson, and only these options.
     pub(crate) fn start_version(version: &str, options: &[&str]) -> Arc<Jvm> {
         let jar = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/interop/redisson/target")
@@ -79,7 +79,7 @@ impl Jvm {
         })
     }
 
-    /// Ends it without a chance to say goodbye, and waits for its end.
+    /// Kills it, and waits for its end.
     pub(crate) fn kill(&self) {
         self.driver.kill();
     }
@@ -116,7 +116,7 @@ impl Redisson {
         Redisson::made(jvm, outcome)
     }
 
-    /// Makes a client that waits for a reply no longer than `timeout`.
+    /// Makes a client with this response timeout.
     #[track_caller]
     pub(crate) fn open_impatient(
         jvm: &Arc<Jvm>,
@@ -138,7 +138,7 @@ impl Redisson {
         }
     }
 
-    /// Makes a client whose name mapper puts `prefix` before every name.
+    /// Makes a client whose name mapper prefixes every name with `prefix`.
     pub(crate) fn open_with_prefix(
         jvm: &Arc<Jvm>,
         url: &str,
@@ -250,7 +250,7 @@ impl JavaThread {
     }
 }
 
-/// A lock of Redisson, in the hands of one thread of the JVM.
+/// A lock of Redisson, used by one thread of the JVM.
 pub(crate) struct JavaLock {
     jvm: Arc<Jvm>,
     client: String,
@@ -286,7 +286,7 @@ impl JavaLock {
         self.start("lockFor", &[&lease]).value();
     }
 
-    /// `tryLock(wait, -1)`, under the watchdog.
+    /// `tryLock(wait, -1)`, renewed by the watchdog.
     #[track_caller]
     pub(crate) fn try_lock(&self, wait: Duration) -> bool {
         let wait = wait.as_millis().to_string();
@@ -334,7 +334,7 @@ impl JavaLock {
         self.ask("getHoldCount")
     }
 
-    /// In ms; -2 if there is no such lock.
+    /// The TTL in ms; -2 if there is no such lock.
     #[track_caller]
     pub(crate) fn remain_time_to_live(&self) -> i64 {
         self.ask("remainTimeToLive")

@@ -1,4 +1,5 @@
-//! Each kind of lock with one holder is one lock of both sides: it excludes, wakes, counts and is freed over both.
+//! Each kind of lock with one holder is one lock of both sides: exclusion, wake-ups, counts and releases work across
+//! them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ use crate::exclusion::{WAKE_UP, is_one_lock, is_refused_for_three_leases};
 use crate::jvm::{JavaLock, is_illegal_monitor_state, version};
 use crate::support::ms;
 
-/// A kind of lock that both libraries have.
+/// A kind of lock in both libraries.
 struct Kind {
     name: &'static str,
     /// The first generation of Redisson that has it.
@@ -179,7 +180,7 @@ fn threads_of_both_sides_never_overlap() {
     const ROUNDS: u32 = 150;
     let sides = BothSides::with(RunLock::alone(), PATIENCE);
     for kind in kinds() {
-        // Read, and written later: two at a time would lose one.
+        // Read, then written later: two holders at a time would lose an increment.
         let counter = Mutex::new(0_u32);
         let add = || {
             let seen = *counter.lock().unwrap();
@@ -235,7 +236,7 @@ fn tokens_of_fenced_locks_rise_over_both_sides() {
             rises(java_token_of(&java));
             rises(java_token_of(&java));
         }
-        // Each side sees the last token of the other, and a re-entry there draws one, here none.
+        // Each side sees the last token of the other; a re-entry of Redisson draws one, ours does not.
         let ours = token_of(&rust);
         rises(ours);
         assert_eq!(java.token(), ours);

@@ -25,7 +25,7 @@ enum Language {
 pub(crate) struct Peer {
     language: Language,
     kind: &'static str,
-    /// How many servers its locks live on.
+    /// The number of servers of its locks.
     pub(crate) servers: usize,
     /// The errors of extend and of unlock for a lost lock; `None` where there is no extend, or no error.
     pub(crate) gone: (Option<&'static str>, Option<&'static str>),
@@ -95,7 +95,7 @@ impl Language {
     }
 }
 
-/// The same with its locks on five servers.
+/// Redsync with its locks on five servers.
 pub(crate) const REDSYNC_OF_FIVE: Peer = Peer {
     servers: 5,
     ..REDSYNC
@@ -115,7 +115,7 @@ impl Peer {
         }
     }
 
-    /// A client of the servers at `urls`, in a process that all tests share.
+    /// A client of the servers at `urls`, in a process shared by all tests.
     pub(crate) fn open(self, urls: &[String]) -> Foreign {
         self.open_in(self.language.shared(), urls)
     }
@@ -141,7 +141,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// The lock `name` as a new thread of the program sees it.
+    /// The lock `name`, in a new thread of the program.
     pub(crate) fn lock(&self, name: &str) -> ForeignLock {
         ForeignLock {
             driver: Arc::clone(&self.driver),
@@ -151,7 +151,7 @@ impl Foreign {
         }
     }
 
-    /// Ends the process without a chance to say goodbye.
+    /// Kills the process.
     pub(crate) fn kill(&self) {
         self.driver.kill();
     }
@@ -164,7 +164,7 @@ impl Drop for Foreign {
     }
 }
 
-/// A lock of another library, in the hands of one thread of its program.
+/// A lock of another library, used by one thread of its program.
 pub(crate) struct ForeignLock {
     driver: Arc<Driver>,
     client: String,
@@ -182,7 +182,7 @@ impl ForeignLock {
         self.driver.ask(&[&place[..], words].concat())
     }
 
-    /// Starts to take it for `lease`, and to wait that long.
+    /// Starts to acquire it for `lease`, with the timeout `wait`.
     pub(crate) fn start_lock(&self, lease: Duration, wait: Duration) -> Pending {
         self.start("lock", &[&millis(lease), &millis(wait)])
     }
@@ -193,7 +193,7 @@ impl ForeignLock {
         self.start_lock(lease, wait).value() == "true"
     }
 
-    /// Tries once to take it.
+    /// A single attempt to acquire it.
     #[track_caller]
     pub(crate) fn try_lock(&self, lease: Duration) -> bool {
         self.lock(lease, Duration::ZERO)
@@ -227,7 +227,7 @@ impl ForeignLock {
         self.start("token", &[]).value()
     }
 
-    /// Starts to add to `counter` on the server at `url` under the lock, each time by one.
+    /// Starts to increment `counter` on the server at `url` under the lock.
     pub(crate) fn start_count(
         &self,
         lease: Duration,

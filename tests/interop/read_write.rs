@@ -14,13 +14,13 @@ use crate::support::{eventually, ms};
 
 const CHANNEL: &str = "redisson_rwlock:{prices}";
 
-/// The first generation that renews its own holds alone.
+/// The first generation that renews only its own holds.
 const RENEWS_ITS_OWN: (u32, u32) = (4, 4);
 
 /// Generations before this one do not report a reader inside a writer.
 const LOOKS_INSIDE: (u32, u32) = (3, 27);
 
-/// The sides of the lock in the hands of one thread of the JVM.
+/// The sides of the lock in one thread of the JVM.
 fn java(thread: &JavaThread, name: &str) -> [JavaLock; 2] {
     ["read", "write"].map(|side| thread.lock(side, name))
 }
@@ -92,7 +92,7 @@ fn a_read_write_lock_is_one_lock() {
         read.unlock();
         assert_eq!(free(&sides, &lock), ALL);
         nothing_is_left(&sides);
-        // A writer that reads inside, here and there, and leaves the lock to readers.
+        // A writer that reads inside, on either side, and downgrades to a reader.
         lock.write().lock().unwrap();
         assert_eq!(free(&sides, &lock), NOBODY);
         lock.read().lock().unwrap();
@@ -158,7 +158,7 @@ fn readers_and_writers_of_both_sides_wake_each_other() {
     wakes(lock.read(), &write);
     wakes(lock.write(), &write);
     wakes(lock.write(), &read);
-    // Our downgrade wakes their readers.
+    // Our downgrade wakes Redisson's readers.
     lock.write().lock().unwrap();
     lock.read().lock().unwrap();
     let waits = read.start("lock", &[]);
@@ -209,7 +209,7 @@ fn a_long_read_survives_the_renewals_of_redisson() {
     let hour = Duration::from_secs(3600);
     let reading = lock.read().with_lease_time(hour).guard().unwrap();
     read.lock();
-    // Their renewal sets the life of the hash to their lease; ours is looked after in between.
+    // Redisson's renewal sets the hash's TTL to its lease; ours is renewed in between.
     thread::sleep(LEASE * 4);
     read.unlock();
     assert!(reading.is_valid());
@@ -360,7 +360,7 @@ fn readers_and_writers_exclude_and_none_starves() {
         let found = contend(&sides, counts, ms(20), span);
         report(&format!("{counts:?} of both libraries: {found:?}"));
         for (kind, (turns, longest)) in found.into_iter().enumerate() {
-            // Their writers wait for a moment without readers.
+            // Redisson's writers wait for a moment without readers.
             let is_kept = kind == 3 && counts[0] + counts[2] > 0;
             let (least, bound) = if is_kept { (1, span) } else { (5, ms(3000)) };
             assert!(counts[kind] == 0 || turns >= least, "{counts:?}: {found:?}");

@@ -6,7 +6,7 @@ use redlatch::{LockInfo, LockKind};
 use crate::both_sides::BothSides;
 use crate::jvm::is_illegal_monitor_state;
 
-/// The only lock that is listed.
+/// The only listed lock.
 fn the_one(sides: &BothSides) -> LockInfo {
     let mut all: Vec<LockInfo> = sides.rust.locks("").map(|info| info.unwrap()).collect();
     assert_eq!(all.len(), 1, "{all:?}");
@@ -39,7 +39,7 @@ fn a_lock_of_redisson_is_listed_with_its_client_and_thread() {
     assert!(rust.force_unlock_of(&holder.visitor).unwrap());
     assert!(!java.is_held());
     is_illegal_monitor_state(&java.try_unlock());
-    // It was that hold alone.
+    // The only hold was that one.
     java.lock();
     java.unlock();
     assert_eq!(sides.rust.locks("").count(), 0);

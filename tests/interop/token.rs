@@ -1,4 +1,4 @@
-//! The token lock, on one server and on many, and the libraries of Python and Go that have the same layout.
+//! The token lock, on one server and on several, and the libraries of Python and Go with the same layout.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use crate::support::{Child, RedisServer, ms};
 /// The lock of both sides, and its key.
 const NAME: &str = "orders";
 
-/// The lease where the end of it matters. Redlock and three languages on a busy machine may need most of a second.
+/// The lease in tests of its end. Redlock and three languages on a busy machine may need most of a second.
 const TERM: Duration = ms(3000);
 
 /// Our waiter polls about every 100 ms, plus or minus half, because token locks publish no message. A waiter that
@@ -30,17 +30,17 @@ const NOTICE: Duration = ms(500);
 
 const CHILD: Duration = Duration::from_secs(120);
 
-/// How long one of many nodes may take. The default is little for these leases on a busy machine.
+/// The node timeout. The default is too short for these leases on a busy machine.
 const NODE_TIMEOUT: Duration = ms(1000);
 
-/// Our side: a client, or one for each of many servers.
+/// Our side: one client, or one for each server.
 enum OurLock {
     One(Client),
     Many(Redlock),
 }
 
 impl OurLock {
-    /// Opens it with clients that `builder` makes, for locks that are renewed for `lease`.
+    /// Opens our side with clients from `builder`, for locks renewed for `lease`.
     fn open(builder: impl Fn() -> Builder, lease: Duration, urls: &[String]) -> OurLock {
         let open = |url: &String| {
             let builder = builder().watchdog_timeout(lease);
@@ -67,7 +67,7 @@ impl OurLock {
     }
 }
 
-/// Both sides on some servers. Clients go first.
+/// Both sides on some servers. Clients are dropped first.
 struct Fixture {
     ours: OurLock,
     theirs: Foreign,
@@ -103,7 +103,7 @@ impl Fixture {
         (self.ours.lock(NAME), self.theirs.lock(NAME))
     }
 
-    /// The token at each node, '' for none.
+    /// The token on each node, '' for none.
     fn tokens(&self) -> Vec<String> {
         let text = |node: &RedisServer| node.text(&["GET", NAME]).unwrap_or_default();
         self.nodes.iter().map(text).collect()
@@ -150,7 +150,7 @@ pub(crate) fn play(role: &str) -> bool {
     true
 }
 
-/// Fails unless the other library failed with `class`, or did not, if it does not tell.
+/// Asserts that the other library failed with `class`, or did not fail, if it does not report.
 #[track_caller]
 fn is_told(outcome: &Answer, class: Option<&str>) {
     let told = outcome.as_ref().err().map(|exception| &*exception.class);

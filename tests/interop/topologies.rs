@@ -88,7 +88,7 @@ impl Set {
         }
     }
 
-    /// A client of ours with sharded messages, where there are any, or with plain ones.
+    /// A client of ours with sharded messages, if there are any, or with plain ones.
     fn rust(&self, lease: Duration, is_sharded: bool) -> Client {
         let builder = Client::builder().watchdog_timeout(lease);
         match self {
@@ -143,7 +143,7 @@ impl Set {
         }
     }
 
-    /// How many listen to the unlock messages of `name`: to sharded ones, and to plain ones.
+    /// The number of subscribers of `name`: sharded and plain.
     fn listeners(&self, name: &str) -> (u32, u32) {
         let count = |question: &str| {
             let listeners = self.nodes().iter().filter_map(|node| {
@@ -169,7 +169,7 @@ impl Set {
             thread::sleep(ms(2));
         }
         assert_eq!(found, expected, "sharded and plain listeners");
-        // Between the subscription and the sleep there is one more attempt.
+        // One more attempt comes between the subscription and the sleep.
         thread::sleep(ms(50));
     }
 
@@ -192,7 +192,7 @@ fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }
 
-/// A set of servers with a client of either side. Clients go first.
+/// A set of servers with a client of either side. Clients are dropped first.
 struct BothSides {
     rust: Client,
     java: Redisson,
@@ -230,7 +230,7 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
     let sides = BothSides::of(set, RunLock::alone(), LONG);
     let (mut java_woke, mut we_woke) = (Vec::new(), Vec::new());
     for round in 0..12 {
-        // A listener of ours stays for a while, so every round has a name of its own.
+        // A subscription of ours stays for a while, so each round has its own name.
         let name = sides.set.name(&format!("woken{round}-"), round);
         let (rust, java) = sides.locks(&name);
         rust.lock().unwrap();
@@ -263,7 +263,7 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
     bounded(&format!("{what}: Redisson's unlock wakes us"), we_woke);
 }
 
-/// Either side holds a lock while the master dies that has them both.
+/// Either side holds a lock while the master of both dies.
 fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
     let turn = RunLock::together();
     let sides = BothSides::of(Arc::new(Set::start(kind)), turn, LONG);

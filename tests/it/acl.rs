@@ -19,7 +19,7 @@ use crate::support::scripts::spliced;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 use crate::tidy;
 
-/// A lease that is to be lost.
+/// A lease for tests of a loss.
 const LEASE: Duration = ms(900);
 
 const PASSWORD: &str = "canary-7f3a";
@@ -153,7 +153,7 @@ fn sent() -> BTreeSet<String> {
     found
 }
 
-/// The rule for a command; of some commands each form has a rule of its own.
+/// The rule for a command; some commands have a rule for each subcommand.
 fn rule(command: &str, next: Option<&str>) -> String {
     let command = command.to_ascii_lowercase();
     match (&*command, next) {
@@ -427,7 +427,7 @@ fn the_rights_for_fenced_writes_are_enough_and_each_is_needed() {
     let write = |rules: &BTreeSet<String>| {
         let url = user(&server, rules);
         server.cmd(&["ACL", "SETUSER", "locks", "~redlatch_fence:{orders*"]);
-        // Its data may be had as well.
+        // Data keys may be accessed, too.
         open(&url).write_fenced("orders", 2, |batch| {
             batch.set("orders:data", "1");
         })

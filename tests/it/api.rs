@@ -41,7 +41,7 @@ fn handles_are_send_and_sync() {
 
 #[test]
 fn a_guard_stays_on_its_thread() {
-    // The ambiguity is resolved only if `Guard` is neither Send nor Sync; else this does not compile.
+    // This compiles only if `Guard` is neither Send nor Sync, because the type is ambiguous otherwise.
     trait Stays<Marker> {
         fn stays() {}
     }

@@ -11,7 +11,7 @@ use crate::laws::Settings;
 use crate::support::MariaDb;
 use crate::support::{RedisServer, ms};
 
-/// A store, and the way to open clients of it.
+/// A store, and how to open its clients.
 pub(crate) struct Backend {
     /// `None` for the memory of this process.
     open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
@@ -27,10 +27,10 @@ pub(crate) struct Backend {
     is_canonical: bool,
 }
 
-/// The way to a lock of one kind.
+/// A constructor of locks of one kind.
 type Kind = fn(&Client, &str) -> Lock;
 
-/// Where the locks of one process come from.
+/// The source of the locks of one process.
 pub(crate) enum Source {
     Client(Client, Kind),
     Redlock(Redlock),
@@ -186,7 +186,7 @@ impl Backend {
         self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
 
-    /// A client with these settings; in memory only the first one has its own.
+    /// A client with these settings; in memory only the first client has its own.
     pub(crate) fn client_with(&self, settings: Settings) -> Source {
         if !self.quorum.is_empty() {
             return Source::Redlock(self.redlock_with(settings));
@@ -221,7 +221,7 @@ impl Backend {
         let nodes = self.quorum.iter().map(RedisServer::url);
         let builder = Redlock::builder()
             .nodes(nodes.map(|url| Client::open(&url).unwrap()))
-            // A busy machine is no silent node.
+            // A busy machine must not count as a silent node.
             .node_timeout(ms(500))
             // The longest lease of other locks.
             .max_lease(Duration::from_secs(365 * 24 * 60 * 60))

@@ -83,7 +83,7 @@ impl Job {
             assert_eq!(day.sold, day.gone, "units sold, and gone from the stock");
         }
         let summary = day.history.unwrap_or_else(|overlap| panic!("{overlap}"));
-        // Enough to have seen something, on a busy machine, too.
+        // Enough for a meaningful result, also on a busy machine.
         assert!(summary.holds >= 20, "{summary:?}");
         assert!(summary.owners >= PROCESSES * THREADS, "{summary:?}");
         eventually(ms(3000 + 2500), "nothing is left", || {

@@ -15,7 +15,7 @@ use crate::support::{RedisServer, eventually, ms};
 
 const LEASE: Duration = ms(3000);
 
-/// A password that is given, and can be changed.
+/// A password callback whose result can be changed.
 #[derive(Clone, Default)]
 struct PasswordStore {
     password: Arc<Mutex<String>>,
@@ -49,7 +49,7 @@ impl PasswordStore {
 /// Closes all connections except the test's.
 fn kill_clients(server: &RedisServer) {
     server.cmd(&["CLIENT", "KILL", "USER", "app"]);
-    // The end of a connection is seen where it was idle for a moment.
+    // A closed connection is noticed only after it was idle for a moment.
     thread::sleep(ms(50));
 }
 

@@ -49,7 +49,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split(')').next())
 }
 
-/// The anchor that a heading has on the usual hosts.
+/// The anchor of a heading on the usual hosts.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .chars()
@@ -177,7 +177,7 @@ fn spans(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The name of a type or function that a code span is; `None` for anything else.
+/// The type or function that a code span names; `None` for anything else.
 fn named(span: &str) -> Option<&str> {
     let path = span.strip_suffix("()").unwrap_or(span);
     let is_name = path.split("::").all(|part| {
@@ -200,7 +200,7 @@ fn the_architecture_names_existing_files() {
             |rest: &str| !rest.starts_with(|sign: char| sign.is_alphanumeric() || sign == '_');
         sources.iter().any(|source| {
             heads.iter().any(|head| source.split(head.as_str()).skip(1).any(is_end))
-                // A variant.
+                // An enum variant.
                 || source.lines().any(|line| line.trim_start().strip_prefix(name).is_some_and(|rest| [" {", ",", "("].iter().any(|end| rest.starts_with(end))))
         })
     };

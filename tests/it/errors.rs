@@ -9,7 +9,7 @@ use redlatch::{Client, Error, Lock, RunError};
 use crate::invariants::{ACQUIRE, RELEASE, quick, sha, teach};
 use crate::support::{End, Fault, Proxy, RedisServer, free_port, ms};
 
-/// A server, and a client whose way to it can be disturbed.
+/// A server, and a client behind a proxy with faults.
 struct Fixture {
     client: Client,
     proxy: Proxy,
@@ -129,7 +129,7 @@ fn an_error_after_the_work_says_that_it_ran() {
 
 #[test]
 fn no_conversion_drops_what_the_work_returned() {
-    // The ambiguity is resolved only if there is no such conversion; else this does not compile.
+    // This compiles only if there is no such conversion, because the type is ambiguous otherwise.
     trait Keeps<Marker> {
         fn keeps() {}
     }

@@ -30,7 +30,7 @@ fn is_new(example: &Path) -> bool {
     built.is_ok_and(|built| changed.iter().all(|it| *it < built))
 }
 
-/// The program of an example, built with the features of this test unless there is a new one.
+/// The program of an example, built with this test's features unless it is up to date.
 fn program_of(name: &str) -> PathBuf {
     static BUILT: Once = Once::new();
     // …/target/debug/deps/it-…

@@ -31,7 +31,7 @@ fn token_of(lock: &Lock) -> u64 {
     lock.guard().unwrap().fencing_token().unwrap()
 }
 
-/// As [`token_of`], with a server that may be away for a moment.
+/// Like [`token_of`], for a server that may be unreachable for a moment.
 fn token_after_all(lock: &Lock) -> u64 {
     let mut token = None;
     eventually(ms(5000), "it is had again", || {
@@ -57,7 +57,7 @@ fn its_keys_match_redisson() {
         let field = guard.visitor().as_str();
         assert_eq!(server.text(&["HGET", name, field]).as_deref(), Some("1"));
         assert!(server.int(&["PTTL", name]) > 0);
-        // A plain lock of this name is kept out, also from the same thread.
+        // It excludes a plain lock of this name, also in the same thread.
         assert!(!client.lock(name).try_lock().unwrap());
         let inner = lock.guard().unwrap();
         assert_eq!(server.text(&["GET", key]), Some(token.to_string()));
@@ -77,7 +77,7 @@ fn tokens_rise_by_one_where_the_clock_is_behind() {
     for (step, lock) in (1..).zip(locks.iter().cycle().take(5)) {
         assert_eq!(token_of(lock), FAR + step);
     }
-    // A refused attempt and a re-entry draw none.
+    // A refused attempt and a re-entry draw no token.
     let [lock, other] = &locks;
     let guard = lock.guard().unwrap();
     assert!(!other.try_lock().unwrap());
@@ -128,7 +128,7 @@ fn tokens_rise_for_a_client_after_the_clock_steps_back() {
     let second = token_after_all(&other);
     assert_eq!(second, first + 1);
     assert_eq!(token_after_all(&lock), second + 1);
-    // Without it they rise for each client that has seen one.
+    // Without the counter they rise for each client that has seen a token.
     server.cmd(&["DEL", COUNTER]);
     assert_eq!(token_after_all(&lock), second + 2);
     server.cmd(&["DEL", COUNTER]);
@@ -206,7 +206,7 @@ impl Relay {
         Relay { addr, swap }
     }
 
-    /// Swaps these texts from now on.
+    /// Replaces these texts from now on.
     fn swap(&self, from: &str, to: &str) {
         assert_eq!(from.len(), to.len());
         *self.swap.lock().unwrap() = (from.into(), to.into());
@@ -233,7 +233,7 @@ fn send_on(mut client: TcpStream, mut server: TcpStream, swap: &Mutex<Replacemen
             return;
         }
     }
-    // The server sees its end, too.
+    // The server sees the close, too.
     let _ = server.shutdown(std::net::Shutdown::Write);
 }
 

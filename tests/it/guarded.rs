@@ -33,7 +33,7 @@ impl Fixture {
         }
     }
 
-    /// The next guarded write meets this fault.
+    /// Applies this fault to the next guarded write.
     fn next(&self, fault: Fault) -> Rule {
         self.proxy.next(1, Some(sha(GUARDED).as_bytes()), fault)
     }
@@ -47,12 +47,12 @@ fn write(batch: &mut Batch) {
     batch.set("data", "written");
 }
 
-/// The writes that the server has carried out since the monitor began.
+/// The writes executed since the monitor began.
 fn writes(monitor: &Monitor) -> usize {
     monitor.lines_containing(" lua] \"SET\" \"data\"").len()
 }
 
-/// Lets a request go that was held back, and waits until the server has had it.
+/// Forwards a held request, and waits until the server has received it.
 fn comes_late(rule: Rule, server: &RedisServer) {
     let monitor = Monitor::start(server);
     rule.release();
@@ -208,7 +208,7 @@ fn a_missing_right_is_named_and_nothing_is_written() {
                 batch.hget(key, "field");
             });
         });
-        // One of them is permitted.
+        // One of the keys is permitted.
         let error = fails(outcome, Class::Permission);
         assert!(error.to_string().contains("secret"), "{error}");
         let Error::Permission { missing, .. } = error else {
@@ -299,7 +299,7 @@ fn scripts_have_their_own_keys_and_arguments() {
                 Reply::List(vec![Reply::Int(2), Reply::Nil])
             ])
         );
-        // Again by the hash, and under the hold of the thread.
+        // Again by the hash, and under the thread's hold.
         let again = lock.eval("return redis.call('GET', KEYS[1])", &["data"], &[]);
         assert_eq!(again.unwrap(), text("a"));
         guard.unlock().unwrap();

@@ -14,10 +14,10 @@ use crate::support::{End, Fault, Monitor, RedisServer, eventually, ms, scripts};
 /// The slack of a busy machine.
 pub(crate) const SLACK: Duration = ms(2500);
 
-/// The total time of one command in these tests.
+/// The command timeout of these tests.
 pub(crate) const TIMEOUT: Duration = ms(500);
 
-/// The password that must never be seen.
+/// The password that must not be shown.
 pub(crate) const CANARY: &str = "canary-7f3a";
 
 /// The ways in which one request or its reply is lost.
@@ -68,7 +68,7 @@ pub(crate) fn sha(script: &str) -> String {
     scripts::hash(script)
 }
 
-/// Makes all scripts known to the server.
+/// Loads all scripts into the server.
 pub(crate) fn teach(server: &RedisServer) {
     for (_, script) in scripts::all() {
         teach_one(server, &script);
@@ -80,7 +80,7 @@ pub(crate) fn teach_one(server: &RedisServer, script: &str) {
     assert_eq!(told, Some(sha(script)), "the hash of a script");
 }
 
-/// Settings with short time-outs.
+/// Settings with short timeouts.
 pub(crate) fn quick() -> Builder {
     Client::builder()
         .command_timeout(TIMEOUT)
@@ -88,7 +88,7 @@ pub(crate) fn quick() -> Builder {
         .outage_timeout(ms(800))
 }
 
-/// O8: the kinds of errors that a caller can tell apart.
+/// O8: the classes of errors that a caller can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Config,
@@ -182,7 +182,7 @@ pub(crate) fn leaves_nothing(server: &RedisServer) {
     });
 }
 
-/// O3: there is no key without a time to live.
+/// O3: every key has a TTL.
 #[track_caller]
 pub(crate) fn every_key_expires(server: &RedisServer) {
     for key in keys(server) {
@@ -263,7 +263,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts to listen, once for all tests of the process.
+    /// Starts to collect, once for all tests of the process.
     pub(crate) fn listen() -> &'static Log {
         static LOG: OnceLock<&'static Log> = OnceLock::new();
         LOG.get_or_init(|| {
@@ -277,7 +277,7 @@ impl Log {
         })
     }
 
-    /// How many events and spans there were so far.
+    /// The number of events and spans so far.
     pub(crate) fn events(&self) -> usize {
         self.events.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Where each kind of lock works, and the reason where it does not: as a part of a `MultiLock`, in a quorum, in a database.
+//! Where each kind of lock works, and the reason where it does not: in a `MultiLock`, in a quorum, in a database.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::mpsc;
@@ -64,7 +64,7 @@ fn redlock(server: &RedisServer) -> Lock {
     redlock.build().unwrap().lock("quorum")
 }
 
-/// Everything that a part has to do.
+/// Everything that a member has to do.
 fn works_as_a_part(part: &Part) {
     let Part {
         kind,
@@ -117,7 +117,7 @@ fn works_as_a_part(part: &Part) {
     both.unlock().unwrap();
 }
 
-/// All of them at a time, as each waits for a renewal.
+/// All at the same time, because each waits for a renewal.
 fn work_as_parts(parts: &[Part]) {
     thread::scope(|scope| {
         for part in parts {

@@ -109,7 +109,7 @@ fn the_loss_of_one_member_loses_and_frees_the_multi_lock() {
     let loss = lost.recv_timeout(ms(10_000)).unwrap();
     assert_eq!((&*loss.lock, loss.cause), ("a + b", LossCause::Gone));
     assert!(!guard.is_valid());
-    // Long before its lease would have ended, were it renewed by mistake.
+    // Long before its lease would have ended if it were renewed by mistake.
     eventually(ms(5000), "the other part is freed", || {
         one.int(&["EXISTS", "a"]) == 0
     });
@@ -215,7 +215,7 @@ fn what_cannot_be_one_lock_is_refused() {
     assert!(!a.is_locked().unwrap());
 }
 
-/// Threads take pairs out of a ring of locks, each naming them in its own order.
+/// Threads lock pairs out of a ring of locks, each naming them in its own order.
 fn philosophers(locks: &[Lock], rounds: u32) {
     let inside: Vec<AtomicI64> = locks.iter().map(|_| AtomicI64::new(0)).collect();
     let done = AtomicU32::new(0);

@@ -36,7 +36,7 @@ fn each_way_to_acquire_has_its_own_event() {
     let ((one, mine), (two, theirs)) = (noted(), noted());
     let (client, other) = [one, two].map(|it| it.open(&server.url()).unwrap()).into();
     let lock = client.lock("orders:1");
-    // Free, and entered once more.
+    // Free, and re-entered.
     lock.lock().unwrap();
     lock.lock().unwrap();
     assert!(!other.lock("orders:1").try_lock().unwrap());
@@ -95,7 +95,7 @@ fn an_interrupt_an_error_and_a_loss_are_reported_once() {
     assert_eq!(mine.count("orders:1 gone: "), 1);
     assert!(mine.count("renew gone") >= 1);
 
-    // A string that is no lock.
+    // A string that is not a lock.
     server.cmd(&["SET", "orders:2", "text"]);
     assert!(client.lock("orders:2").try_lock().is_err());
     assert_eq!(mine.count("orders:2 failed"), 1);

@@ -1,4 +1,4 @@
-//! Owned guards beyond the laws: forks, the ends of threads and processes, servers that are silent, other kinds.
+//! Owned guards beyond the laws: forks, ends of threads and processes, silent servers, other kinds.
 
 use std::cell::RefCell;
 use std::thread;
@@ -64,7 +64,7 @@ fn a_forked_child_neither_releases_nor_renews_what_it_inherits() {
 
 fn forking_owner() {
     let url = arg("URL");
-    // No renewal falls into the life of the forked child.
+    // No renewal happens during the life of the forked child.
     let client = Client::builder().watchdog_timeout(Duration::from_secs(45));
     let client = client.open(&url).unwrap();
     let [first, second, third] =
@@ -127,7 +127,7 @@ fn owner_that_ends() {
     std::process::exit(0);
 }
 
-/// The memory that this process has in use, in KiB.
+/// The memory of this process, in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

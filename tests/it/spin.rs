@@ -33,7 +33,8 @@ fn polls_with_backoff_and_no_subscription() {
     let server = RedisServer::start();
     let held = spin_lock(&server).with_lease_time(Duration::from_secs(60));
     held.lock().unwrap();
-    // Pauses of 1, 2, 4 … 128 ms, and then 128 ms each: about 14 questions; each is half to one and a half as long.
+    // Delays of 1, 2, 4 … 128 ms, and then 128 ms each: about 14 requests; each delay varies from half to one and a
+    // half.
     let other = spin_lock(&server);
     let times = asked(&server, &other, 1);
     assert!((6..=30).contains(&times), "{times}");

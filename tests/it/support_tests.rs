@@ -1,4 +1,4 @@
-//! The support module tested on itself: a fault that does not happen would make every test that relies on it pass.
+//! Tests of the support module: a fault that is not injected would make every test that relies on it pass.
 
 use std::path::PathBuf;
 

@@ -161,7 +161,7 @@ fn a_lost_reply_is_an_unknown_outcome() {
     assert!(!lock.is_valid());
     assert!(elsewhere.try_lock_for(SLACK).unwrap());
     elsewhere.unlock().unwrap();
-    // A wait rides it out.
+    // A wait survives the fault.
     controls.lose_answers(2);
     lock.lock().unwrap();
     // Re-entry and partial release.
@@ -175,11 +175,11 @@ fn a_lost_reply_is_an_unknown_outcome() {
     controls.lose_answers(1);
     let error = lock.is_locked().unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-    // The release was done.
+    // The release was executed.
     controls.lose_answers(1);
     is_unknown(lock.unlock());
     assert!(!lock.is_locked().unwrap());
-    // A hand-over was made, and its heir is none.
+    // A hand-off was executed, and its successor does not hold.
     lock.lock().unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {

@@ -27,7 +27,7 @@ use std::time::Instant;
 use quorum::{Action, LEASE, NODES, NodeFault, Origin, Quorum, Restore, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// The shortest way for two clients to hold the lock, if there is one.
+/// The shortest trace by which two clients hold the lock, if there is one.
 fn breach(rules: Rules, faults: &'static [NodeFault]) -> Option<Vec<Action>> {
     let started = Instant::now();
     let model = Quorum {
@@ -51,12 +51,12 @@ fn breach(rules: Rules, faults: &'static [NodeFault]) -> Option<Vec<Action>> {
     Some(trace)
 }
 
-/// Demands that no way lead to two holders.
+/// Asserts that no trace leads to two holders.
 fn holds(rules: Rules, faults: &'static [NodeFault]) {
     assert_eq!(breach(rules, faults), None);
 }
 
-/// Demands that the broken rules be noticed.
+/// Asserts that the broken rules are noticed.
 fn breaks(rules: Rules, faults: &'static [NodeFault]) {
     assert_ne!(breach(rules, faults), None, "nobody noticed");
 }

@@ -19,7 +19,7 @@ pub(crate) const LEASE: u8 = 3;
 /// The rules of the clients; the default is the library's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// How many nodes have to say yes.
+    /// How many nodes have to grant.
     pub(crate) quorum: usize,
     /// The instant a hold's validity counts from.
     pub(crate) counted_from: Origin,
@@ -46,7 +46,7 @@ impl Default for Rules {
     }
 }
 
-/// Where validity starts.
+/// The start of the validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Before the first request leaves.
@@ -127,14 +127,14 @@ pub(crate) enum Uncounted {
     Acquire,
 }
 
-/// All that is between a client and a node.
+/// The messages between a client and a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     vote: Vote,
     uncounted: Uncounted,
-    /// An acquire of an ended hold is on its way.
+    /// An acquisition of an ended hold is in flight.
     old_acquire: bool,
-    /// A release of an ended hold is on its way.
+    /// A release of an ended hold is in flight.
     old_release: bool,
 }
 
@@ -162,7 +162,7 @@ pub(crate) enum Client {
     Holding {
         /// The remaining validity, never 0.
         left: u8,
-        /// Ticks since the first send of the extension under way.
+        /// Ticks since the first send of the present extension.
         extending: Option<u8>,
     },
 }
@@ -185,11 +185,11 @@ pub(crate) enum Action {
     Ask(usize),
     /// The client counts enough votes and holds the lock.
     Grant(usize),
-    /// The client sends an extension to all nodes; one under way is given up.
+    /// The client sends an extension to all nodes; a pending one is abandoned.
     Extend(usize),
     /// The client counts enough votes for its extension.
     Extended(usize),
-    /// The client fails to get the lock, or is done with it, and releases on all nodes.
+    /// The client fails to acquire, or stops, and releases on all nodes.
     Release(usize),
     /// The request of the client (first) arrives at the node (second), and the reply at the client.
     Deliver(usize, usize),
@@ -468,7 +468,7 @@ impl Quorum {
         let (before, is_done) = (at.key, at.serve(request, client, false));
         let vote = match before {
             _ if is_done => counted,
-            // The rest are rules that the library does not go by, but for the loss of a key.
+            // The other rules are not the library's, except for the loss of a key.
             None if self.rules.restore == Restore::Vote => {
                 at.set(client);
                 Vote::Yes

@@ -15,7 +15,7 @@ pub(crate) enum Request {
     Acquire,
     /// It extends a hold.
     Extend,
-    /// It gives a hold up.
+    /// It releases a hold.
     Release,
 }
 
@@ -126,7 +126,7 @@ fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) ->
     (after, is_done)
 }
 
-/// Each hold has an id of its own.
+/// Each hold has its own id.
 fn visitor_of(client: usize, is_old: bool) -> String {
     format!("client-{client}:1:{}", if is_old { 1 } else { 2 })
 }

@@ -72,7 +72,7 @@ fn explore(scenario: fn()) {
     shuttle::check_pct(scenario, schedules, 3);
 }
 
-/// Runs `scenario` with a bug planted, and demands that it be found.
+/// Runs `scenario` with a planted bug, and asserts that it is found.
 fn finds(bug: &'static str, scenario: fn()) {
     ground::sync::plant(bug);
     let found = std::panic::catch_unwind(|| explore(scenario)).is_err();
@@ -80,7 +80,7 @@ fn finds(bug: &'static str, scenario: fn()) {
     assert!(found, "nobody noticed: {bug}");
 }
 
-/// A lock whose truth is one flag, with the wait loop's discipline: attempt, join, attempt, sleep, attempt.
+/// A lock whose state is one flag, with the wait loop's order: attempt, join, attempt, sleep, attempt.
 struct Latch {
     name: Arc<str>,
     held: Mutex<bool>,
@@ -128,7 +128,7 @@ impl Latch {
         loop {
             match registration.park(deadline) {
                 Wake::Permit | Wake::Look => {
-                    // It may leave with the permit in its hand: the deadline is looked at by the caller's clock too.
+                    // It may leave with a permit, because the caller also checks the deadline.
                     if deadline.is_some_and(|deadline| sync::Clock::look().has_passed(deadline)) {
                         return false;
                     }
@@ -276,7 +276,7 @@ fn an_earlier_entry() {
     assert_eq!(cancelled.done.load(Ordering::SeqCst), 0);
 }
 
-/// A lock whose truth is the number of its holder, with hand-overs that succeed, fail, or set the lock free instead.
+/// A lock whose state is the number of its holder, with hand-offs that succeed, fail, or free the lock instead.
 struct Counter {
     name: Arc<str>,
     /// The holder, and the waiter that was next; 0 for none.
@@ -417,7 +417,7 @@ fn two_that_come_again() {
                 for round in 0..4 {
                     assert!(counter.lock(me, None));
                     thread::yield_now();
-                    // Free now and then, where it would be handed over.
+                    // Sometimes freed in place of a hand-off.
                     counter.unlock(round % 2 == 0);
                 }
             })

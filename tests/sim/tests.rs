@@ -74,7 +74,7 @@ fn each_planted_bug_has_a_search() {
     assert!(amiss.is_empty(), "in one of two lists: {amiss:?}");
 }
 
-/// Plants a bug of the library, and demands that a rule be broken by it.
+/// Plants a bug of the library, and asserts that it breaks a rule.
 fn finds(bug: &str, rule: &str, shape: &str) {
     let planted = [("MUTANT", bug), ("SHAPE", shape)];
     let is_found = runs_until(&planted, 20_000, &mut |is_good, text| {

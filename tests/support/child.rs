@@ -110,22 +110,21 @@ impl Child {
             .expect("the child listens");
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Stops all threads of the child where they are.
+    /// Stops all threads of the child.
     pub fn freeze(&self) {
         super::freeze(&self.process);
     }
 
-    /// Lets a frozen child go on.
+    /// Resumes a frozen child.
     pub fn thaw(&self) {
         super::thaw(&self.process);
     }
 
-    /// Ends the child without a chance to say goodbye, and waits for its end.
+    /// Kills the child, and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -155,12 +154,12 @@ impl Drop for Child {
     }
 }
 
-/// In the child: the role to play, `None` in a normal test run.
+/// In the child: its role, `None` in a normal test run.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// In the child: a variable the parent has given.
+/// In the child: a variable set by the parent.
 pub fn arg(key: &str) -> String {
     std::env::var(key).unwrap_or_else(|_| panic!("the parent has given no {key}"))
 }

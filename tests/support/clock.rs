@@ -20,7 +20,7 @@ pub struct ClockShim {
 }
 
 impl ClockShim {
-    /// A clock that shows the true time so far; the first one of a process compiles the shim.
+    /// A clock with the true time at first; the first one of a process compiles the shim.
     pub fn build() -> Self {
         let (offset, offset_path) = NamedTempFile::new()
             .expect("a file for the offset")

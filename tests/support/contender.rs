@@ -15,12 +15,11 @@ use super::child::{arg, listen, say};
 use super::history::{Overlap, Recorder, Summary, check};
 use super::{Child, eventually, ms};
 
-/// How long a contender may take to open its clients, to tell how often it had the lock, and to end.
+/// How long a contender may take to open its clients, to report its counts, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One time that a thread has the lock.
+/// One hold of a thread.
 pub struct Visit<'a> {
-    /// The hold.
     pub guard: &'a Guard,
     record: &'a Recorder,
     owner: &'a str,
@@ -36,7 +35,6 @@ impl Visit<'_> {
 /// The counts of a contender, or of all contenders of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Grants.
     pub got: u64,
     /// Waits that ended without the lock.
     pub refused: u64,
@@ -44,9 +42,9 @@ pub struct Counts {
     pub failed: u64,
     /// Holds that were lost.
     pub lost: u64,
-    /// Grants that too few replicas had.
+    /// Grants with too few acknowledging replicas.
     pub unreplicated: u64,
-    /// Grants of the thread that had the fewest.
+    /// The grants of the thread with the fewest.
     pub least: u64,
     /// The longest wait for a grant, in ms.
     pub longest: u64,
@@ -65,7 +63,7 @@ impl Counts {
         }
     }
 
-    /// The counts of two together.
+    /// The sums of two counts.
     fn add(self, more: Counts) -> Counts {
         Counts {
             got: self.got + more.got,
@@ -222,7 +220,7 @@ impl Contenders {
         self.running.remove(0).kill();
     }
 
-    /// Waits until every process that runs had the lock once more.
+    /// Waits until every running process has acquired again.
     #[track_caller]
     pub fn all_progress(&mut self, limit: Duration) {
         for contender in &mut self.running {

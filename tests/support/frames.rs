@@ -88,7 +88,7 @@ fn frame_length(bytes: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// How many replies the server owes for a request: one for each channel of a subscription.
+/// How many replies the server sends for a request: one for each channel of a subscription.
 pub fn replies_to(request: &[u8]) -> usize {
     let name = request
         .split(|byte| *byte == b'\n')

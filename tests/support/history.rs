@@ -43,7 +43,7 @@ impl Recorder {
         self.write(now(), "invoke", owner);
     }
 
-    /// `owner` has got the lock.
+    /// `owner` has acquired the lock.
     pub fn returned(&self, owner: &str) {
         self.write(now(), "return", owner);
     }
@@ -56,12 +56,12 @@ impl Recorder {
         valid
     }
 
-    /// `owner` has learnt that the lock is lost.
+    /// `owner` has noticed that the lock is lost.
     pub fn lost(&self, owner: &str) {
         self.write(now(), "lost", owner);
     }
 
-    /// `owner` is about to give the lock back; a hold that is not valid any more is recorded as lost.
+    /// `owner` is about to release the lock; a hold that is no longer valid is recorded as lost.
     pub fn releasing(&self, owner: &str, is_valid: impl FnOnce() -> bool) {
         let before = now();
         self.write(
@@ -71,7 +71,7 @@ impl Recorder {
         );
     }
 
-    /// `owner` has given the lock back.
+    /// `owner` has released the lock.
     pub fn released(&self, owner: &str) {
         self.write(now(), "release-return", owner);
     }
@@ -84,9 +84,9 @@ impl Recorder {
     }
 }
 
-/// Nanoseconds on a clock that all processes share.
+/// Nanoseconds on a clock shared by all processes.
 pub fn now() -> u64 {
-    // Elsewhere the monotonic clock counts sleep, too, or there is no better one.
+    // Elsewhere the monotonic clock includes sleep, or there is no better one.
     let clock = if cfg!(target_os = "linux") {
         BOOT
     } else {
@@ -104,7 +104,7 @@ const BOOT: ClockId = ClockId::Monotonic;
 /// The result of checking a record; check the counts too, because an empty record is clean.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Holds that were granted; nested ones count once.
+    /// Granted holds; nested ones count once.
     pub holds: usize,
     /// Different owners with a hold.
     pub owners: usize,
@@ -119,9 +119,7 @@ pub struct Summary {
 pub struct Hold {
     /// The owner.
     pub owner: String,
-    /// From when, in nanoseconds since boot.
     pub start: u64,
-    /// Until when.
     pub end: u64,
 }
 

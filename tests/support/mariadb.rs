@@ -26,13 +26,13 @@ use super::{free_port, ms};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The user that clients are, by TCP, with all rights to the databases of tests and hardly any other.
+/// The user of clients, by TCP, with all rights to the databases of tests and few others.
 pub const USER: &str = "redlatch";
 
-/// The user that may do everything, by the socket.
+/// The administrator, by the socket.
 const ADMIN: &str = "admin";
 
-/// The password of both, of this process alone.
+/// The password of both, random per process.
 pub fn password() -> &'static str {
     static PASSWORD: OnceLock<String> = OnceLock::new();
     PASSWORD.get_or_init(|| format!("canary-{}", uuid::Uuid::new_v4().simple()))
@@ -77,7 +77,7 @@ impl MariaDb {
         server
     }
 
-    /// Starts a server that also speaks TLS, with this certificate, to clients of this authority.
+    /// Starts a server that also supports TLS, with this certificate, for clients of this authority.
     pub fn encrypted(certificates: &Certificates, pair: &Pair, more: &[&str]) -> MariaDb {
         // The server runs as another user than the test; these keys are not secret.
         for (path, mode) in [
@@ -303,18 +303,18 @@ impl MariaDb {
         }
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         kill_process(self.pid(), Signal::CONT).expect("the server can be signalled");
     }
 
-    /// Ends the process without a chance to say goodbye, and starts it again on the same port and data.
+    /// Kills the process, and starts it again on the same port and data.
     pub fn restart(&self) {
         self.kill();
         self.launch();
     }
 
-    /// Ends the process without a chance to say goodbye; its data stay.
+    /// Kills the process; its data stay.
     pub fn kill(&self) {
         if let Some(mut running) = self.state().take() {
             if let Some(mut stdin) = running.stdin.take() {
@@ -352,7 +352,7 @@ impl Drop for MariaDb {
     }
 }
 
-/// As whom the server runs if this process is root.
+/// The user of the server if this process is root.
 fn owner() -> Option<&'static str> {
     let is_there = |user: &&str| {
         Command::new("id")
@@ -398,18 +398,18 @@ impl Database<'_> {
         )
     }
 
-    /// A connection of the test's own.
+    /// A connection of the test.
     pub fn conn(&self) -> Conn {
         Conn::new(self.server.options(Some(&self.name))).expect("a connection")
     }
 
-    /// A connection as clients have one, by TCP.
+    /// A connection like a client's, by TCP.
     pub fn tcp_conn(&self) -> Conn {
         let options = Opts::from_url(&self.url()).expect("a URL");
         Conn::new(OptsBuilder::from_opts(options).prefer_socket(false)).expect("a connection")
     }
 
-    /// A connection with these settings of its own.
+    /// A connection with these settings.
     pub fn conn_with(&self, change: impl FnOnce(OptsBuilder) -> OptsBuilder) -> Conn {
         Conn::new(change(self.server.options(Some(&self.name)))).expect("a connection")
     }
@@ -436,7 +436,7 @@ impl Database<'_> {
             .unwrap_or_else(|| panic!("{query}: no row"))
     }
 
-    /// The connection ids of the clients of this database, the asking one left out.
+    /// The connection ids of the clients of this database, without this connection.
     pub fn connections(&self) -> Vec<u64> {
         self.conn()
             .query(format!(

@@ -60,7 +60,7 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Does `work` in a thread of its own.
+/// Runs `work` in another thread.
 pub fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
 }
@@ -111,7 +111,7 @@ pub fn runs(pid: u32) -> bool {
     }
 }
 
-/// Lets a frozen child process go on.
+/// Resumes a frozen child process.
 fn thaw(process: &std::process::Child) {
     kill_process(Pid::from_child(process), Signal::CONT).expect("a child can be signalled");
 }
@@ -134,7 +134,7 @@ pub fn free_listener() -> TcpListener {
     const COUNT: u32 = 12_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..COUNT {
-        // Test processes that run side by side start far apart, and one process never hands out a port twice.
+        // Parallel test processes start far apart, and one process never uses a port twice.
         let offset = std::process::id()
             .wrapping_mul(7919)
             .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));

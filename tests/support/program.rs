@@ -18,7 +18,7 @@ impl Product {
         !self.is_valkey && self.version.0 < 7
     }
 
-    /// Whether messages in a cluster may be sharded.
+    /// Whether a cluster supports sharded messages.
     pub fn has_sharded_messages(&self) -> bool {
         !self.is_before_7()
     }

@@ -163,8 +163,8 @@ impl Proxy {
         }
     }
 
-    /// Holds back all bytes of all connections, new ones included, until [`heal`](Self::heal) delivers them late, as TCP
-    /// does after a partition.
+    /// Delays all bytes of all connections, also new ones, until [`heal`](Self::heal) delivers them, as TCP does after
+    /// a partition.
     pub fn black_hole(&self) {
         self.shared.set_mode(Mode::BlackHole);
     }
@@ -179,7 +179,7 @@ impl Proxy {
         self.shared.state().target = target;
     }
 
-    /// Makes the present connections dead for ever without a word, while new ones work.
+    /// Makes the present connections silently dead forever, while new ones work.
     pub fn mute(&self) {
         let state = self.shared.state();
         state
@@ -269,7 +269,7 @@ struct Connection {
     client: TcpStream,
     server: Mutex<Option<TcpStream>>,
     life: Mutex<Life>,
-    /// The fates of the replies the server still owes, oldest first.
+    /// The actions on the pending replies, oldest first.
     pending_replies: Mutex<VecDeque<Option<ReplyAction>>>,
 }
 
@@ -293,7 +293,7 @@ impl Connection {
     fn reset(&self) {
         self.set(Life::Dead);
         let _ = SockRef::from(&self.client).set_linger(Some(Duration::ZERO));
-        // Wakes the reading thread without the polite end that shutting down the other half would send first.
+        // Wakes the reading thread without the regular close that a shutdown of the other half would send first.
         let _ = self.client.shutdown(Shutdown::Read);
         if let Some(server) = &*lock(&self.server) {
             let _ = server.shutdown(Shutdown::Both);

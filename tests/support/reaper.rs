@@ -18,7 +18,7 @@ const SCRIPT: &str = r#"
     [ "$left" = " " ] || kill -KILL $left 2>/dev/null
 "#;
 
-/// Lets the child end with this process.
+/// Registers a child, which then ends with this process.
 pub fn register(child: &Child) {
     send("keep", child.id());
 }

@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// A Redis server of its own directory, port and socket, ended by drop.
+/// A Redis server with its own directory, port and socket, ended by drop.
 ///
 /// Debug commands and protected settings are enabled, persistence is off.
 pub struct RedisServer {
@@ -93,7 +93,7 @@ impl RedisServer {
         Self::options().args(args).start()
     }
 
-    /// Starts a server whose wall clock is under the control of `shim`.
+    /// Starts a server whose wall clock is controlled by `shim`.
     #[cfg(target_os = "linux")]
     pub fn with_clock(shim: &super::ClockShim) -> Self {
         Self::options()
@@ -153,12 +153,12 @@ impl RedisServer {
         super::freeze(self.state().process.as_ref().expect("the server is down"));
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         super::thaw(self.state().process.as_ref().expect("the server is down"));
     }
 
-    /// Ends the process without a chance to say goodbye, and waits for its end.
+    /// Kills the process, and waits for its end.
     pub fn kill(&self) {
         self.end(Signal::KILL);
     }
@@ -186,7 +186,7 @@ impl RedisServer {
         connect(self.port).expect("the server accepts an administrator")
     }
 
-    /// Gives a user with all rights this password, and no other.
+    /// Sets this password as the only one of a user with all rights.
     #[track_caller]
     pub fn set_password(&self, user: &str, password: &str) {
         let password = format!(">{password}");

@@ -14,7 +14,7 @@ pub fn compiled(name: &str, text: &str) -> PathBuf {
     let fresh = NamedTempFile::new_in(folder())
         .expect("a file for the shim")
         .into_temp_path();
-    // Its text, as the tests of several packages include this file.
+    // The source text, because tests of several packages include this file.
     let source = fresh.with_extension("c");
     fs::write(&source, text).expect("the text of the shim can be written");
     let mut compiler = Command::new("cc");

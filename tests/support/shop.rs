@@ -114,7 +114,7 @@ pub struct ShopResult {
     pub sold: u64,
     /// Units that went from the stock.
     pub gone: u64,
-    /// Sales of a unit that was sold already.
+    /// Repeated sales of a unit.
     pub twice: u64,
     /// The errors that the sellers got.
     pub counts: Counts,
@@ -122,7 +122,7 @@ pub struct ShopResult {
     pub history: Result<Summary, Overlap>,
 }
 
-/// The shop as its owner sees it.
+/// The fixture: the stock and the selling processes.
 pub struct Shop {
     stock: RedisServer,
     /// The selling processes.
@@ -140,14 +140,14 @@ impl Shop {
         }
     }
 
-    /// Starts one more process that sells, in the role of a seller and with environment variables.
+    /// Starts another selling process, with environment variables.
     pub fn hire(&mut self, env: &[(&str, &str)]) {
         let stock = self.stock.url();
         self.sellers
             .start(SELLER, &[env, &[("STOCK", &stock)]].concat());
     }
 
-    /// Ends the process that sells for the longest time, in the midst of it.
+    /// Kills the process that has sold longest, during a sale.
     pub fn fire(&mut self) {
         self.sellers.kill_one();
     }
@@ -162,12 +162,12 @@ impl Shop {
         self.stock.int(&["SCARD", "sold"]).unsigned_abs()
     }
 
-    /// How many sales there were of units that were sold already.
+    /// How many sales were repeated sales of a unit.
     pub fn sold_twice(&self) -> u64 {
         self.number("sold twice")
     }
 
-    /// The sales of each process that was ever hired.
+    /// The sales of each process ever started.
     pub fn sales(&self) -> Vec<u64> {
         (0..self.sellers.started)
             .map(|number| self.number(&format!("sold by {number}")))
@@ -184,7 +184,7 @@ impl Shop {
         start.elapsed()
     }
 
-    /// Waits until every process that works has sold something more.
+    /// Waits until every running process has sold another unit.
     #[track_caller]
     pub fn everybody_sells(&self, limit: Duration) {
         let first = self.sellers.started - self.sellers.running.len();

@@ -10,7 +10,7 @@ use crate::support::Proxy;
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{Cluster, Node, Sentinels};
 
-/// A lease that outlives a failover, even on a busy machine.
+/// A lease that survives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
 
 /// A proxy for each node, which the map leads to.

@@ -21,17 +21,17 @@ pub(crate) const KEPT: Duration = ms(3000);
 /// The slack of a busy machine.
 pub(crate) const SLACK: Duration = ms(2500);
 
-/// A set of servers that the laws share, and a part of the names there for each of them.
+/// A set of servers shared by the laws, with a name prefix for each law.
 pub(crate) struct Backend {
     open: Box<dyn Fn(Builder) -> Client + Send + Sync>,
     prefix: String,
     kind: Kind,
 }
 
-/// The way to a lock of one kind.
+/// A constructor of locks of one kind.
 type Kind = fn(&Client, &str) -> Lock;
 
-/// Where the locks of one process come from.
+/// The source of the locks of one process.
 pub(crate) struct Source(Client, Kind);
 
 impl Source {
@@ -78,7 +78,7 @@ impl Backend {
         static SHARED: Mutex<Weak<Replicas>> = Mutex::new(Weak::new());
         let set = shared(&SHARED, || Replicas::start(1));
         Backend::of(move |builder| {
-            // Every grant is acknowledged, so the laws run with that as well.
+            // Every grant is acknowledged, so the laws run with acknowledgement as well.
             let builder = builder.wait_replicas(1, ms(1000));
             builder.master_replicas(set.urls()).unwrap()
         })
@@ -168,7 +168,7 @@ macro_rules! laws {
     };
 }
 
-/// Waits until the hold is renewed once more.
+/// Waits until the hold is renewed again.
 #[track_caller]
 pub(crate) fn is_renewed(guard: &Guard) {
     let ends = || Instant::now() + guard.remaining_validity();
@@ -208,7 +208,7 @@ pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) 
             now
         });
         meanwhile();
-        // Between the subscription and the sleep there is one more attempt.
+        // One more attempt comes between the subscription and the sleep.
         thread::sleep(ms(100));
         let freed = Instant::now();
         holder.unlock().unwrap();
@@ -216,7 +216,7 @@ pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) 
     })
 }
 
-/// Lets the waiter go when the rest of the test has failed.
+/// Ends the waiter when the rest of the test has failed.
 struct RaiseInPanic<'a>(&'a Interrupt);
 
 impl Drop for RaiseInPanic<'_> {

@@ -1,6 +1,6 @@
 //! Sentinel, Cluster, replicas and TLS on real servers: `make topologies` runs this.
 //!
-//! Every test that needs more than one server is ignored, so that `cargo test` builds and names them but stays quick.
+//! Every test that needs more than one server is ignored, so that `cargo test` builds and lists it but stays fast.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Bad roads to the servers: F12 and F15 of the table in `tests/it/faults/README.md`.
+//! Bad networks to the servers: F12 and F15 of the table in `tests/it/faults/README.md`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -95,8 +95,8 @@ fn a_bad_network_loses_no_hold() {
 
 // F15
 
-/// How long a child needs for its first lock and its next one at the server called `lock.example`, a name with the
-/// addresses `::1` and `127.0.0.1`. `None` if that cannot be done here.
+/// The times of a child's first and second lock on the server `lock.example`, a name with the addresses `::1` and
+/// `127.0.0.1`. `None` if the machine does not permit it.
 fn lock_by_name(port: u16) -> Option<(Duration, Duration)> {
     let dir = tempfile::tempdir().unwrap();
     let hosts = dir.path().join("hosts");
@@ -105,7 +105,7 @@ fn lock_by_name(port: u16) -> Option<(Duration, Duration)> {
         "::1 lock.example\n127.0.0.1 lock.example localhost\n",
     )
     .unwrap();
-    // The file is this child's alone; only root may do that.
+    // The file is visible to this child only; that needs root.
     let script = r#"mount --bind "$0" /etc/hosts || exit 42; exec "$@""#;
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", script])

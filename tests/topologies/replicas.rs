@@ -11,7 +11,7 @@ use crate::report;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Replicas};
 use crate::support::{RedisServer, eventually, ms, product};
 
-/// A lease that no test lives to see the end of.
+/// A lease longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
 fn open(builder: Builder, set: &Replicas) -> Client {

@@ -74,7 +74,7 @@ fn rounds(short: usize) -> usize {
     if is_long() { 20 } else { short }
 }
 
-/// Sells while `fail_over` does that again and again, every other time by a kill.
+/// Sells while `fail_over` runs repeatedly, every second time by a kill.
 fn through_failovers(what: &str, job: Shop, mut fail_over: impl FnMut(bool, &dyn Fn())) {
     let longest = Cell::new(Duration::ZERO);
     let sells_on = || longest.set(longest.get().max(job.sells_on(AGREEMENT)));

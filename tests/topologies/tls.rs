@@ -8,7 +8,7 @@ use crate::backends::{Grants, KEPT, all_works, is_renewed, is_woken, timed};
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{Access, Certificates, Cluster, Sentinels};
 
-/// A lease that no test lives to see the end of.
+/// A lease longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
 fn encrypted(certificates: &Certificates) -> Cluster {
@@ -19,7 +19,7 @@ fn encrypted(certificates: &Certificates) -> Cluster {
     Cluster::with(false, access, &[])
 }
 
-/// Every connection to `port` of a TLS server that the client makes is refused for its certificate.
+/// A TLS server that refuses every connection of the client for its certificate, at `port`.
 fn is_refused(open: impl FnOnce(Builder) -> Client) {
     let (took, result) = timed(|| {
         let client = open(Client::builder().command_timeout(Duration::from_secs(2)));

@@ -145,12 +145,12 @@ fn say(numbers: &[u64]) {
     println!("{}", words.join(" "));
 }
 
-/// Nanoseconds on a clock that all processes share.
+/// Nanoseconds on a clock shared by all processes.
 fn now() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// Nanoseconds of CPU time that this process has used.
+/// Nanoseconds of CPU time of this process.
 fn cpu_time() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
 }

@@ -11,13 +11,13 @@ use crate::support::{RedisServer, elsewhere, ms};
 
 pub(super) struct Row {
     pub(super) name: &'static str,
-    /// The rows of the page with all rights that the kind needs.
+    /// The rows of the page with all rights of the kind.
     rules: &'static [&'static str],
     /// The rights that are revoked, one at a time.
     own: &'static [&'static str],
     /// Rights without which calls are slower or errors less precise.
     pub(super) spare: &'static [&'static str],
-    /// Rights that renewals alone need.
+    /// Rights needed only for renewals.
     pub(super) renews: &'static [&'static str],
     pub(super) work: fn(&RedisServer, &Client) -> Vec<Error>,
     /// Acquires a renewed hold. Returns a function that checks whether it is still held.
@@ -96,7 +96,7 @@ pub(super) const ROWS: [Row; 10] = [
         name: "read-write",
         rules: SIDES,
         own: SIDES,
-        // Only the turns are missing then.
+        // Only the fairness is missing then.
         spare: &["zadd", "zrange", "zrem", "zscore"],
         renews: &[],
         work: sides,
@@ -115,7 +115,7 @@ pub(super) const ROWS: [Row; 10] = [
         name: "semaphore",
         rules: SEMAPHORES,
         own: SEMAPHORES,
-        // A key stays until its semaphore is set anew.
+        // The key stays until its semaphore is set again.
         spare: &["pexpire"],
         renews: &[],
         work: permits::<Semaphore>,
@@ -249,7 +249,7 @@ fn fair(server: &RedisServer, client: &Client) -> Vec<Error> {
     }
     errors.extend(lock.force_unlock().err());
     server.cmd(&["FLUSHALL"]);
-    // The list was lost, and the times were not.
+    // The list was lost, but the timeouts were not.
     server.cmd(&["ZADD", TIMES, "1", "a:1:1"]);
     errors.extend(lock.try_lock().err());
     errors.extend(lock.unlock().err());

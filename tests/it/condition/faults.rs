@@ -1,4 +1,4 @@
-//! Conditions whose requests and messages are lost, doubled and late, and whose waiters die: K11 and K14 of the design.
+//! Conditions with lost, repeated and late requests and messages, and with dead waiters.
 
 use std::sync::mpsc;
 use std::thread;
@@ -180,7 +180,7 @@ fn the_signal_of_a_dead_waiter_goes_to_the_next() {
         assert!(fixture.signal());
         assert_eq!(next(&woken), 1);
     });
-    // Killed when it was signalled, and before it looked.
+    // Killed after it was signalled, and before its next query.
     let mut dead = fixture.child();
     thread::scope(|scope| {
         start(scope, &fixture.other, 1, &sender, 2, is_woken);

@@ -1,4 +1,4 @@
-//! The laws of conditions, for each kind of lock that has them, on every store that has it.
+//! The laws of conditions, for each kind of lock that has them, on every store.
 #![allow(clippy::unwrap_used, reason = "a law that cannot be tried is broken")]
 
 mod faults;
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// A lock and a condition of it.
 type Pair = (Lock, Condition);
 
-/// The same lock and condition as two processes see them.
+/// The same lock and condition in two processes.
 fn pairs(backend: &Backend) -> [(Source, Pair); 2] {
     [(); 2].map(|()| {
         let source = backend.client();
@@ -66,7 +66,7 @@ fn start<'scope, 'env: 'scope>(
     lock.unlock().unwrap();
 }
 
-/// Waits to be woken; a test that fails does not wait for its threads for ever.
+/// Waits for a wake-up, with a bound, so that a failed test does not hang.
 fn is_woken(condition: &Condition) {
     assert!(condition.wait_for(LONG * 2).unwrap(), "nobody has woken it");
 }
@@ -158,11 +158,10 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
         assert!(woken.try_recv().is_err(), "the lock is held");
         lock.unlock().unwrap();
         assert_eq!(next(&woken), 2);
-        // No time at all.
+        // A timeout of zero.
         let waits = |it: &Condition| assert!(!it.wait_for(Duration::ZERO).unwrap());
         start(scope, pair, 2, &sender, 3, waits);
         assert_eq!(next(&woken), 3);
-        // Interrupted.
         let waits = |it: &Condition| {
             let ended = it.wait_interruptibly(&interrupt);
             assert!(matches!(ended, Err(Error::Interrupted { .. })), "{ended:?}");

@@ -21,7 +21,7 @@ fn is_refused(lock: &Lock, words: &str) {
     }
     assert!(lock.is_valid());
     lock.unlock().unwrap();
-    // The same without the lock.
+    // Without the lock.
     let error = condition.wait().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Clients that end while their threads wait, or right after these gave up.
+//! Clients that close while their threads wait, or right after these gave up.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use crate::support::{eventually, ms, timed};
 
 const WAITERS: usize = 20;
 
-/// A client that has the time to end on a busy machine.
+/// A client with enough time to close on a busy machine.
 fn patient(url: &str) -> (Client, Lock) {
     let client = Client::builder().command_timeout(SLACK * 4);
     let client = client.open(url).unwrap();

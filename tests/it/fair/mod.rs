@@ -29,7 +29,7 @@ fn client(backend: &Backend) -> Client {
     }
 }
 
-/// The lock as two processes see it.
+/// The lock in two processes.
 fn locks(backend: &Backend) -> [Lock; 2] {
     [(); 2].map(|()| client(backend).fair_lock("tickets"))
 }
@@ -79,7 +79,7 @@ fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
                     let had = |_: &redlatch::Guard| {
                         let mut order = order.lock().unwrap();
                         order.push(number);
-                        // Towards the end some have had it often enough.
+                        // Towards the end some threads have finished their rounds.
                         if order.len() <= ROUNDS.end {
                             let others = || lock.waiters().unwrap() == 3;
                             eventually(SLACK, "the others wait", others);

@@ -76,7 +76,7 @@ fn killed_waiters_cost_a_second_anywhere_in_the_queue() {
     let fixture = Fixture::new();
     let (_client, held) = fixture.process();
     let (other, lock) = fixture.process();
-    // At the head, inside, at the end, and many.
+    // At the head, in the middle, at the end, and several.
     for (before, threads, behind) in [(0, 1, 1), (1, 1, 1), (2, 1, 0), (0, 20, 1), (0, 64, 1)] {
         held.lock().unwrap();
         let (took, ()) = thread::scope(|scope| {

@@ -12,7 +12,7 @@ use crate::support::{RedisServer, elsewhere, eventually, ms, timed};
 pub(super) const QUEUE: &str = "redisson_lock_queue:{tickets}";
 pub(super) const TIMES: &str = "redisson_lock_timeout:{tickets}";
 
-/// A server, and its lock as processes see it.
+/// A server, and its lock in several processes.
 pub(super) struct Fixture {
     pub(super) server: RedisServer,
 }
@@ -139,7 +139,7 @@ fn a_pruned_waiter_is_first_again() {
             scope.spawn(move || lock.run(|_| order.lock().unwrap().push(number)).unwrap());
             eventually(SLACK, "it waits", || fixture.waiting().len() == number + 1);
         }
-        // As Redisson does whose clock is ahead.
+        // Like Redisson with a clock that runs ahead.
         let waiting = fixture.waiting();
         fixture.server.cmd(&["LPOP", QUEUE]);
         fixture.server.cmd(&["ZREM", TIMES, &waiting[0]]);

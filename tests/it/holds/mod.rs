@@ -16,7 +16,7 @@ use crate::support::child::arg;
 use crate::support::child::say;
 use crate::support::{Child, Fault, Proxy, RedisServer, eventually, ms};
 
-/// A lease that is renewed often.
+/// A lease with frequent renewals.
 const SHORT: Duration = ms(600);
 
 /// A lease of an inner level that outlasts every test.
@@ -131,7 +131,7 @@ mod subscribers {
                 });
                 ready.wait();
                 crate::laws::until_queued(&lock, 1);
-                // Handed over to the waiter, with an event in the middle.
+                // Handed over to the waiter, with an event in between.
                 let unlocked = lock.unlock();
                 go.wait();
                 unlocked.unwrap();

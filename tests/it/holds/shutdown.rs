@@ -1,4 +1,4 @@
-//! The end of a client that holds, waits and has losses to tell.
+//! The shutdown of a client with holds, waits and unreported losses.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn shut_down_in_time(builder: Builder, end: impl FnOnce(Client)) {
     drop((lock, waiter));
     thread::sleep(ms(100));
     server.freeze();
-    // A renewal, a release in the background, a hook and a listener are all under way.
+    // A renewal, a background release, a hook and a subscription are in progress.
     guard.unlock().unwrap_err();
     let start = Instant::now();
     end(client);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Enters and leaves levels with short and long leases while replies are held back by chance.
+/// Enters and leaves levels with short and long leases while random replies are delayed.
 fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Duration) {
     let mut draw = fastrand::Rng::with_seed(7);
     let mut levels: Vec<Guard> = vec![lock.guard().unwrap()];

@@ -1,4 +1,4 @@
-//! A latch whose requests and messages are lost, doubled and late.
+//! A latch with lost, repeated and late requests and messages.
 
 use std::thread;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::support::{ms, timed};
 /// A message wakes a waiter faster than this; without one it polls after a second.
 const WAKE_UP: Duration = ms(700);
 
-/// The latch as two processes see it.
+/// The latch in two processes.
 fn latches(backend: &Backend) -> [Latch; 2] {
     [(); 2].map(|()| match backend.client() {
         Source::Client(client, _) => client.latch("import"),
@@ -25,7 +25,7 @@ fn latches(backend: &Backend) -> [Latch; 2] {
     })
 }
 
-/// Lets threads of both sides wait, and returns when they were through, after `open` was called, from when on.
+/// Lets threads of both sides wait, calls `open`, and returns when they continued, relative to that.
 fn woken(latches: &[Latch; 2], threads: usize, open: impl FnOnce()) -> Vec<Duration> {
     let (sender, through) = mpsc::channel();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Many threads and clients at one lock, and at a few.
+//! Many threads and clients on one lock, and on a few.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn leave(lock: &Lock, (): ()) {
 }
 
 pub(super) fn many_threads_never_overlap(backend: &Backend) {
-    // The watchdog's lease is the default one: on a busy machine 64 threads take their time.
+    // The watchdog's lease is the default, because 64 threads are slow on a busy machine.
     let client = backend.client_with(Settings::default());
     // A quorum has no hand-off within the process, so each round is a race of all threads.
     let rounds = match backend.is_slow() {

@@ -131,7 +131,7 @@ pub(super) fn a_guard_unlocked_by_hand_reports_no_loss(backend: &Backend) {
         }
         assert!(lost.recv().is_err(), "it ended well");
         assert!(!lock.is_locked().unwrap());
-        // Nor does it touch the next hold.
+        // Nor does it affect the next hold.
         let guard = lock.guard().unwrap();
         lock.unlock().unwrap();
         let next = lock.guard().unwrap();
@@ -152,7 +152,7 @@ pub(super) fn an_unlock_by_hand_leaves_the_levels_of_guards(backend: &Backend) {
     assert!(guard.is_valid());
     guard.unlock().unwrap();
     assert!(!lock.is_locked().unwrap());
-    // Two guards, and one unlock by hand: the outer one still has its level.
+    // Two guards, and one unlock by hand: the outer guard still has its level.
     let outer = lock.guard().unwrap();
     let inner = lock.guard().unwrap();
     lock.unlock().unwrap();

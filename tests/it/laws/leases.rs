@@ -23,10 +23,10 @@ pub(super) fn an_unlocked_lock_is_not_renewed(backend: &Backend) {
         backend.client_with(settings.on_lost(move |loss| told.send(loss.clone()).unwrap()));
     let lock = client.lock("orders");
     lock.lock().unwrap();
-    // Past its first renewal, so that the next one is planned already.
+    // After its first renewal, so that the next one is scheduled already.
     thread::sleep(LEASE / 2);
     lock.unlock().unwrap();
-    // Requests that were on their way arrive.
+    // Requests in flight arrive.
     thread::sleep(ms(100));
     let before = backend.requests();
     thread::sleep(LEASE + ms(200));
@@ -102,7 +102,7 @@ pub(super) fn a_shorter_inner_lease_does_not_shorten_the_outer(backend: &Backend
 
     let long = client.lock("long").with_lease_time(Duration::from_secs(60));
     long.lock().unwrap();
-    // The watchdog of the inner one must not shorten it either.
+    // The watchdog of the inner level must not shorten it either.
     client.lock("long").lock().unwrap();
     thread::sleep(LEASE);
     assert!(long.remaining_lease().unwrap().unwrap() > Duration::from_secs(50));
@@ -137,7 +137,7 @@ pub(super) fn a_longer_inner_lease_ends_with_its_unlock(backend: &Backend) {
     assert!(!lock.is_valid());
     assert!(!lock.is_locked().unwrap());
 
-    // If the outer lease is over when the inner one is unlocked, the hold is over with it.
+    // If the outer lease has ended when the inner one is unlocked, the hold has ended.
     lock.lock().unwrap();
     let guard = long.guard().unwrap();
     thread::sleep(ms(850));

@@ -100,7 +100,7 @@ pub(super) fn the_loss_channel_closes_after_an_unlock(backend: &Backend) {
     assert!(!lost.is_valid());
 }
 
-/// Waits at the channel as `select!` does.
+/// Waits for the channel as `select!` does.
 fn selected(losses: &Losses) -> Result<Loss, RecvError> {
     crossbeam_channel::select! {
         recv(losses.as_receiver()) -> loss => loss,

@@ -194,7 +194,7 @@ pub(super) fn a_wait_for_an_owned_guard_times_out_or_is_interrupted(backend: &Ba
         assert!(matches!(error, Error::Interrupted { .. }), "{error}");
         assert!(raised.elapsed() < SLACK);
     });
-    // It was raised before.
+    // An interrupt that was raised before.
     assert!(matches!(wait(), Err(Error::Interrupted { .. })));
     assert!(holder.is_valid());
     holder.unlock().unwrap();
@@ -261,7 +261,7 @@ pub(super) fn an_unlock_in_the_background_frees_the_lock(backend: &Backend) {
             assert!(waiting.join().unwrap());
         });
     }
-    // The next hold of the same name is none of its business.
+    // The next hold of the same name is unaffected.
     for _ in 0..20 {
         let guard = lock.owned().unwrap();
         guard.unlock_in_background();

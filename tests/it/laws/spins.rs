@@ -11,12 +11,12 @@ laws! {
     }
 }
 
-/// The same lock, polled as a spin lock is.
+/// The same lock, polled like a spin lock.
 fn polled(lock: &Lock) -> Lock {
     lock.with_backoff(ms(1), ms(128))
 }
 
-/// How long after the unlock the other one has the lock.
+/// How long after the unlock the other waiter acquires.
 fn takes_over(holder: &Lock, waiter: &Lock) -> Duration {
     let minute = Duration::from_secs(60);
     let (holder, waiter) = (
@@ -63,7 +63,7 @@ fn a_waiter_that_polls_is_not_late(backend: &Backend) {
         let took = takes_over(holder, &waiter);
         assert!(took < ms(600), "{took:?}");
     }
-    // Its wait ends in time, and an interrupt ends it.
+    // Its wait ends in time, or by an interrupt.
     one.lock().unwrap();
     let (waiter, start) = (polled(&two), Instant::now());
     assert!(!waiter.try_lock_for(ms(300)).unwrap());

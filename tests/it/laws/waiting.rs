@@ -1,4 +1,4 @@
-//! How a wait ends: by an unlock, by its time, by an interrupt.
+//! How a wait ends: by an unlock, by its timeout, by an interrupt.
 
 use super::*;
 

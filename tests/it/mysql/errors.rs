@@ -9,7 +9,7 @@ use super::{client, database, make_tables};
 use crate::support::mariadb::password;
 use crate::support::{Database, MariaDb, free_port, ms};
 
-/// The error of a lock, whose words have the lock, the node and no password in them.
+/// Asserts that a lock's error names the lock, the node and no password.
 fn refusal(database: &Database<'_>, client: &Client) -> Error {
     let error = client.lock("orders").try_lock().unwrap_err();
     let (text, debug) = (error.to_string(), format!("{error:?} {client:?}"));
@@ -66,7 +66,7 @@ fn a_wrong_password_and_a_missing_right_are_reported() {
     let error = refusal(&database, &open("nobody", "canary"));
     assert!(matches!(error, Error::Permission { .. }), "{error}");
     assert!(!error.is_retryable());
-    // One right at a time; locking needs three, the rest more.
+    // One right at a time; locking needs three, the rest needs more.
     let (name, password) = ("limited", "canary-limited");
     database.run(&format!(
         "CREATE OR REPLACE USER {name}@'%' IDENTIFIED BY '{password}'"
@@ -203,7 +203,7 @@ fn a_read_only_server_and_too_many_connections_are_reported() {
     let error = refusal(&database, &client);
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("pool_size"), "{error}");
-    // A waiter rides it out.
+    // A waiter survives the outage.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| client.lock("orders").try_lock_for(Duration::from_secs(20)));
         std::thread::sleep(ms(300));

@@ -67,7 +67,7 @@ fn forking_row_holder() {
     let (url, ending) = (arg("URL"), arg("ENDING"));
     let client = Client::open(&url).unwrap();
     let target = RowTarget::table("f", "id").unwrap();
-    // So that a connection lies idle, too.
+    // So that there is an idle connection, too.
     client.check_schema().unwrap();
     let mut guard = client.row_lock(&target, 1).lock(Wait::Never).unwrap();
     guard

@@ -106,7 +106,7 @@ impl Session {
         found.map(|(_, owner, holds, left, _)| (owner, holds, left))
     }
 
-    /// Lets this session live `seconds` from now, so that leases end without a sleep.
+    /// Moves this session's clock forward by `seconds`, so that leases end without a sleep.
     fn shift(&mut self, seconds: i64) {
         self.conn.query_drop("SET timestamp = DEFAULT").unwrap();
         if seconds != 0 {
@@ -164,23 +164,23 @@ fn every_statement_answers_the_same_in_every_setting() {
 
 fn truth_table(s: &mut Session) {
     s.conn.query_drop("DELETE FROM redlatch").unwrap();
-    // A fresh row: the fencing number is the server's time.
+    // A new row: the fencing number is the server's time.
     let before = s.now();
     let first = s.acquire("a");
     assert!(first >= before as u64 && first <= s.now() as u64, "{first}");
     let (owner, holds, left) = s.row().unwrap();
     assert_eq!((&*owner, holds), ("a", 1));
     assert!(left > 29_000_000 && left <= 30_000_000, "{left}");
-    // The same request again is the same grant.
+    // A repeated request is the same grant.
     assert_eq!(s.acquire("a"), first);
-    // Busy, and for how long.
+    // Held, with the remaining time.
     let busy = s.acquire("b");
     assert!(
         busy > BUSY + 29_000_000 && busy <= BUSY + 30_000_000,
         "{busy}"
     );
     assert_eq!(s.row().unwrap().0, "a");
-    // Counts and renewals are the owner's alone.
+    // Only the owner changes counts and renews.
     assert_eq!(s.enter("a", 2, LEASE), first);
     assert_eq!(s.enter("b", 7, LEASE), 0);
     assert_eq!(s.row().unwrap().1, 2);
@@ -222,10 +222,10 @@ fn truth_table(s: &mut Session) {
     assert!(left > 29_000_000, "the new lease is whole: {left}");
     assert_eq!(s.release("b"), 0, "a stale release");
     assert_eq!(s.row().unwrap().0, "c");
-    // The same owner after its own end is a new hold.
+    // The same owner after its end is a new hold.
     s.shift(2 * HOUR);
     assert_eq!(s.acquire("c"), first + 4);
-    // Freed from outside.
+    // Force-unlocked.
     assert!(s.force_release() > 0);
     assert_eq!(s.release("c"), 0);
     assert_eq!(s.acquire("d"), first + 5);

@@ -61,7 +61,7 @@ fn hammer(database: &Database<'_>, names: usize, rounds: usize, is_one_client: b
 
 #[test]
 fn sixteen_threads_on_several_keys_neither_overlap_nor_deadlock() {
-    // A server of its own, as the count of deadlocks is the server's.
+    // A private server, because the server counts deadlocks.
     let server = MariaDb::start();
     let database = server.database();
     make_tables(&database);
@@ -111,7 +111,7 @@ fn the_fencing_number_rises_over_releases_losses_and_a_purge() {
     assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 0);
     assert!(lock.is_valid());
     lock.unlock().unwrap();
-    // Nor is a name whose number the clock has not reached yet, as after it was set back.
+    // Nor is a name whose number is ahead of the clock, as after a clock step back.
     database.run("UPDATE redlatch SET fence = fence + 3600000000");
     rises(fence());
     assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 0);
@@ -133,7 +133,7 @@ fn killed_connections_are_replaced() {
             let guard = other.lock("orders").guard().unwrap();
             guard.unlock().unwrap();
         });
-        // The holder's, the waiter's and the watchdog's, again and again over two leases.
+        // The connections of holder, waiter and watchdog, repeatedly over two leases.
         let start = Instant::now();
         let mut killed = 0;
         while start.elapsed() < ms(3000) {
@@ -275,7 +275,7 @@ fn an_acquisition_on_a_cut_connection_leaves_no_row() {
     let database = database();
     let lease = Duration::from_secs(3);
     let (client, proxy) = behind_a_proxy(&database, server, Client::builder());
-    // The row is there; a trigger hides the number of a new one.
+    // The row exists; a trigger hides the number of a new row.
     client.lock("orders").run(|_| ()).unwrap();
     // Inserts of one connection take a second. The server does not notice meanwhile that its client has gone.
     database.run(

@@ -61,7 +61,7 @@ fn all_works(database: &Database<'_>, builder: Builder, url: &str) {
         .transaction(|tx| {
             let found = tx.query_first("SHOW SESSION STATUS LIKE 'Ssl_cipher'", ())?;
             let (name, cipher): (String, String) = found.unwrap_or_default();
-            // More than a record may be, both ways.
+            // Longer than a TLS record, in both directions.
             let back: Option<String> = tx.query_first("SELECT ?", (&large,))?;
             Ok::<_, Error>((name, cipher, back.unwrap_or_default().len()))
         })
@@ -175,7 +175,7 @@ fn an_untrusted_database_is_refused() {
         &url,
         &["refused the handshake", "client_certificate"],
     );
-    // In a file it may be about to change.
+    // A file may be changing.
     let strange = Certificates::new();
     let file = Client::builder().ca_certificate_file(strange.authority());
     let lock = file.open(&url).unwrap().lock("orders");

@@ -220,7 +220,7 @@ fn statements_that_end_a_transaction_are_refused() {
                 ),
                 "{error}"
             );
-            // The lock itself is for outside.
+            // The lock itself cannot be used inside.
             let start = Instant::now();
             let error = lock.try_lock().unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");

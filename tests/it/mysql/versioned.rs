@@ -167,7 +167,7 @@ fn the_update_loop_ends_on_each_outcome() {
         gone,
         Err(Error::Database(DatabaseError::RowNotFound { .. }))
     ));
-    // A row that a transaction has for a while is a conflict like any other.
+    // A row locked by a transaction for a while is a conflict like any other.
     let outcome = thread::scope(|scope| {
         let (sender, locked) = std::sync::mpsc::channel();
         let database = &database;

@@ -1,4 +1,4 @@
-//! The numbers of connections, messages and masters.
+//! The metrics of connections, messages and masters.
 
 use std::sync::Arc;
 use std::thread;

@@ -21,7 +21,7 @@ struct Spans(Arc<Mutex<Seen>>);
 #[derive(Default)]
 struct Seen {
     spans: Vec<Span>,
-    /// The spans that were entered, by thread, the inner one last.
+    /// The entered spans by thread, the inner one last.
     entered: HashMap<thread::ThreadId, Vec<usize>>,
     events: Vec<String>,
 }

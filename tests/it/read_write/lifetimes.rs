@@ -26,7 +26,7 @@ fn each_read_hold_ends_by_itself(backend: &Backend) {
     let began = Instant::now();
     left_alone(&one.read().with_lease_time(short));
     let reading = two.read().with_lease_time(long).guard().unwrap();
-    // The second one lengthens the hash, not the first hold, and ends as if it were alone.
+    // The second hold extends the hash, not the first hold, and ends on its own.
     left_alone(&one.read().with_lease_time(short));
     assert!(!is_free(&two.write()));
     thread::sleep(short + ms(200));
@@ -118,7 +118,7 @@ impl Actor {
                     true => self.sides[side].with_lease_time(lease),
                     false => self.sides[side].clone(),
                 };
-                // An upgrade is refused, and the other actor may have it.
+                // An upgrade is refused, and the other actor may hold the lock.
                 if let Ok(Some(guard)) = lock.try_guard() {
                     self.held[side].push(guard);
                 }
@@ -185,7 +185,7 @@ fn on_a_server() -> (RedisServer, ReadWriteLock) {
     (server, lock)
 }
 
-/// Redisson's renewal gives the hash, and before 4.4 each time key, the lease of its own watchdog.
+/// Redisson's renewal gives the hash, and before 4.4 each timeout key, the lease of its own watchdog.
 #[test]
 fn a_long_fixed_read_survives_the_renewals_of_others() {
     let (server, lock) = on_a_server();

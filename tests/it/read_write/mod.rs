@@ -28,7 +28,7 @@ fn client(backend: &Backend) -> Client {
     }
 }
 
-/// The lock as two processes see it.
+/// The lock in two processes.
 fn locks(backend: &Backend) -> [ReadWriteLock; 2] {
     [(); 2].map(|()| client(backend).read_write_lock("prices"))
 }

@@ -52,7 +52,7 @@ fn a_writer_is_not_starved(backend: &Backend) {
             timed(|| elsewhere(|| lock.write().try_lock_for(Duration::from_secs(10)).unwrap()))
         });
         assert!(taken && took < ms(600) + SLACK, "{took:?}");
-        // Its thread is over; so is its hold.
+        // Its thread has ended, and so has its hold.
         lock.write().force_unlock().unwrap();
     }
 }

@@ -34,7 +34,7 @@ fn a_clock_jumps(steps: &[i64]) {
             assert!(guard.is_valid(), "{step}: after {:?}", start.elapsed());
             thread::sleep(ms(20));
         }
-        // Renewals with requests that are dated right again have reached it, too.
+        // Renewals with correct deadlines have reached it again, too.
         eventually(SLACK, "the node with the clock has it", || {
             servers[2].int(&["EXISTS", "a"]) == 1
         });

@@ -12,11 +12,11 @@ use crate::support::{RedisServer, ms};
 
 /// One race of all clients for a free lock.
 struct Race {
-    /// Until the first of them had it.
+    /// The time until the first client had it.
     first: Duration,
-    /// Until all of them had had it.
+    /// The time until all clients had had it.
     all: Duration,
-    /// How many requests one node had got when the first of them had it.
+    /// How many requests one node had received when the first client had it.
     requests: u64,
 }
 

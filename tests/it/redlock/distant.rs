@@ -11,7 +11,7 @@ use crate::support::{Fault, Proxy, RedisServer, ms};
 /// The latency of one reply. A new connection costs at least six of them for the handshake.
 const WAY: Duration = ms(60);
 
-/// Enough for a request, too little to connect.
+/// Enough for a request, too short to connect.
 const NODE_TIMEOUT: Duration = ms(250);
 
 struct Distant {
@@ -33,7 +33,7 @@ impl Distant {
         builder_at(self.proxies.iter().map(Proxy::url)).node_timeout(NODE_TIMEOUT)
     }
 
-    /// A quorum that has been used, and the lease of its locks.
+    /// A quorum with open connections, and the lease of its locks.
     fn redlock(&self, lease: Duration) -> Redlock {
         let redlock = self.builder().watchdog_timeout(lease).build().unwrap();
         let lock = redlock.lock("warm up");

@@ -34,7 +34,7 @@ pub(crate) fn take_it() {
         Some(ms(2000)),
         || {},
         |(), visit| {
-            // Now and then past some renewals, and into the next fault.
+            // Occasionally past some renewals, and into the next fault.
             let looks = if fastrand::u32(..40) == 0 { 150 } else { 3 };
             for _ in 0..looks {
                 if !visit.is_valid() {
@@ -64,7 +64,7 @@ impl Job {
         Job { servers, users }
     }
 
-    /// Breaks two of the nodes in some way each, and waits until they may vote again.
+    /// Injects a fault into each of two nodes, and waits until they may vote again.
     fn flap(&self, draw: &mut fastrand::Rng) {
         let mut pair: Vec<&RedisServer> = self.servers.iter().collect();
         draw.shuffle(&mut pair);

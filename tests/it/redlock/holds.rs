@@ -85,7 +85,7 @@ fn a_hold_that_a_majority_forgot_is_lost() {
         let start = Instant::now();
         let loss = guard.lost().recv_timeout(LONG).unwrap();
         let took = start.elapsed();
-        // By the next renewal, a third of the lease away, and not by the end of the lease.
+        // By the next renewal, a third of the lease later, and not by the end of the lease.
         assert!(took < ms(1500) + SLACK, "{took:?}");
         let expected = if is_taken {
             LossCause::HeldBy("somebody:1".to_owned())
@@ -148,7 +148,7 @@ fn extensions_can_be_limited() {
         let start = Instant::now();
         let guard = redlock.lock("a").guard().unwrap();
         if most == 0 {
-            // Nor is the key kept for longer than the hold is valid.
+            // Nor does the key outlast the validity.
             let mut left = lease;
             while guard.is_valid() {
                 let now = servers[1].int(&["PTTL", "a"]);
@@ -239,7 +239,7 @@ fn a_lease_without_renewal_ends_at_all_nodes() {
     assert!(lock.unlock().unwrap_err().is_lost());
 }
 
-/// The layout that programs in other languages have.
+/// The layout of programs in other languages.
 #[test]
 fn a_canonical_hold_is_one_string_with_one_token_on_all_nodes() {
     let servers = servers(3);

@@ -31,7 +31,7 @@ const SLACK: Duration = ms(2500);
 /// A lease longer than all tests: a key that is gone earlier was released.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How long a node may take, on a busy machine.
+/// The node timeout, for a busy machine.
 const NODE_TIMEOUT: Duration = ms(400);
 
 fn servers(count: usize) -> Vec<RedisServer> {
@@ -48,7 +48,7 @@ fn clients(urls: impl IntoIterator<Item = String>) -> Vec<Client> {
     urls.into_iter().map(open).collect()
 }
 
-/// A quorum of these servers, all new, with the long lease.
+/// A quorum of these new servers, with the long lease.
 fn builder(servers: &[RedisServer]) -> RedlockBuilder {
     builder_at(servers.iter().map(RedisServer::url))
 }

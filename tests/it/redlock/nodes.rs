@@ -116,7 +116,7 @@ fn a_majority_fails(failure: Failure) {
     let took = start.elapsed();
     assert!(took >= ms(600) && took < ms(600) + SLACK, "{took:?}");
     let (counts, _) = no_quorum(&error);
-    // A healthy one may be slow.
+    // A healthy node may be slow.
     assert!(counts[0] <= 2 && counts[1] == 0, "{error}");
     assert_eq!(counts.iter().sum::<usize>(), 5, "{error}");
     all_free(&nodes.servers[3..], "a");

@@ -16,7 +16,7 @@ fn short(servers: &[RedisServer]) -> RedlockBuilder {
     builder(servers).max_lease(MAX_LEASE)
 }
 
-/// A builder without the trust.
+/// A builder that does not trust new nodes.
 fn wary(servers: &[RedisServer]) -> RedlockBuilder {
     Redlock::builder()
         .nodes(super::clients(servers.iter().map(RedisServer::url)))
@@ -24,7 +24,7 @@ fn wary(servers: &[RedisServer]) -> RedlockBuilder {
         .node_timeout(super::NODE_TIMEOUT)
 }
 
-/// A hold at the first two of three nodes, so that one more that forgets it makes a majority for another.
+/// A hold on the first two of three nodes: if one forgets it, another client can get a majority.
 fn held_by_two(servers: &[RedisServer]) -> Guard {
     servers[2].freeze();
     let lock = short(servers).build().unwrap().lock("a");

@@ -42,7 +42,7 @@ fn server() -> RedisServer {
     RedisServer::with(&[&REMEMBERS[..], &["--repl-diskless-sync-delay", "0"]].concat())
 }
 
-/// Makes `server` a replica that has all that `master` has, and then a master again.
+/// Makes `server` a replica with all data of `master`, and then a master again.
 fn copies(server: &RedisServer, master: &RedisServer) {
     server.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     eventually(SLACK * 4, "it has all keys", || {

@@ -1,4 +1,4 @@
-//! Nodes that are more than one plain server: with replicas that have to acknowledge.
+//! Nodes with replicas that have to acknowledge.
 
 use std::thread;
 

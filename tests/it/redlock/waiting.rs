@@ -12,7 +12,7 @@ use crate::support::ms;
 /// A waiter that was not woken polls after a second.
 const POLL: Duration = ms(1000);
 
-/// How long after the unlock of `holder` each of `waiters` has had the lock.
+/// How long after the unlock of `holder` each of `waiters` acquired.
 fn waits(holder: &Lock, waiters: &[Lock]) -> Vec<Duration> {
     holder.lock().unwrap();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Semaphores whose requests and messages are lost, doubled and late, and whose holders die.
+//! Semaphores with lost, repeated and late requests and messages, and with dead holders.
 
 use std::thread;
 use std::time::Duration;

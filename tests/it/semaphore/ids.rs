@@ -44,7 +44,7 @@ fn an_id_ends_with_its_lease(backend: &Backend) {
     assert!(took < LEASE + ms(1100) + SLACK, "{took:?}");
     assert!(!one.release_id(&id).unwrap() && !one.set_lease(&id, None).unwrap());
     assert_eq!(one.acquired().unwrap(), 1);
-    // A new lease ends it sooner.
+    // A new lease ends it earlier.
     assert!(one.set_lease(&next, Some(ms(50))).unwrap());
     thread::sleep(ms(100));
     assert_eq!((one.available().unwrap(), one.acquired().unwrap()), (1, 0));

@@ -123,7 +123,7 @@ fn handles_cross_threads<S: Permitting>(backend: &Backend) {
     assert_eq!(two.available().unwrap(), 1);
 }
 
-/// Lets `threads` of both sides wait for `each` permits; when they had them after `free` was called.
+/// Lets `threads` of both sides wait for `each` permits; returns when they had them after `free` was called.
 fn woken<S: Permitting>(
     both: &[S; 2],
     threads: usize,
@@ -157,7 +157,7 @@ fn n_released_wake_n<S: Permitting>(backend: &Backend) {
     assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
     let some = both[1].acquire(4).unwrap();
     let rest = both[0].acquire(2).unwrap();
-    // Three are enough for one, and the other waits for the rest.
+    // Three are enough for one waiter, and the other waits for the rest.
     let took = woken(&both, 2, 3, || {
         some.release().unwrap();
         thread::sleep(ms(50));
@@ -324,7 +324,7 @@ fn permits_end_with_their_semaphore<S: Permitting>(backend: &Backend) {
         eventually(SLACK, "the semaphore ends", || two.try_set(1).unwrap());
         assert!(!taken.is_valid(), "two permits of one");
         let loss = taken.lost().recv_timeout(SLACK).unwrap();
-        // A renewal that is late on a busy machine hides the cause.
+        // A late renewal on a busy machine hides the cause.
         assert!(is_renewed || loss.cause == LossCause::Gone, "{loss:?}");
         let next = two.try_acquire(1).unwrap().unwrap();
         thread::sleep(ms(700));
@@ -378,7 +378,7 @@ fn bad_input_is_refused_and_changes_nothing<S: Permitting>(backend: &Backend) {
         invalid(one.add_permits(permits.into()).unwrap_err(), permits.into());
     }
     invalid(one.try_set(u32::MAX).unwrap_err(), u32::MAX.into());
-    // A sum that Redisson could not read.
+    // A sum too large for Redisson.
     invalid(one.add_permits(8).unwrap_err(), 8);
     for far in [i64::MIN, i64::MAX] {
         invalid(one.add_permits(far).unwrap_err(), far);

@@ -19,14 +19,14 @@ fn no_dependency_comes_in_two_versions() {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in tree.lines() {
         if let Some((name, version)) = line.split_once(" v") {
-            // The same version twice is one package with different features, for a build script and for us.
+            // The same version twice is one package with different features, for a build script and for the library.
             versions
                 .entry(name)
                 .or_default()
                 .insert(version.split(' ').next().unwrap_or(version));
         }
     }
-    // r2d2 has the parking_lot of ours, and the thread of its pool has the next one.
+    // r2d2 uses our parking_lot, and its scheduler thread uses the next version.
     let of_r2d2 = ["lock_api", "parking_lot", "parking_lot_core"];
     versions.retain(|name, versions| versions.len() > 1 && !of_r2d2.contains(name));
     assert!(versions.is_empty(), "{versions:#?}");

@@ -1,4 +1,4 @@
-//! The order of the modules.
+//! The layers of the modules.
 
 use std::collections::BTreeSet;
 use std::fs;

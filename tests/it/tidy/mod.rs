@@ -102,7 +102,7 @@ fn says(line: &str, word: &str) -> bool {
             line[..at].chars().next_back(),
             line[at + word.len()..].chars().next(),
         );
-        // A module of ours may be called like the crate it hides.
+        // A module may be named like the crate it hides.
         let path_of_ours = word.ends_with("::") && before == Some(':');
         let longer = word.starts_with(char::is_alphanumeric) && part(before)
             || word.ends_with(char::is_alphanumeric) && part(after);

@@ -1,4 +1,4 @@
-//! Words that only some files may say.
+//! Words that only some files may use.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Certificates that a function of the program gives.
+//! Certificates from a callback of the program.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};

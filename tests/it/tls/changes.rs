@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// The files that a client is given.
+/// The files configured in a client.
 struct Files {
     dir: TempDir,
 }
@@ -46,7 +46,7 @@ impl Files {
     }
 }
 
-/// Lets the server have the certificates of another authority from now on, and ends all connections.
+/// Gives the server the certificates of another authority from now on, and ends all connections.
 fn rotate(server: &Server, certificates: &Certificates) {
     let pair = certificates.server();
     let path = |path: &PathBuf| path.to_str().unwrap().to_owned();
@@ -109,7 +109,7 @@ fn changed_certificates_end_no_hold_and_no_wait() {
             error.to_string().contains("refused the handshake"),
             "{error}"
         );
-        // One after the other, so that they do not fit for a moment.
+        // One after another, so that they do not match for a moment.
         let pair = new.client();
         files.write("client.pem", &pair.certificate_pem());
         let error = fails(client.lock("free").try_lock(), Class::Unreachable);

@@ -37,7 +37,7 @@ fn a_port_without_tls_gets_no_plain_text() {
     });
     is_refused(&plain.lock(hurried()), plain.addr.port(), &["TLS port"]);
 
-    // The other way round.
+    // In the reverse direction.
     let server = Server::start();
     let url = format!("redis://127.0.0.1:{}", server.port);
     let lock = quick().open(&url).unwrap().lock("orders");
@@ -73,7 +73,7 @@ impl FakePeer {
 fn a_handshake_that_hangs_ends_in_time() {
     let silent =
         FakePeer::new(|mut stream| while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {});
-    // The start of a long record, and then a byte of it now and then.
+    // The start of a long record, and then one byte of it from time to time.
     let dripping = FakePeer::new(|mut stream| {
         let mut byte = &b"\x16\x03\x03\x40\x00"[..];
         while stream.write_all(byte).is_ok() {
@@ -92,7 +92,7 @@ fn a_handshake_that_hangs_ends_in_time() {
         let lock = peer.lock(hurried());
         let start = Instant::now();
         let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));
-        // A call ends a little before its time.
+        // A call ends slightly before its deadline.
         assert!(start.elapsed() >= TIMEOUT * 3 / 4, "{error}");
         assert!(error.to_string().contains("TLS"), "{error}");
         ends_within(ms(300), || {

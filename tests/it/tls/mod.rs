@@ -23,10 +23,10 @@ use crate::support::topology_fixtures::certificates::{Certificates, Pair};
 use crate::support::{RedisServer, eventually, ms};
 use terminator::Terminator;
 
-/// A lease that is long enough to be kept on a busy machine.
+/// A lease long enough for renewals on a busy machine.
 const LEASE: Duration = ms(3000);
 
-/// One authority for all tests, as each costs some processes.
+/// One authority for all tests, because creating one starts some processes.
 fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(|| {
@@ -44,7 +44,7 @@ pub(crate) fn authority() -> String {
     certificates().authority_pem()
 }
 
-/// Settings that trust the authority of these tests, with time for a busy machine.
+/// Settings that trust these tests' authority, with timeouts for a busy machine.
 fn trusting() -> Builder {
     quick()
         .connect_timeout(ms(5000))
@@ -58,7 +58,7 @@ fn plain(server: &RedisServer) -> Client {
     builder.open(&server.url()).unwrap()
 }
 
-/// Settings that trust the authority of these tests, with short time-outs.
+/// Settings that trust these tests' authority, with short timeouts.
 fn hurried() -> Builder {
     quick().ca_certificate(authority())
 }
@@ -92,7 +92,7 @@ impl Server {
     }
 }
 
-/// Each kind of request once, renewals and an unlock message included.
+/// Each kind of request once, including renewals and an unlock message.
 fn all_works(plain: &RedisServer, client: &Client) {
     let lock = client.lock("orders");
     assert!(!lock.is_locked().unwrap());
@@ -177,7 +177,7 @@ fn tls_1_2_works() {
 
 #[test]
 fn many_records_both_ways_work() {
-    // By the text of a script, a call for a hundred holds is larger than a record may be.
+    // With the text of a script, a call for a hundred holds is larger than a TLS record.
     let pair = certificates().server();
     let server = Server::with(&pair, false, &["--rename-command", "EVALSHA", ""]);
     let client = trusting().watchdog_timeout(LEASE).open(&server.url());

@@ -1,4 +1,4 @@
-//! The names in certificates, and keys that are known by their hash.
+//! The names in certificates, and keys pinned by their hash.
 
 use super::*;
 use crate::support::free_port;
@@ -110,7 +110,7 @@ fn a_pinned_key_is_sufficient() {
         server.port,
         &["has the SHA-256", &hex, "tls_pin_sha256"],
     );
-    // With an authority both count.
+    // With an authority both are checked.
     let server = Server::with(&certificates.server(), false, &[]);
     let both = || quick().ca_certificate(certificates.authority_pem());
     takes(&server.lock(both()));

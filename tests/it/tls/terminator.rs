@@ -98,7 +98,7 @@ impl Terminator {
         self.order(&Order::Say(text.to_vec()));
     }
 
-    /// Ends all sessions, and leaves the connections open.
+    /// Closes all TLS sessions, and leaves the connections open.
     pub(crate) fn say_goodbye(&self) {
         self.order(&Order::Goodbye);
     }

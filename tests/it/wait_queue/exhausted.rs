@@ -1,4 +1,4 @@
-//! Waits whose time is over while other threads of their client use all of its connections.
+//! Waits that time out while other threads use all connections of their client.
 
 use redlatch::{Redlock, Result};
 
@@ -24,7 +24,7 @@ fn slow_with(server: &RedisServer, delay: Duration, connections: u32) -> (Proxy,
     (proxy, client.unwrap())
 }
 
-/// Has all threads wait at the same time, and checks that each is refused.
+/// Lets all threads wait at the same time, and checks that each is refused.
 #[track_caller]
 fn all_are_refused(what: &str, wait: impl Fn() -> Result<bool> + Sync) {
     let start = Barrier::new(THREADS);

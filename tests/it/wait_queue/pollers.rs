@@ -10,7 +10,7 @@ type Lane = fn(&Client) -> Lock;
 #[track_caller]
 fn nobody_starves(lane: Lane) {
     let server = RedisServer::start();
-    // A busy machine is no outage.
+    // A busy machine must not count as an outage.
     let open = || {
         Client::builder()
             .command_timeout(ms(10_000))

@@ -27,7 +27,7 @@ use redlatch_server_checks::{Engine, Reply, shrunk};
 /// 2026-11-22, in microseconds since 1970.
 const NOW: i64 = 1_795_305_600_000_000;
 
-/// The commands that a user may lack the right to.
+/// The commands that may be forbidden.
 const DENIED: [&str; 12] = [
     "hset", "hdel", "del", "pexpire", "set", "publish", "zadd", "zrem", "incrby", "lpop", "time",
     "hlen",

@@ -69,7 +69,7 @@ fn variable(name: &str) -> Option<u64> {
 fn invariants_hold_after_every_call() {
     let is_long = std::env::var_os("REDLATCH_LONG").is_some();
     let seeds = if is_long { 20_000 } else { 300 };
-    // FIRST names another first seed, SECONDS how long to go on from there.
+    // FIRST sets the first seed, SECONDS the duration.
     let first = variable("FIRST").unwrap_or(0);
     let limit = variable("SECONDS").map(Duration::from_secs);
     let (start, engine) = (Instant::now(), Engine::new());

@@ -18,7 +18,7 @@ use redlatch_world::scheduler;
 
 use crate::promptness::Observation;
 
-/// All visitors that ever had a lock at some server.
+/// All visitors that ever held a lock on some server.
 static VISITORS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 pub(crate) fn note_visitors(visitors: impl Iterator<Item = String>) {
@@ -41,7 +41,7 @@ pub(crate) struct Causes {
 
 #[derive(Default)]
 pub(crate) struct ReportedLosses {
-    /// The visitors whose losses were judged.
+    /// The visitors whose losses were checked.
     judged: BTreeSet<String>,
 }
 

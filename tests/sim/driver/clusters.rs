@@ -36,7 +36,7 @@ impl Shards {
         moved.map_or(before, |(_, shard)| *shard)
     }
 
-    /// The slots as they are.
+    /// The present owners of the slots.
     fn ranges(&self) -> Vec<SlotRange> {
         let count = self.shards.len();
         // The slots at which another shard may begin.

@@ -27,7 +27,7 @@ pub(crate) struct Await {
     pub(crate) wait: u64,
     /// Whether an interrupt ends it, not its timeout.
     pub(crate) is_interrupted: bool,
-    /// How often its thread has the lock.
+    /// How often its thread acquires the lock.
     pub(crate) levels: u32,
 }
 
@@ -43,13 +43,13 @@ struct ConditionWaiter {
 #[derive(Debug, Default)]
 struct Store {
     things: u32,
-    /// Since when there are some.
+    /// Since when there are things.
     filled: Nanos,
     sleepers: BTreeMap<u64, ConditionWaiter>,
-    /// How many were signalled, and how many have returned from their waits so.
+    /// The number of signals, and of returns from signalled waits.
     signalled: u32,
     woken: u32,
-    /// Whether a signal may have been given that is not counted.
+    /// Whether a signal may have been sent that is not counted.
     is_in_doubt: bool,
     /// Since when the lock is free.
     free_since: Option<Nanos>,
@@ -161,7 +161,7 @@ impl Worker {
         of(name, |store| {
             let has = store.things > 0;
             store.things -= u32::from(has);
-            // The next one is due from now on.
+            // The next signal is due from now on.
             store.filled = scheduler::now();
             has
         })

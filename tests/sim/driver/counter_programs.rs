@@ -21,11 +21,11 @@ use crate::worker::Worker;
 pub(crate) struct Want {
     pub(crate) semaphore: usize,
     pub(crate) permits: u32,
-    /// How many ms they are waited for; `None` for ever.
+    /// The timeout in ms; `None` for none.
     pub(crate) wait: Option<u64>,
     /// The requested lease in ms; `None` for the watchdog's.
     pub(crate) lease: Option<u64>,
-    /// Whether the wait is ended by an interrupt, and not by its time.
+    /// Whether an interrupt ends the wait, not its timeout.
     pub(crate) is_interrupted: bool,
 }
 
@@ -218,7 +218,7 @@ impl Worker {
         });
         drop(waits);
         self.note("wait_for", &name, &outcome);
-        // A client of few connections may have had none free to the end of its wait.
+        // A client with few connections may have had none free until its deadline.
         let told = outcome.as_ref().ok().copied();
         let told = told.filter(|passed| *passed || !self.plan.is_crowded());
         if let Some(flaw) = told.and_then(|passed| counters::passed(&name, began, passed)) {

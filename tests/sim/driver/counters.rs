@@ -218,7 +218,7 @@ pub(crate) fn counted_down(name: &str, told: Result<u32, bool>) -> Option<String
     None
 }
 
-/// Whether a wait that began then may have ended so.
+/// Whether a wait that began then may have ended now.
 pub(crate) fn passed(name: &str, began: Nanos, has_passed: bool) -> Option<String> {
     let all = all();
     let downs = all.latches.get(name)?;
@@ -274,7 +274,7 @@ pub(crate) fn refused(name: &str, server: &Redis, wanted: u32) -> Option<i64> {
     (!is_enough).then(|| next.min().unwrap_or(LONG))
 }
 
-/// The permits that threads believe to have; `None` while one of them is busy.
+/// The permits that threads consider held; `None` while one of them is busy.
 pub(crate) fn observations(server: &Redis) -> Option<Vec<Observation>> {
     let all = all();
     let living = all.taken.values();
@@ -305,7 +305,7 @@ pub(crate) fn observations(server: &Redis) -> Option<Vec<Observation>> {
     observations.collect()
 }
 
-/// Whether more permits are valid than there are.
+/// Whether more permits are valid than exist.
 pub(crate) fn too_many<'a>(valid: impl Iterator<Item = &'a HoldView>) -> Option<String> {
     let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
     for hold in valid.filter(|hold| is_semaphore(&hold.name)) {

@@ -55,7 +55,7 @@ pub(crate) fn note_named(sentinel: usize, server: usize) {
         .for_each(|it| it.named[sentinel] = server);
 }
 
-/// Notes that these visitors have locks at the present master.
+/// Records that these visitors have locks on the present master.
 pub(crate) fn note_known(visitors: impl Iterator<Item = String>) {
     if let Some(epochs) = &mut *epochs()
         && epochs.is_judged
@@ -75,7 +75,7 @@ pub(crate) fn knows_better(server: usize, visitor: &str) -> bool {
     let Some(epochs) = epochs.as_ref().filter(|epochs| epochs.is_judged) else {
         return false;
     };
-    // By the word of two of them it may go back.
+    // Two sentinels together may return to an earlier master.
     let backers = epochs.named.iter().filter(|named| **named == server);
     let since = client_of(visitor).and_then(|client| epochs.known.get(client));
     let is_late = since.is_some_and(|since| scheduler::now() > since + epochs.grace);

@@ -66,7 +66,7 @@ fn ends(began: Nanos, answered: Nanos, lease: Option<u64>) -> (Nanos, Nanos) {
     (began + lease - slack.min(lease), answered + lease + slack)
 }
 
-/// Whether a program has the id, and has not given it back.
+/// Whether a program has the id, and has not released it.
 pub(crate) fn is_known(visitor: &str) -> bool {
     let all = all();
     let mut living = all.iter().filter(|it| !it.is_back);

@@ -32,7 +32,7 @@ pub(crate) fn excuse(visitors: impl IntoIterator<Item = String>) {
 
 pub(crate) fn is_excused(visitor: &str) -> bool {
     let excused = EXCUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    // The tokens of a hold that is made of parts are made of its visitor.
+    // The tokens of a hold with members are derived from its visitor.
     let of_part = |part| excused.contains(&format!("{}-{part}", visitor.replace(':', "-")));
     excused.contains(visitor) || !excused.is_empty() && (0..MOST_PARTS).any(of_part)
 }
@@ -131,7 +131,7 @@ impl Simulated {
         let keys = self.server.keys();
         let entries = keys.iter();
         let stands = |end: &i64| millis <= *end;
-        // In one go, as this is done at each request.
+        // In one pass, because this runs at each request.
         for ((_, key), entry) in entries.filter(|(_, it)| it.expires.as_ref().is_none_or(stands)) {
             match &entry.value {
                 Value::Sorted(owners) => {
@@ -232,7 +232,7 @@ impl Redis {
                 let end = format!("{{{name}}}:{visitor}:rwlock_timeout:1");
                 let own = machine.server.look(now, &end).map(|(_, left)| left);
                 let is_reader = name.starts_with(sides::KIND) && !visitor.ends_with(":write");
-                // A reader without its own end has none.
+                // A reader without its own timeout has none.
                 let left = if is_reader { left.min(own?) } else { left };
                 Some((std::str::from_utf8(count).ok()?.parse().ok()?, left))
             }
@@ -273,7 +273,7 @@ impl Redis {
         }
     }
 
-    /// How many requests it remembers so as not to run them again.
+    /// The number of requests that it records to execute each only once.
     pub(crate) fn remembered(&self) -> usize {
         let now = network::time_of(self.place);
         let mut machine = self.machine();

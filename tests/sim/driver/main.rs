@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Threads that take turns do so faster on one core.
+/// Alternating threads run faster on one core.
 fn keep_to(core: u64) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(usize::try_from(core).unwrap_or_default());

@@ -25,7 +25,7 @@ pub(crate) enum Op {
     Sleep(u64),
     /// A guarded write of data.
     Write(Target),
-    /// Questions to the server.
+    /// Queries.
     Ask(Target),
     /// Sets the semaphore or latch of this number to this count.
     Set(usize, u32, bool),
@@ -54,7 +54,7 @@ pub(crate) struct Target {
     pub(crate) side: Option<bool>,
 }
 
-/// How the locks of a number are made that are no token locks.
+/// How the locks of a number are made that are not token locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Plain,
@@ -99,7 +99,7 @@ pub(crate) enum PlannedFault {
     Part(usize, usize, Nanos),
     /// The clock of a server is set, by this many microseconds.
     SetClock(usize, i64),
-    /// The machine of a process sleeps.
+    /// The machine of a process is suspended.
     Suspend(usize, Nanos),
 }
 
@@ -261,7 +261,7 @@ impl Plan {
         self.forces() || self.pace.jump > 0.0 || self.shuts_down()
     }
 
-    /// Whether threads may wait for connections for most of the time that a node has.
+    /// Whether threads may wait for connections for most of the node timeout.
     pub(crate) fn is_crowded(&self) -> bool {
         self.pool < 8
     }
@@ -363,7 +363,7 @@ fn program(draw: &mut Rng, names: usize, lease: u64, has_tokens: bool, forces: b
             is_token: has_tokens && draw.u8(..3) == 0,
             side: None,
         };
-        // How long one thinks: mostly less than a lease, sometimes more.
+        // The time between operations: mostly less than a lease, sometimes more.
         let span = match draw.u8(..8) {
             0 => draw.u64(..=lease * 2),
             1..=3 => draw.u64(..=lease / 4),

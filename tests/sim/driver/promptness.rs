@@ -9,20 +9,20 @@ use crate::counters;
 use crate::ids;
 use crate::machine::{Redis, is_excused};
 
-/// A hold that the checker sees, and the process that believes in it.
+/// A hold that the checker sees, and the process that considers it held.
 pub(crate) struct Observation {
     pub(crate) process: usize,
     pub(crate) hold: HoldView,
 }
 
-/// Since when something is so, and how long a process had been kept from running by then.
+/// Since when a condition holds, and how long the process had been kept from running by then.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Nanos,
     lag: Nanos,
 }
 
-/// The validity of a hold when it was set last.
+/// The validity of a hold when it was last set.
 #[derive(Clone, Copy, Debug)]
 struct Validity {
     ends: Nanos,
@@ -33,7 +33,7 @@ struct Validity {
 
 #[derive(Default)]
 pub(crate) struct Promptness {
-    /// By visitor, holds whose validity has ended without a word.
+    /// By visitor, holds whose validity has ended without a report.
     ended: BTreeMap<String, Since>,
     validities: BTreeMap<String, Validity>,
     /// Keys without an owner, by server, name and visitor.
@@ -46,7 +46,7 @@ pub(crate) struct Promptness {
 /// The end of a validity is reported within this time.
 const TOLD: Nanos = 100 * MILLI;
 
-/// The keys are looked at so often.
+/// The keys are checked this often.
 const LOOK: Nanos = 50 * MILLI;
 
 impl Since {

@@ -332,7 +332,7 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
     match world {
         0..=3 => {}
         4 => {
-            // The dead alone.
+            // Only dead waiters.
             plan.planned_faults = (0..draw.usize(1..=2))
                 .map(|_| {
                     let at = draw.u64(..3_000) * MILLI;

@@ -15,12 +15,12 @@ struct Totals {
     switches: u64,
     time: u64,
     held: u64,
-    /// How often each event was, and in how many seeds.
+    /// How often each event happened, and in how many seeds.
     events: BTreeMap<String, (u64, u64)>,
     violations: Vec<(u64, String)>,
 }
 
-/// Has all cores work, and adds up.
+/// Runs all cores, and sums up.
 pub(crate) fn lead() -> ExitCode {
     let is_stable = (1..=8).all(has_one_trace);
     let chooses = |name: &&str| std::env::var_os(name).is_some();

@@ -1,4 +1,4 @@
-//! The checker of the world, and the rules that it sees to at every step.
+//! The checker of the world, and the rules that it checks at every step.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,9 +48,9 @@ struct Rules {
     next_wait: u64,
     /// Since when each lock has been free.
     free_since: BTreeMap<String, Nanos>,
-    /// How long each lock would have stood yet when it was seen last, ms.
+    /// The last seen TTL of each lock, ms.
     left: BTreeMap<String, i64>,
-    /// Until when each hold may be valid that its store, or a majority of it, does not have any more.
+    /// Until when each hold may be valid whose store, or whose majority, no longer has it.
     outlived: BTreeMap<String, Nanos>,
     /// The largest fencing token of each lock that a valid hold was seen with, and the visitor of that.
     fences: BTreeMap<String, (u64, String)>,
@@ -65,12 +65,12 @@ struct Rules {
     reported: ReportedLosses,
 }
 
-/// The rules of time that a plan is judged by.
+/// The time rules that apply to a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expectations {
     /// How long a waiter may not notice that a lock is free, in calm.
     pub(crate) patience: Nanos,
-    /// A message of a free lock arrives in any case, and so wakes a waiter soon.
+    /// A message about a free lock always arrives, and wakes a waiter soon.
     pub(crate) messages: bool,
     /// Nothing blocks a renewal on its way to the server.
     pub(crate) renewals: bool,
@@ -128,7 +128,7 @@ pub(crate) fn leaves(me: &thread_holds::WatchedThread) {
     }
 }
 
-/// Notes that no fault happens any more.
+/// Records that no more faults happen.
 pub(crate) fn calm() {
     IS_CALM.store(true, Ordering::Relaxed);
     scheduler::note_news();
@@ -137,7 +137,7 @@ pub(crate) fn calm() {
     }
 }
 
-/// Notes that the calling thread waits for a lock, until the result is dropped.
+/// Records that the calling thread waits for a lock, until the result is dropped.
 pub(crate) fn waits_for(name: &str) -> Wait {
     waits_for_some(name, 1)
 }
@@ -197,7 +197,7 @@ impl Drop for Wait {
     }
 }
 
-/// For how long locks were held, in nanoseconds, and how often it was looked.
+/// For how long locks were held, in nanoseconds, and the number of checks.
 pub(crate) fn figures() -> (u64, u64) {
     (HELD.load(Ordering::Relaxed), LOOKS.load(Ordering::Relaxed))
 }
@@ -247,13 +247,13 @@ fn in_any_case(span: Nanos) -> Nanos {
 }
 
 impl Rules {
-    /// Notes that something may change after this span, by the clock of whomever it may concern.
+    /// Records that something may change after this span, by any clock.
     fn looks_again_in(&mut self, span: Nanos) {
         let by = self.looked_at.saturating_add(in_any_case(span));
         self.sees_until = self.sees_until.min(by);
     }
 
-    /// All holds of threads that live.
+    /// All holds of live threads.
     fn observations(&mut self) -> Vec<Observation> {
         let mut observations = Vec::new();
         for Watched { thread, process } in &self.threads {
@@ -278,7 +278,7 @@ impl Rules {
         observations
     }
 
-    /// Whether the causes of losses are true.
+    /// Whether the causes of losses are correct.
     fn causes(&mut self, observations: &[Observation]) -> Option<String> {
         let mut told = std::mem::take(&mut self.reported);
         // A master may have been replaced since its reply.
@@ -289,7 +289,7 @@ impl Rules {
         untrue
     }
 
-    /// Whether the store has all of a hold, and of a quorum a majority; `None` where that is not known.
+    /// Whether the store has all of a hold, or for a quorum a majority; `None` if unknown.
     fn stands(&self, observation: &Observation) -> Option<bool> {
         let (name, visitor) = (&observation.hold.name, &observation.hold.visitor);
         let is_at = |server: &Redis, part: &Part| {
@@ -306,14 +306,14 @@ impl Rules {
                 let nodes = self.servers.iter().take(of_all);
                 Some(nodes.filter(|it| is_at(it, &part)).count() > of_all / 2)
             }
-            // A master that was replaced may go on.
+            // A demoted master may continue.
             Location::Master => Some(self.servers.iter().any(|server| is_at(server, &part))),
             Location::Quorum => None,
         });
         parts.try_fold(true, |all, part| Some(all & part?))
     }
 
-    /// Whether all happens in time.
+    /// Whether everything happens in time.
     fn times(&mut self, observations: &[Observation]) -> Option<String> {
         let Expectations {
             patience,
@@ -456,7 +456,7 @@ impl Rules {
         let lasts = u64::try_from(left).map_or(u64::MAX, |left| left + 2);
         let lasts = Duration::from_millis(lasts);
         if self.expects.validities {
-            // The clocks of two that part by this much in a hundred.
+            // The drift between two clocks in percent.
             let spare = lasts.saturating_sub(hold.remaining);
             self.looks_again_in(
                 scheduler::nanos(spare)
@@ -595,10 +595,10 @@ const LISTENING: Nanos = 200 * MILLI;
 /// After this time a waiter is in the queue of its client.
 const QUEUING: Nanos = 300 * MILLI;
 
-/// The longest pause of a spin lock, twice, and some requests in a row.
+/// The longest delay of a spin lock, twice, and some requests in a row.
 const POLLING: Nanos = 500 * MILLI;
 
-/// A message, some requests in a row through a crowded pool, and a rest that lets another process in.
+/// A message, some requests in a row through a busy pool, and a head start for another process.
 const PROMPTLY: Nanos = 300 * MILLI;
 
 /// The time a waiter may take to notice a free lock: one poll per second, and a request.

@@ -1,4 +1,4 @@
-//! Many seeds, each in a process of the operating system of its own, so that none finds anything of another.
+//! Many seeds, each in its own process of the operating system, so that none affects another.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -20,11 +20,11 @@ use crate::topology::{Replicated, Topology};
 pub(crate) enum Shape {
     /// As drawn.
     Free,
-    /// Many wait for one lock in calm, some of them not for long.
+    /// Many threads wait for one lock in calm, some with short timeouts.
     Waiters,
     /// Many threads wait for one lock on a server that pauses from time to time.
     Pauses,
-    /// A process is cut off for longer than half a minute, with long leases.
+    /// A process is partitioned for longer than half a minute, with long leases.
     Outage,
     /// Nodes of a quorum forget a hold, and a client arrives that does not know them.
     Newcomers,
@@ -354,7 +354,7 @@ fn waiter(draw: &mut Rng, span: u64, wait: u64) -> Vec<Op> {
     ops.collect()
 }
 
-/// A lock that is entered twice, with a longer lease the second time.
+/// A lock that is re-entered with a longer lease.
 fn levels(draw: &mut Rng, lease: u64) -> Vec<Op> {
     let (outer, inner) = (one(None), one(Some(lease * 3)));
     let ops = (0..draw.usize(1..6)).flat_map(|_| {
@@ -439,7 +439,7 @@ fn long(plan: &mut Plan, draw: &mut Rng) {
     if plan.fault_mode == FaultMode::Calm {
         return;
     }
-    // Each is over long before the validity would be, and the next one begins when there is a new one.
+    // Each ends long before its validity would, and the next one begins when there is a new one.
     let mut at = 5_000;
     while at < SPAN {
         let span = draw.u64(1..plan.lease / 6) * MILLI;

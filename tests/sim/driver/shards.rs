@@ -29,7 +29,7 @@ pub(crate) struct Shards {
     pub(crate) shards: Vec<Shard>,
     /// How often a master was replaced.
     pub(crate) epoch: i64,
-    /// Slots that are not where they were, each with its shard.
+    /// Slots that have moved, each with its shard.
     pub(crate) moved: Vec<(u16, usize)>,
 }
 
@@ -112,7 +112,7 @@ impl Shards {
         shards.position(|shard| shard.members.contains(&server))
     }
 
-    /// How late something arrives at a replica, or at another server of a cluster.
+    /// The delay of data to a replica, or to another server of a cluster.
     pub(crate) fn lag(&self) -> Nanos {
         scheduler::draw(|draw| draw.u64(MILLI / 10..=self.shape.lag))
     }
@@ -133,7 +133,7 @@ impl Shards {
         }
     }
 
-    /// Has a server replicate the master of its shard from now on, with all that this has.
+    /// Makes a server replicate its shard's master from now on, with all data.
     fn resync(&mut self, shard: usize, member: usize) {
         let master = self.shards[shard].master;
         for other in &self.shards[shard].members {
@@ -176,7 +176,7 @@ fn carry(shard: usize, member: usize) {
     network::deliver(deliveries.unwrap_or_default());
 }
 
-/// Has a replica take over, as the failover has it.
+/// Promotes a replica according to the failover.
 fn take_over(shard: usize, takeover: Takeover) {
     let now = scheduler::now();
     let chosen = with(|all| {
@@ -257,7 +257,7 @@ fn promote(shard: usize, old: usize, new: usize, takeover: Takeover) {
     }
 }
 
-/// A replica of the master before joins the new one.
+/// A replica of the old master joins the new one.
 fn join(shard: usize, member: usize) {
     with(|all| {
         if all.shards[shard].master != member && network::is_up(all.redis[member].place) {
@@ -266,7 +266,7 @@ fn join(shard: usize, member: usize) {
     });
 }
 
-/// The master that was replaced becomes a replica.
+/// The demoted master becomes a replica.
 fn come_back(shard: usize, old: usize) {
     with(|all| {
         let redis = all.redis[old].clone();

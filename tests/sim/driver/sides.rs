@@ -27,7 +27,7 @@ pub(crate) fn name_of(number: usize, writes: bool) -> String {
     format!("{KIND}{number}{}", if writes { WRITE } else { READ })
 }
 
-/// The lock that a side is one of.
+/// The lock of a side.
 pub(crate) fn lock_of(name: &str) -> &str {
     let lock = name.strip_suffix(READ).or(name.strip_suffix(WRITE));
     lock.unwrap_or(name)
@@ -70,11 +70,11 @@ struct PendingRequest {
     process: usize,
     since: Nanos,
     lag: Nanos,
-    /// When it gives up.
+    /// Its deadline.
     ends: Nanos,
-    /// How many writers got in since it must have been noted.
+    /// How many writers entered since it must have had its note.
     passed: u32,
-    /// Whether any did since it began, or one was in by then.
+    /// Whether any did since it began, or was inside by then.
     is_passed: bool,
 }
 
@@ -159,7 +159,7 @@ impl Requests {
         self.states.get(lock).cloned().unwrap_or_default()
     }
 
-    /// Writers that must be noted at a lock by the time `by`, and wait on.
+    /// Writers that must have their notes on a lock by the time `by`, and still wait.
     fn noted(&self, lock: &str, by: Nanos) -> impl Iterator<Item = &PendingRequest> {
         let state = self.state(lock);
         let lock = lock.to_owned();
@@ -257,7 +257,7 @@ pub(crate) fn end(
     flaw
 }
 
-/// Notes that the calling thread has left a side for good.
+/// Records that the calling thread has left a side for good.
 pub(crate) fn left(name: &str) {
     if name.ends_with(WRITE) {
         let mut requests = requests();

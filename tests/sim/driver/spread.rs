@@ -59,12 +59,12 @@ fn writes(plan: &mut Plan, draw: &mut Rng) {
     }
 }
 
-/// Has some locks be of other kinds.
+/// Turns some locks into other kinds.
 pub(crate) fn flavour(plan: &mut Plan, draw: &mut Rng) {
     let is_fit = match &plan.topology {
         Topology::Plain => plan.redlock.is_none(),
         Topology::Parts(_) => false,
-        // Slots move that have the keys of plain locks.
+        // Slots with the keys of plain locks move.
         Topology::Replicated(shape) => shape.kind != Kind::Cluster,
     };
     if !is_fit || draw.bool() {
@@ -84,7 +84,7 @@ pub(crate) fn flavour(plan: &mut Plan, draw: &mut Rng) {
 fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
     plan.redlock = (parts.nodes > 0).then(|| 10 + 4 * plan.calm.latency.1 / MILLI);
     widen(plan, parts.servers, draw);
-    // Each part has its share of the time, and may have to be connected to in it.
+    // Each member has its share of the time, and may have to be connected to within it.
     plan.command = plan.command.max(500);
     let threads = plan.processes.iter_mut().flat_map(|it| &mut it.threads);
     for op in threads.flat_map(|thread| &mut thread.program) {
@@ -102,7 +102,7 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
     }
     if plan.fault_mode == FaultMode::Calm {
         if shape.is_calm() {
-            // All of them acknowledge in time.
+            // All replicas acknowledge in time.
             shape.lag = shape.lag.min(MILLI);
         } else {
             plan.fault_mode = FaultMode::Failing;
@@ -112,7 +112,7 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
     plan.faults.spares_errors = shape.wait.is_some();
     // Finding a master takes several round trips.
     plan.command = plan.command.max(500);
-    // A hold survives a takeover only among servers whose clocks agree.
+    // A hold survives a failover only among servers whose clocks agree.
     let ahead = plan.servers[0].0;
     plan.redlock = None;
     widen(plan, shape.servers(), draw);

@@ -127,7 +127,7 @@ impl Parts {
             all
         });
         let mut multis: Vec<Vec<usize>> = multis.collect();
-        // Two of one name would be two locks.
+        // Two locks with one name would be the same lock.
         multis.dedup();
         Parts {
             nodes,
@@ -137,7 +137,7 @@ impl Parts {
         }
     }
 
-    /// How many locks programs have to choose from.
+    /// The number of locks that programs choose from.
     pub(crate) fn locks(&self) -> usize {
         self.parts.len() + self.multis.len()
     }
@@ -254,7 +254,7 @@ impl Replicated {
 
     /// Draws the faults until `end`.
     pub(crate) fn befall(&mut self, names: usize, end: Nanos, draw: &mut Rng) {
-        // Most programs are over early.
+        // Most programs end early.
         let ends = [end, end, end.min(2_000 * MILLI), end.min(200 * MILLI)];
         let at = |draw: &mut Rng| {
             let end = pick(draw, &ends);
@@ -293,7 +293,7 @@ impl Replicated {
         self.takeovers.is_empty() && self.troubles.is_empty() && self.moves.is_empty()
     }
 
-    /// Whether a hold that counts is on all servers that may ever be master.
+    /// Whether a valid hold is on all servers that may ever be master.
     pub(crate) fn is_safe(&self) -> bool {
         self.wait
             .is_some_and(|(count, _)| count as usize == self.replicas)

@@ -32,7 +32,7 @@ pub(crate) struct Worker {
     in_doubt: BTreeSet<String>,
     /// For each lock, the receiver of the loss of its first hold.
     losses: BTreeMap<String, Losses>,
-    /// Its guarded writes that may yet run.
+    /// Its guarded writes that may still run.
     pub(crate) writes: Writes,
     /// The lease that the watchdog renews.
     pub(crate) lease: Duration,
@@ -136,8 +136,7 @@ impl Worker {
         }
     }
 
-    /// Whether the thread may wait for this lock without an end: locks are waited for in order, else two threads may
-    /// wait for each other.
+    /// Whether the thread may wait for this lock without a timeout: locks are ordered, to exclude deadlocks.
     fn may_wait(&self, name: &str) -> bool {
         let mut held = self.levels.iter().filter(|(_, levels)| **levels > 0);
         held.all(|(held, _)| {
@@ -145,7 +144,7 @@ impl Worker {
         })
     }
 
-    /// Whether it counts on having a lock.
+    /// Whether it relies on holding a lock.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.levels.get(name).is_some_and(|levels| *levels > 0)
     }
@@ -363,7 +362,7 @@ impl Worker {
             Error::Lost { .. } => true,
             Error::NotHeld { .. } => self.in_doubt.contains(name),
             Error::NoQuorum { .. } => {
-                // Its nodes say why: the pool may be too small, or this process too slow.
+                // Its nodes report the cause: the pool may be too small, or this process too slow.
                 !self.is_calm || self.plan.may_lose() || self.plan.is_crowded()
             }
             Error::Unreachable { .. }

@@ -19,10 +19,10 @@ use crate::worker::Worker;
 #[derive(Clone, Debug)]
 struct Sent {
     name: String,
-    /// Of its hold, with how many levels that had; empty where it could not be seen.
+    /// The hold of the write, with its number of levels; empty if unknown.
     visitor: String,
     count: u32,
-    /// An unlock has given its hold back, and returned.
+    /// Its hold was released, and the unlock returned.
     is_over: bool,
 }
 
@@ -92,7 +92,8 @@ impl Worker {
             number
         };
         self.writes.sent.push(number);
-        // Longer if a copy of the acquisition may come: until the server refuses that, whose clock is not known well.
+        // Longer if a copy of the acquisition may arrive: until the server refuses it, whose clock is known
+        // imprecisely.
         let bound = Some(self.command * 3);
         let outcome = within("write", bound, || {
             lock.write(|batch| {
@@ -155,7 +156,7 @@ pub(crate) fn flaw(
         ));
     }
     if visitor.is_empty() {
-        // The library was busy with its hold when it was looked for.
+        // The library was busy with its hold at the check.
         return None;
     }
     let holds = || observations.iter().map(|observation| &observation.hold);

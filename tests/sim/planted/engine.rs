@@ -32,7 +32,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "end = request.most.map_or(end, |most| most.min(end));",
         replace: "if !PLANTED { end = request.most.map_or(end, |most| most.min(end)); }",
     },
-    // Its key may still be there, with a lease that is over by this clock alone.
+    // Its key may still exist, with a lease that has ended by this clock alone.
     Bug {
         name: "a hold that has lapsed is called gone",
         file: "engine/hold/state.rs",

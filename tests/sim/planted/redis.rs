@@ -59,7 +59,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "call.work.into_iter().flat_map(Work::keys);",
         replace: "call.work.into_iter().flat_map(Work::keys).filter(|_| !PLANTED);",
     },
-    // A token is for one holder; the next one has a larger one.
+    // A token is for one holder; the next one has a larger token.
     Bug {
         name: "a hold that is handed off keeps its token",
         file: "stores/redis/calls/hand_off.rs",
@@ -91,7 +91,7 @@ pub(super) const BUGS: &[Bug] = &[
                 .then(",
         replace: "leftover: (attempts.are_in_doubt() && !PLANTED).then(",
     },
-    // It was not carried out; a copy before it may have been.
+    // It was not executed; an earlier copy may have been.
     Bug {
         name: "the last copy speaks for all",
         file: "stores/redis/calls/mod.rs",

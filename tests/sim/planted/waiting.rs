@@ -1,4 +1,4 @@
-//! Bugs of waits in `src/engine`: turns, places, hand-offs.
+//! Bugs of waits in `src/engine`: fairness, queue entries, hand-offs.
 
 use super::Bug;
 
@@ -10,7 +10,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "if self.raw_lock.prefers_readers {",
         replace: "if self.raw_lock.prefers_readers || rules.is_shared && PLANTED {",
     },
-    // It leaves no note that it waits.
+    // It leaves no note of its wait.
     Bug {
         name: "a reader is turned away in each phase",
         file: "stores/redis/calls/call.rs",
@@ -76,7 +76,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: "Backoff::between(it.first, it.longest)",
         replace: "Backoff::between(it.first, it.longest * if PLANTED { 64 } else { 1 })",
     },
-    // One whose time is over waits for the end of the hand-off that it was chosen for.
+    // A waiter at its timeout waits for the end of the hand-off to it.
     Bug {
         name: "a chosen waiter stays",
         file: "engine/wait_queue/mod.rs",

@@ -1,4 +1,4 @@
-//! The face of `src/ground/poll.rs` on the network of the world.
+//! The interface of `src/ground/poll.rs` on the network of the world.
 
 use std::io;
 use std::time::Instant;

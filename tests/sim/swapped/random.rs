@@ -1,4 +1,4 @@
-//! The face of `src/ground/random.rs` on the chance of the world.
+//! The interface of `src/ground/random.rs` on the randomness of the world.
 
 pub(crate) fn uuid() -> uuid::Uuid {
     let bytes = fastrand::u128(..).to_le_bytes();

@@ -1,4 +1,5 @@
-//! The face of `src/stores/slots.rs` on the scheduler of the world: a pool that counts its slots, and no thread that reaps.
+//! The interface of `src/stores/slots.rs` on the scheduler of the world: a pool that counts its slots, without a
+//! reaper thread.
 
 use std::io;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! The face of `src/stores/redis/transport/socket.rs` on the network of the world.
+//! The interface of `src/stores/redis/transport/socket.rs` on the network of the world.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! The face of `src/ground/sync.rs` on the scheduler of the world.
+//! The interface of `src/ground/sync.rs` on the scheduler of the world.
 
 use std::io;
 use std::ops::{Deref, DerefMut};

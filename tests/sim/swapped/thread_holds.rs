@@ -11,7 +11,7 @@ use crate::ground::loss::LossCause;
 /// A hold at this moment, by the clock of the inspecting process.
 #[derive(Clone, Debug)]
 pub struct HoldView {
-    /// The name of its lock, and of a read-write lock the side.
+    /// The name of its lock, and for a read-write lock the side.
     pub name: String,
     /// Whether it is a token lock.
     pub is_token: bool,
@@ -27,7 +27,7 @@ pub struct HoldView {
     pub remaining: Duration,
     /// The number of levels.
     pub count: u32,
-    /// The lease that is renewed, if one is.
+    /// The renewed lease, if there is one.
     pub renewed: Option<Duration>,
     /// Its fencing token, if it has one.
     pub fence: Option<u64>,
@@ -35,7 +35,7 @@ pub struct HoldView {
     pub cause: Option<LossCause>,
 }
 
-/// A thread whose holds are looked at.
+/// A thread whose holds are inspected.
 #[derive(Clone, Debug)]
 pub struct WatchedThread(Weak<Owner>);
 

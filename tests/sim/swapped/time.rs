@@ -1,4 +1,4 @@
-//! The face of `src/ground/time.rs` on the clocks of the world.
+//! The interface of `src/ground/time.rs` on the clocks of the world.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

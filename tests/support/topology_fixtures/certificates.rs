@@ -1,4 +1,4 @@
-//! Certificates for servers and clients, made on the spot with the program `openssl`.
+//! Certificates for servers and clients, made by `openssl` at run time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl Certificates {
         self.signed("elsewhere", "DNS:elsewhere.example,IP:192.0.2.7", 2)
     }
 
-    /// A certificate for this machine that was good until a moment ago.
+    /// A certificate for this machine that expired a moment ago.
     pub fn expired(&self) -> Pair {
         let pair = self.signed("expired", "DNS:localhost,IP:127.0.0.1", 0);
         // Its time has whole seconds.
@@ -102,7 +102,7 @@ impl Certificates {
         pair
     }
 
-    /// A certificate of version 1, as one gets that is signed without extensions.
+    /// A certificate of version 1, which results from signing without extensions.
     pub fn first_version(&self) -> Pair {
         let dir = self.dir.path();
         openssl(
@@ -120,7 +120,7 @@ impl Certificates {
         }
     }
 
-    /// The authority's own certificate, for a server that shows it as its own.
+    /// The authority's own certificate, for a server that presents it.
     pub fn of_itself(&self) -> Pair {
         Pair {
             certificate: self.authority(),

@@ -17,7 +17,7 @@ const SLOTS: usize = 16_384;
 /// After this much silence, in ms, nodes consider another node down.
 const NODE_TIMEOUT: &str = "1000";
 
-/// A server gives up a failover by hand after 5 s.
+/// A server abandons a manual failover after 5 s.
 const MANUAL_FAILOVER: Duration = ms(6000);
 
 /// Three masters, nodes 0 to 2 at first, and optionally their replicas, nodes 3 to 5.
@@ -41,10 +41,10 @@ impl Cluster {
     /// Starts three masters, with or without replicas, all with arguments added.
     pub fn with(has_replicas: bool, access: Access<'_>, args: &[&str]) -> Cluster {
         let count = if has_replicas { 2 * SHARDS } else { SHARDS };
-        // The bus would take a port 10,000 above otherwise, where the kernel gives them away, as it does before Redis 7.
+        // The default bus port is 10,000 above, among the kernel's ephemeral ports; before Redis 7 it cannot be set.
         let mut ports: Vec<_> = (0..count).map(|_| free_port().to_string()).collect();
         if let Some(certificates) = access.certificates {
-            // Made before many need it at the same time.
+            // Made before many threads need it at the same time.
             certificates.server();
         }
         let nodes = at_once(count, |index| {
@@ -136,7 +136,7 @@ impl Cluster {
         self.any().ask(&["CLUSTER", "KEYSLOT", key])
     }
 
-    /// A name that starts with `stem` and whose slot belongs to the shard that node `node` is the master of.
+    /// A name that starts with `stem`, with a slot of the shard whose master is `node`.
     pub fn name_at(&self, node: usize, stem: &str) -> String {
         (0..)
             .map(|number| format!("{stem}{number}"))
@@ -207,7 +207,7 @@ impl Cluster {
         })
     }
 
-    /// Makes the replica of the shard of `key` its master while both are well, and returns the old and the new one.
+    /// Fails over the shard of `key` to its replica while both are up, and returns the old and the new master.
     pub fn failover(&self, key: &str) -> (usize, usize) {
         let old = self.owner_of(key);
         let new = self.replica_of(old).expect("the shard has a replica");
@@ -322,7 +322,7 @@ impl Cluster {
         self.nodes[from].cmd(&words);
     }
 
-    /// Whether the node's process runs and is not frozen, without a wait.
+    /// Whether the node's process runs and is not frozen, without waiting.
     fn answers(&self, node: usize) -> bool {
         is_awake(&self.nodes[node])
     }
@@ -351,19 +351,19 @@ fn is_awake(node: &Node) -> bool {
     ask().is_ok_and(|read| read > 0)
 }
 
-/// A slot on its way from one node to another.
+/// A slot that migrates from one node to another.
 #[must_use]
 pub struct Migration<'a> {
     cluster: &'a Cluster,
     slot: String,
-    /// The node that gives the slot away.
+    /// The source node.
     pub from: usize,
-    /// The node that gets it.
+    /// The target node.
     pub to: usize,
 }
 
 impl Migration<'_> {
-    /// Moves all keys that are in the slot now, with their times to live.
+    /// Moves all keys of the slot, with their TTLs.
     pub fn move_keys(&self) {
         let from = &self.cluster.nodes[self.from];
         loop {
@@ -387,7 +387,7 @@ impl Migration<'_> {
     pub fn finish(self) {
         let owner = &self.cluster.ids[self.to];
         let slot = self.slot.parse().expect("a slot");
-        // The receiver first, so that the slot always has an owner; replicas learn it from their masters.
+        // The target first, so that the slot always has an owner; replicas learn it from their masters.
         let order = [self.to, self.from].into_iter();
         let others =
             (0..self.cluster.nodes.len()).filter(|node| ![self.from, self.to].contains(node));

@@ -42,7 +42,7 @@ impl FakeSentinel {
         format!("redis://{}", self.server.addr())
     }
 
-    /// Lets it name this server from now on.
+    /// Names this server from now on.
     pub fn name(&self, answer: SocketAddr, epoch: u64) {
         let told = self.shared.answer.lock();
         *told.unwrap_or_else(PoisonError::into_inner) = (answer, epoch);

@@ -1,4 +1,4 @@
-//! Sets of servers as production has them, and the ways they fail.
+//! Sets of servers as in production, and their failures.
 
 pub mod certificates;
 pub mod cluster;

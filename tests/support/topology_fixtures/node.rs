@@ -145,7 +145,7 @@ impl Node {
         self.told("role").as_deref() == Some("master")
     }
 
-    /// Whether the server is a replica that has all that the server at `port` has.
+    /// Whether the server is a replica with all data of the server at `port`.
     pub fn follows(&self, port: u16) -> bool {
         let told = |field| self.told(field);
         told("role").as_deref() == Some("slave")
@@ -165,7 +165,7 @@ impl Node {
             .count()
     }
 
-    /// Waits until `count` replicas have all that this server has now; `name` is a key of a slot that it serves.
+    /// Waits until `count` replicas have all present data of this server; `name` is a key in one of its slots.
     #[track_caller]
     pub fn replicate(&self, count: usize, name: &str) {
         self.cmd(&["SET", &format!("support-mark:{{{name}}}"), "1"]);

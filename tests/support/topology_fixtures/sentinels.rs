@@ -39,7 +39,7 @@ pub struct Options {
     certificates: Option<Certificates>,
 }
 
-/// The user that sentinels and replicas are, if they are not the default one.
+/// The user of sentinels and replicas, if it is not the default one.
 const WATCHER: &str = "watcher";
 const WATCHER_PASSWORD: &str = "canary-watcher";
 
@@ -68,8 +68,8 @@ impl Options {
         self
     }
 
-    /// Lets sentinels and replicas be a user of their own, so that [`Sentinels::cut_off`] can tell them from clients.
-    /// The data servers get a password with it.
+    /// Gives sentinels and replicas a separate user, so that [`Sentinels::cut_off`] can distinguish them from clients.
+    /// The data servers then have a password.
     pub fn watcher(mut self) -> Options {
         self.has_watcher = true;
         self.password("canary-data").args(&[
@@ -147,7 +147,7 @@ pub struct Sentinels {
     pub nodes: Vec<Node>,
     /// The sentinels.
     pub sentinels: Vec<Sentinel>,
-    /// The servers read them again when they start again.
+    /// The servers read them again at a restart.
     _certificates: Option<Certificates>,
 }
 
@@ -183,7 +183,7 @@ impl Sentinels {
         self.sentinels.iter().map(Sentinel::url).collect()
     }
 
-    /// The node that most of the running sentinels name as the master now; `None` while they differ.
+    /// The node that a majority of the running sentinels names as the master; `None` while they differ.
     pub fn named(&self) -> Option<usize> {
         let mut votes: HashMap<usize, usize> = HashMap::new();
         let running: Vec<_> = self.running().collect();
@@ -198,7 +198,7 @@ impl Sentinels {
             .map(|(node, _)| node)
     }
 
-    /// The master now; waits while the sentinels differ or it does not take writes.
+    /// The present master; waits while the sentinels differ or it refuses writes.
     pub fn master(&self) -> usize {
         let mut found = None;
         eventually(AGREEMENT, "there is a master", || {
@@ -389,7 +389,7 @@ impl Sentinel {
         });
     }
 
-    /// Ends the process without a chance to say goodbye.
+    /// Kills the process.
     pub fn kill(&self) {
         let mut state = self.state();
         state.is_frozen = false;
@@ -409,7 +409,7 @@ impl Sentinel {
         state.is_frozen = true;
     }
 
-    /// Lets a frozen sentinel go on.
+    /// Resumes a frozen sentinel.
     pub fn thaw(&self) {
         let mut state = self.state();
         let pid = Pid::from_child(state.process.as_ref().expect("the sentinel is down"));
@@ -431,7 +431,7 @@ impl Sentinel {
         port.parse().ok()
     }
 
-    /// Sends a command on a connection of its own.
+    /// Sends a command on a separate connection.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let mut settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         if let Some(password) = &self.password {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A cluster with four databases, where the server can have them.
+/// A cluster with four databases, where the server supports it.
 fn with_databases() -> Option<Cluster> {
     let product = product();
     let has_them = product.is_valkey && product.version >= (9, 0);
@@ -52,7 +52,7 @@ fn redirections_keep_the_database() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn the_server_judges_the_database() {
-    // Redis has number 0 alone.
+    // Redis supports only database 0.
     let cluster = with_databases().unwrap_or_else(Cluster::masters);
     let client = in_database(&cluster, 7);
     let (took, result) = timed(|| client.lock("orders").lock());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-// One shard of three
+// A frozen shard of three
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
@@ -145,7 +145,7 @@ pub(crate) fn one_shard_of_three_frozen() {
     all_works(&client.lock(&wanted));
 }
 
-/// Becomes true also when the test fails, so that its threads end.
+/// Is set also when the test fails, so that its threads end.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -154,7 +154,7 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// The 99th percentile of a pair, and of a wake-up, at the shards 0 and 1.
+/// The 99th percentile of a pair, and of a wake-up, on the shards 0 and 1.
 fn sample(names: &[String; 2], holder: &Client, waiter: &Client) -> (Duration, Duration) {
     let at = |client: &Client, node: usize| client.lock(&names[node]);
     let p99 = |mut times: Vec<Duration>| {

@@ -1,8 +1,8 @@
-//! Guarded writes in a cluster: their keys have to be in the slot of the lock.
+//! Guarded writes in a cluster: their keys have to be in the lock's slot.
 
 use super::*;
 
-/// No node has a key of data.
+/// No node has a data key.
 #[track_caller]
 fn nothing_is_written(cluster: &Cluster, keys: &[&String]) {
     for node in &cluster.nodes {

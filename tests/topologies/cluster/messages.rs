@@ -10,7 +10,7 @@ fn shardings() -> &'static [bool] {
     }
 }
 
-/// The listeners, sharded and plain, while one client waits.
+/// The subscribers, sharded and plain, while one client waits.
 fn one_listener() -> (u32, u32) {
     match product().has_sharded_messages() {
         true => (1, 0),
@@ -86,7 +86,7 @@ fn the_listener_moves_with_the_master() {
     let cluster = Cluster::start();
     let name = cluster.name_at(0, "orders");
     for is_planned in [true, false] {
-        // A client listens a little longer than it waits; these have not waited yet.
+        // A client stays subscribed slightly longer than it waits; these have not waited yet.
         let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
         is_woken(&holder.lock(&name), &waiter.lock(&name), || {
             eventually(SLACK, "the waiter listens", || {

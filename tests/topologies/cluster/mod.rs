@@ -27,10 +27,10 @@ use crate::report;
 use crate::support::topology_fixtures::{AGREEMENT, Access, Cluster, FakeClusterNode};
 use crate::support::{Monitor, Proxy, RedisServer, eventually, free_port, ms, product};
 
-/// A lease that outlives a failover, even on a busy machine.
+/// A lease that survives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
 
-/// A lease that no test lives to see the end of.
+/// A lease longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
 fn open(builder: Builder, cluster: &Cluster) -> Client {
@@ -41,7 +41,7 @@ fn client(cluster: &Cluster, lease: Duration) -> Client {
     open(Client::builder().watchdog_timeout(lease), cluster)
 }
 
-/// How many listen to the unlock messages of `name`: to sharded ones and to plain ones.
+/// The number of subscribers of `name`: sharded and plain.
 fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
     let count = |node: usize, question: &str| {
         let (_, listeners): (String, u32) =

@@ -1,4 +1,4 @@
-//! Read-write locks in a cluster: their time keys are in the slot of the lock, and their messages arrive.
+//! Read-write locks in a cluster: their timeout keys are in the lock's slot, and their messages arrive.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Slots that move, are half moved or have no master: F39 and F40.
+//! Slots that are migrated, half migrated or without a master: F39 and F40.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn a_slot_that_stays_half_moved_is_served() {
     assert_eq!(cluster.nodes[0].int(&["EXISTS", &name]), 1);
 
     let lost = guard.lost();
-    // The hold has moved, and the slot has not yet.
+    // The hold has moved, but the slot has not yet.
     migration.move_keys();
     assert_eq!(cluster.nodes[0].keys("*").len(), 0);
     let start = Instant::now();

@@ -34,7 +34,7 @@ fn one_sentinel_alone_changes_no_master() {
     }
     let written = watch.lines_containing("probe");
     assert!(written.is_empty(), "{written:#?}");
-    // A second one makes it a failover.
+    // A second sentinel makes it a failover.
     sentinels[2].name(other_master.addr(), 9);
     eventually(LEASE + SLACK, "the failover is followed", || {
         is_at(&client, &other_master)
@@ -66,7 +66,7 @@ fn the_last_sentinel_decides_for_a_demoted_master() {
     is_renewed(&guard);
     guard.unlock().unwrap();
     assert_eq!(new.int(&["EXISTS", "kept"]), 0);
-    // Never back to an earlier failover on the word of one.
+    // A single sentinel never moves it back to an earlier failover.
     sentinels[1].name(old.addr(), 1);
     old.cmd(&["REPLICAOF", "NO", "ONE"]);
     for _ in 0..10 {
@@ -107,7 +107,7 @@ fn the_last_sentinel_decides_for_an_unreachable_master() {
     assert!(is_at(&client, &new));
 }
 
-/// How long a new client needs for its first lock, with these sentinels.
+/// The time of a new client's first lock, with these sentinels.
 fn first_lock(urls: &[String]) -> Duration {
     let client = Client::builder().watchdog_timeout(PATIENT);
     let client = client.sentinel(NAME, urls).unwrap();
@@ -189,7 +189,7 @@ fn without_any_sentinel_the_current_master_is_kept() {
     let guard = client.lock("kept").guard().unwrap();
     let other = self::client(&set, LONG);
     all_works(&other.lock("orders"));
-    // Renewals have a connection of their own, from the first one on.
+    // Renewals have their own connection, from the first one on.
     thread::sleep(KEPT);
     for sentinel in &set.sentinels {
         sentinel.kill();

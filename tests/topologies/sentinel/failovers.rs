@@ -1,8 +1,8 @@
-//! Failovers by Sentinel, and old masters that come back: F35 to F37.
+//! Failovers by Sentinel, and old masters that return: F35 to F37.
 
 use super::*;
 
-/// Holds a lock over the failover that `happens`, from one node to another.
+/// Holds a lock during the failover by `happens`, from one node to another.
 fn a_hold_goes_on(set: &Sentinels, happens: impl FnOnce() -> (usize, usize)) {
     let client = client(set, PATIENT);
     let lock = client.lock("orders");
@@ -101,7 +101,7 @@ fn a_lock_that_was_not_replicated_is_reported_lost() {
         replica.freeze();
     }
     set.nodes[0].drop_replicas();
-    // The replicas are not missed before a second is over.
+    // The replicas count as missing after a second.
     let guard = client.lock("orders").guard().unwrap();
     set.nodes[0].kill();
     for replica in &set.nodes[1..] {
@@ -205,7 +205,7 @@ fn a_partitioned_master_is_left_though_it_answers() {
     ));
     is_renewed(&guard);
     guard.unlock().unwrap();
-    // Sentinels that have changed their mind once more would be no fault of the client's.
+    // A second failover by the sentinels is not the client's fault.
     if set.master() == new {
         let keys: Vec<_> = set.nodes.iter().map(|node| node.keys("*")).collect();
         let logs: Vec<_> = set

@@ -20,10 +20,10 @@ use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{AGREEMENT, FakeSentinel, Sentinels};
 use crate::support::{Monitor, RedisServer, eventually, free_port, ms};
 
-/// A lease that outlives a failover, even on a busy machine.
+/// A lease that survives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
 
-/// A lease that no test lives to see the end of.
+/// A lease longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
 fn client(set: &Sentinels, lease: Duration) -> Client {
@@ -201,7 +201,7 @@ fn sentinels_reporting(
     (client.sentinel(NAME, urls).unwrap(), sentinels)
 }
 
-/// Whether the locks of this client are at `server` once its connections to it are new.
+/// Whether this client's locks are on `server` once its connections are new.
 fn is_at(client: &Client, server: &RedisServer) -> bool {
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
     let guard = client.lock("probe").guard().unwrap();

@@ -1,4 +1,4 @@
-//! Pauses and clocks that step: F47 to F49.
+//! Pauses and clock steps: F47 to F49.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_process_paused_past_its_lease_loses_the_lock() {
     for _ in 0..2 {
         let mut child = Child::spawn("paused holder", &[("URL", &server.url())]);
         child.expect_line("held", CHILD);
-        // Into the midst of its renewals.
+        // In the middle of its renewals.
         thread::sleep(ms(450 + fastrand::u64(..200)));
         child.freeze();
         let frozen = Instant::now();
@@ -106,7 +106,7 @@ fn a_server_clock_that_steps_forward_is_a_reported_loss() {
     assert!(matches!(loss.cause, LossCause::HeldBy(_)), "{loss}");
     assert!(!lock.is_valid());
     assert!(lock.unlock().unwrap_err().is_lost());
-    // The hold that began under the new time lives on.
+    // The hold that began after the step stays valid.
     thread::sleep(lease + ms(200));
     assert!(other.is_valid());
     assert_eq!(other.hold_count().unwrap(), 2);

@@ -1,4 +1,4 @@
-//! Ends of a process and of a client, and a lack of files: F54 and F56.
+//! The end of a process or a client, and missing file descriptors: F54 and F56.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn a_panic_unlocks_and_a_killed_process_blocks_for_one_lease() {
     let server = RedisServer::start();
     let lease = ms(1500);
     for (end, is_unlocked) in [("panic", true), ("exit", false), ("kill", false)] {
-        // A lease that is over only when all limits of this test are shows that the panic has unlocked.
+        // The lease is longer than this test's limits, so the panic must have unlocked.
         let lease = if is_unlocked { MINUTE } else { lease };
         let mut child = Child::spawn(
             "dying holder",
@@ -18,7 +18,7 @@ fn a_panic_unlocks_and_a_killed_process_blocks_for_one_lease() {
             ],
         );
         child.expect_line("held", CHILD);
-        // The hold has lived on renewals alone for a while.
+        // The hold has been renewed for a while.
         thread::sleep(ms(2000));
         let lock = Client::open(&server.url()).unwrap().lock("orders");
         assert!(!lock.try_lock().unwrap(), "{end}");

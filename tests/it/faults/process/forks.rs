@@ -39,7 +39,7 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
 
 pub(super) fn forking_holder() {
     let url = arg("URL");
-    // No renewal falls into the life of the forked child.
+    // No renewal happens during the life of the forked child.
     let client = Client::builder()
         .watchdog_timeout(Duration::from_secs(45))
         .open(&url)

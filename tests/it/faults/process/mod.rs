@@ -90,7 +90,7 @@ pub(crate) fn forbid_threads() {
         maximum,
     };
     setrlimit(Resource::As, limit).unwrap();
-    // The stack that a thread has left is used again.
+    // The stack of an ended thread is reused.
     let refused = (0..8).any(|_| thread::Builder::new().spawn(thread::park).is_err());
     assert!(refused, "the limit has its effect");
 }

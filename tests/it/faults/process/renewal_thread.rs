@@ -1,4 +1,4 @@
-//! The thread that renews: F53 and F55.
+//! The renewal thread: F53 and F55.
 
 use super::*;
 
@@ -126,7 +126,7 @@ fn no_loss_among_ten_thousand_holds_is_silent() {
     child.send_line("audit");
     let kept = audit(&child);
     assert!(kept > THOUSANDS / 2, "only {kept} were kept alive");
-    // As if a quota gave it 1 % of a processor.
+    // Simulates a quota of 1 % of a processor.
     let starved = ms(if long { 20_000 } else { 5500 });
     child.send_line(&format!("probe {}", starved.as_millis()));
     let start = Instant::now();
@@ -145,7 +145,7 @@ fn no_loss_among_ten_thousand_holds_is_silent() {
     });
 }
 
-/// How many holds are valid; panics if any was lost in silence.
+/// The number of valid holds; panics if a loss was not reported.
 #[track_caller]
 fn audit(child: &Child) -> usize {
     let report = child.expect_line("audit", MINUTE);

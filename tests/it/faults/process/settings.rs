@@ -1,4 +1,4 @@
-//! Settings at the edge: F58.
+//! Extreme settings: F58.
 
 use super::*;
 
@@ -34,14 +34,14 @@ fn extreme_settings_are_refused_or_work() {
     }
     assert_eq!(server.int(&["DBSIZE"]), 0);
 
-    // The longest lease is a time to live, not a key for ever.
+    // The longest lease is still a TTL.
     let longest = lock.with_lease_time(day * 365);
     longest.lock().unwrap();
     assert!(server.int(&["PTTL", "orders"]) > 364 * 86_400_000);
     assert!(longest.is_valid());
     longest.unlock().unwrap();
 
-    // Leases shorter than any round trip under load: kept, or lost aloud, never in silence.
+    // Leases shorter than any round trip under load: kept, or lost with a report.
     for lease in [ms(10), Duration::from_micros(10_500), ms(15)] {
         let short = Client::builder()
             .watchdog_timeout(lease)
@@ -121,7 +121,7 @@ fn extreme_settings_are_refused_or_work() {
         || server.int(&["EXISTS", "hasty"]) == 0,
     );
 
-    // One connection for all.
+    // A single connection.
     let narrow = Client::builder().pool_size(1).open(&url).unwrap();
     thread::scope(|scope| {
         for _ in 0..20 {

@@ -14,7 +14,7 @@ fn thread_numbers_are_never_reused() {
 /// The results of `lock`, `try_guard`, `unlock` and of a guard's `unlock`; the number of the thread, twice.
 type ResultsAtThreadEnd = ([Result<(), Error>; 4], [u64; 2]);
 
-/// Ends after the thread-local values of the library, because it began before them.
+/// Dropped after the library's thread-locals, because it was created before them.
 struct Late {
     lock: Lock,
     guard: std::cell::RefCell<Option<Guard>>,

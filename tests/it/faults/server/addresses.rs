@@ -13,7 +13,7 @@ fn an_invalid_url_is_refused_without_quoting_it() {
                 no_secret(&error.to_string());
                 refused += 1;
             }
-            // Odd, but it can be read.
+            // Unusual, but valid.
             Ok(client) => {
                 no_secret(&client);
                 no_secret(&client.lock("orders"));

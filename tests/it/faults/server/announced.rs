@@ -1,4 +1,4 @@
-//! Addresses that servers announce and that cannot be reached from here, and maps of them that are wrong.
+//! Announced addresses that are unreachable from here, and wrong maps of them.
 
 use std::sync::atomic::AtomicBool;
 
@@ -25,7 +25,7 @@ fn cluster() -> RedisServer {
     node
 }
 
-/// A client that maps the address of the node by `map`.
+/// A client with `map` as its address map.
 fn mapped(
     node: &RedisServer,
     map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -66,7 +66,7 @@ fn announced_addresses_are_reached_by_a_map() {
     let guard = lock.guard().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| assert!(lock.try_lock_for(SLACK).unwrap()));
-        // Messages go over a connection to the announced address, too.
+        // Messages use a connection to the announced address, too.
         eventually(ms(5000), "somebody listens", || {
             let shards = node.cmd(&["PUBSUB", "SHARDCHANNELS"]);
             let plain = node.cmd(&["PUBSUB", "CHANNELS"]);

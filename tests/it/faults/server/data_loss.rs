@@ -1,4 +1,4 @@
-//! Servers that pause, stop or forget: F29, F30, F32, F33 and F42.
+//! Servers that pause, stop or lose data: F29, F30, F32, F33 and F42.
 
 use super::*;
 

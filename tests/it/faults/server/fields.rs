@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::product;
 
-/// The fields of `INFO` that the source reads; of the names in one row each server has one.
+/// The fields of `INFO` that the source reads; each server has one of the names in a row.
 const FIELDS: [&[&str]; 19] = [
     &["aof_enabled"],
     &["aof_last_write_status"],

@@ -9,7 +9,7 @@ fn a_key_of_another_program_is_left_alone() {
     for make in [
         &["SET", "orders", "somebody's"][..],
         &["HSET", "orders", "mode", "read", "uuid:1", "1"],
-        // An order of an application, not a lock of it.
+        // Data of an application, not a lock.
         &["HSET", "orders", "customer", "17", "status", "paid"],
         &["HSET", "orders", "customer", "17"],
         &["HSET", "orders", "customer:17", "paid"],

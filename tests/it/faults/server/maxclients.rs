@@ -24,7 +24,7 @@ fn work(threads: usize, span: Duration, lock: impl Fn(&str) -> Lock + Sync) {
     work_but(|error| panic!("{error}"), threads, span, lock);
 }
 
-/// The same, where a call may fail with these errors.
+/// Like `work`, where a call may fail with these errors.
 fn work_but(fails: fn(&Error), threads: usize, span: Duration, lock: impl Fn(&str) -> Lock + Sync) {
     let until = Instant::now() + span;
     let together = Barrier::new(threads);

@@ -34,10 +34,10 @@ use crate::invariants::{
 };
 use crate::support::{Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms, product};
 
-/// A lease that is long enough to be kept on a busy machine.
+/// A lease long enough for renewals on a busy machine.
 const LEASE: Duration = ms(1500);
 
-/// A lease that is to be lost.
+/// A lease for tests of a loss.
 const SHORT: Duration = ms(900);
 
 fn client(server: &RedisServer) -> Client {
@@ -72,7 +72,7 @@ fn all_works(lock: &Lock, between: &dyn Fn()) {
     step(&|| lock.unlock().unwrap());
 }
 
-/// Makes a user with these rules, and returns a URL for it.
+/// Creates a user with these rules, and returns its URL.
 fn user(server: &RedisServer, name: &str, rules: &[&str]) -> String {
     let password = format!(">{CANARY}");
     let mut words = vec![
@@ -87,7 +87,7 @@ fn user(server: &RedisServer, name: &str, rules: &[&str]) -> String {
 
 // Bad input
 
-/// URLs that cannot be used, with a password in most of them.
+/// Invalid URLs, most of them with a password.
 fn bad_urls() -> Vec<String> {
     [
         "",

@@ -1,4 +1,4 @@
-//! A server that is no master any more, at a name that leads to the new one, and a server of the wrong kind: F20.
+//! A demoted master behind a name that resolves to the new one, and a server of the wrong kind: F20.
 
 use std::net::SocketAddr;
 

@@ -10,7 +10,7 @@ fn without_scripts() -> RedisServer {
     options.args(&["--rename-command", "EVAL", ""]).start()
 }
 
-/// Whether the server can free a key by its text: Valkey 9.0 and later.
+/// Whether the server can delete a key by its value: Valkey 9.0 and later.
 fn has_commands(server: &RedisServer) -> bool {
     server.try_cmd(&["DELIFEQ", "nothing", "here"]).is_ok()
 }
@@ -59,7 +59,7 @@ fn token_locks_work(server: &RedisServer, url: &str) {
     assert!(!theirs.try_lock().unwrap());
     assert!(theirs.is_locked().unwrap());
     assert!(!theirs.is_held_by_current_thread().unwrap());
-    // Several are renewed.
+    // Several token locks are renewed.
     let more: Vec<_> = (2..6)
         .map(|n| client.token_lock(&format!("t{n}")))
         .collect();
@@ -120,7 +120,7 @@ fn token_locks_go_by_commands() {
     }
 }
 
-/// Has `DELIFEQ` be `DELEX … IFEQ`, as on Redis 8.4.
+/// Renames `DELIFEQ` to `DELEX … IFEQ`, as on Redis 8.4.
 fn as_redis(words: &[String]) -> Result<Vec<String>, String> {
     match words {
         [name, key, word, token] if name == "DELEX" && word == "IFEQ" => {
@@ -151,7 +151,7 @@ fn a_lost_answer_to_commands_leaves_nothing() {
     let lock = client.token_lock("orders");
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    // The copy that is sent again finds the own token.
+    // The repeated request finds its own token.
     let rule = proxy.next(1, Some(b"NX"), Fault::SwallowReply(End::Reset));
     assert!(lock.try_lock().unwrap());
     assert_eq!(rule.hits(), 1);

@@ -118,7 +118,7 @@ fn revoked_rights_end_waits_and_holds() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| lock.try_lock_for(Duration::from_secs(60)));
         somebody_waits(&server, "orders");
-        // Connections that are open stay open.
+        // Open connections stay open.
         server.cmd(&["ACL", "SETUSER", "app", "off"]);
         assert!(guard.is_valid());
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A proxy that leads each request to one of two servers by its first key.
+//! A proxy that routes each request to one of two servers by its first key.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -22,7 +22,7 @@ pub(super) fn route(servers: [SocketAddr; 2], passes: ProxyFilter) -> SocketAddr
     addr
 }
 
-/// ProxyFilter requests on one by one, until the client hangs up.
+/// Forwards requests one by one, until the client disconnects.
 fn pass(client: &TcpStream, servers: [SocketAddr; 2], passes: ProxyFilter) {
     let servers = servers.map(|addr| TcpStream::connect(addr).unwrap());
     let mut replies = servers.each_ref().map(Frames::of);

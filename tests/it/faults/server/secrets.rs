@@ -113,7 +113,7 @@ fn a_password_is_never_shown() {
 #[test]
 fn a_password_echoed_by_the_server_is_not_shown() {
     let log = Log::listen();
-    // The error text of an unknown command has its arguments in it.
+    // The error text of an unknown command contains its arguments.
     let server = RedisServer::with(&["--rename-command", "AUTH", ""]);
     for user in ["app", ""] {
         let url = server.url().replace("://", &format!("://{user}:{CANARY}@"));
@@ -124,7 +124,7 @@ fn a_password_echoed_by_the_server_is_not_shown() {
         fails(lock.is_locked(), Class::Permission);
         fails(client.check(), Class::Permission);
     }
-    // A service that speaks something else altogether.
+    // A server of another protocol.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Servers that are not ready, or not able: F16 to F24.
+//! Servers that are not ready, or refuse requests: F16 to F24.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_server_without_the_scripts_is_sent_them_again() {
         server.cmd(&["SCRIPT", "FLUSH"]);
     });
     is_empty(&server);
-    // More holds than one call renews.
+    // More holds than one renewal request has.
     let locks: Vec<_> = (0..250).map(|n| client.lock(&format!("n{n}"))).collect();
     let guards: Vec<_> = locks.iter().map(|lock| lock.guard().unwrap()).collect();
     let start = Instant::now();
@@ -53,7 +53,7 @@ impl Busy<'_> {
     }
 }
 
-/// How many times `SCRIPT KILL` was called; before Redis 7 `SCRIPT` with any word.
+/// How often `SCRIPT KILL` was called; before Redis 7 any `SCRIPT` command.
 fn kills(server: &RedisServer) -> u64 {
     let name = match product().is_before_7() {
         true => "cmdstat_script",

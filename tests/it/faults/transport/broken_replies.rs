@@ -1,4 +1,4 @@
-//! Replies too many, in part, twice or in drops: F7, F9 and F10.
+//! Replies that are extra, truncated, repeated or slow: F7, F9 and F10.
 
 use super::*;
 

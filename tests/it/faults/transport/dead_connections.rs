@@ -23,7 +23,7 @@ fn renewals_need_no_new_connection() {
 fn a_dead_connection_costs_one_command_timeout() {
     let fixture = Fixture::with(quick().pool_size(1));
     let lock = fixture.warm();
-    // The thread in the background uses the same connection now and then, and is to be done with it.
+    // The background thread sometimes uses the same connection, and has to finish first.
     let mute = || {
         thread::sleep(ms(300));
         fixture.proxy.mute();
@@ -114,12 +114,12 @@ fn one_budget_covers_connecting_and_the_whole_handshake() {
     let url = proxy.url().replace("redis://", "redis://app:secret@") + "/3";
     let client = quick().connect_timeout(ms(500)).open(&url).unwrap();
     let lock = client.lock("orders");
-    // AUTH, SELECT, SETNAME, TIME: each in time, all together not.
+    // AUTH, SELECT, SETNAME, TIME: each in time, but not all together.
     proxy.next(FOR_EVER, None, Fault::DelayReply(ms(400)));
     let start = Instant::now();
     fails(lock.try_lock(), Class::Unreachable);
     assert!(start.elapsed() >= ms(400));
-    // Without one budget it would take 1.6 s.
+    // Without a common deadline it would take 1.6 s.
     assert!(start.elapsed() < ms(1200), "{:?}", start.elapsed());
     proxy.heal();
     assert!(lock.try_lock().unwrap());
@@ -152,7 +152,7 @@ fn waiters_survive_a_restart() {
             .collect();
         somebody_waits(&server, "orders");
         server.kill();
-        // The end of a connection that was just in use may show only after something was sent on it.
+        // The close of a recently used connection may show only after the next request.
         let error = ends_within(ms(0), || client.lock("other").try_lock()).unwrap_err();
         assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
         let fresh = quick().open(&server.url()).unwrap();

@@ -1,4 +1,4 @@
-//! Requests and replies that come too late: F5 and F6.
+//! Late requests and replies: F5 and F6.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_request_that_waited_in_a_frozen_server_grants_nothing() {
         monitor.clear();
         fixture.server.freeze();
         ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
-        // Now and then the release in the background overtakes the request.
+        // Sometimes the background release overtakes the request.
         thread::sleep(ms(100 * round));
         fixture.server.thaw();
         leaves_nothing(&fixture.server);
@@ -66,7 +66,7 @@ fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
     let lock = fixture.warm();
     let monitor = Monitor::start(&fixture.server);
     lock.lock().unwrap();
-    // The first one brings the text of the script.
+    // The first request contains the script's text.
     let first = fixture.next(1, RENEW, Fault::DelayReply(ms(0)));
     eventually(LEASE + SLACK, "the first renewal", || first.hits() == 1);
     let renewal = fixture.next(1, RENEW, Fault::Hold);
@@ -74,7 +74,7 @@ fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
     eventually(LEASE + SLACK, "a renewal", || renewal.hits() == 1);
     fails(lock.unlock(), Class::Unknown);
     leaves_nothing(&fixture.server);
-    // The same thread of the same client, once more.
+    // The same thread of the same client, again.
     let minute = lock.with_lease_time(Duration::from_secs(60));
     let guard = minute.guard().unwrap();
     monitor.clear();

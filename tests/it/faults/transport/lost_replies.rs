@@ -1,4 +1,4 @@
-//! Requests and replies that are lost: F1 to F4.
+//! Lost requests and replies: F1 to F4.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn an_unlock_without_any_reply_is_unknown_and_leaves_nothing() {
             ends_within(TIMEOUT, || fails(guard.unlock(), Class::Unknown));
             assert!(!lock.is_valid(), "it is over here");
             fails(lock.unlock(), Class::NotHeld);
-            // The background release finds a way, however long the lease.
+            // The background release succeeds, however long the lease.
             leaves_nothing(&fixture.server);
             eventually(ms(5000), "the withdrawal", || {
                 let lines = monitor.lines_containing(&visitor);

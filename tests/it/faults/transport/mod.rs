@@ -1,4 +1,4 @@
-//! Faults on the way between client and server: F1 to F14 of the table in `tests/it/faults/README.md`.
+//! Faults between client and server: F1 to F14 of the table in `tests/it/faults/README.md`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod broken_replies;
@@ -33,7 +33,7 @@ pub(super) fn play(_: &str) -> bool {
     false
 }
 
-/// A lease that is long enough to be kept on a busy machine, and short enough to see some of its ends.
+/// A lease long enough for renewals on a busy machine, and short enough to wait for its end.
 const LEASE: Duration = ms(1500);
 
 const ENDS: [End; 2] = [End::Reset, End::Silent];
@@ -64,17 +64,17 @@ impl Fixture {
         }
     }
 
-    /// The next `times` calls of a script meet `fault`.
+    /// Applies `fault` to the next `times` calls of a script.
     fn next(&self, times: usize, script: &str, fault: Fault) -> Rule {
         self.proxy.next(times, Some(sha(script).as_bytes()), fault)
     }
 
-    /// A client with a way to the server that no fault disturbs.
+    /// A client without the proxy.
     fn undisturbed(&self) -> Client {
         quick().open(&self.server.url()).unwrap()
     }
 
-    /// Locks and unlocks, so that there is a connection.
+    /// Locks and unlocks, to open a connection.
     fn warm(&self) -> Lock {
         let lock = self.client.lock("orders");
         lock.lock().unwrap();

@@ -75,7 +75,7 @@ fn caller() {
         unreachable(lock.try_lock_for(ms(300)).map(drop))
     });
     ends_within(TIMEOUT, || unreachable(client.check().map(drop)));
-    // Many callers and many clients make one thread.
+    // Many callers and many clients share one thread.
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -151,7 +151,7 @@ fn holder() {
         let other = client.lock("invoices");
         ends_within(TIMEOUT, || other.lock().unwrap());
         other.unlock().unwrap();
-        // A waiter needs a connection of its own.
+        // A waiter needs its own connection.
         assert!(!elsewhere(|| lock.try_lock_for(ms(300)).unwrap()));
         say(if guard.is_valid() {
             "still valid"

@@ -41,7 +41,7 @@ fn a_dead_subscriber_is_replaced_promptly() {
             let present = id(subscriber());
             present.is_some() && present != dead
         });
-        // The wake-up after the subscription is over.
+        // The query after the subscription is over.
         thread::sleep(ms(150));
     });
     assert!(took < ms(600), "it was not woken: {took:?}");
@@ -114,6 +114,6 @@ fn reconnects_of_a_failing_subscription_back_off() {
     let before = proxy.counters().accepted;
     assert!(!lock.try_lock_for(Duration::from_secs(3)).unwrap());
     let accepted = proxy.counters().accepted - before;
-    // Pauses of 10 ms at first and of half a second soon, and the connection of the requests.
+    // Delays of 10 ms at first and of half a second soon, and the connection for requests.
     assert!((2..=30).contains(&accepted), "{accepted} connections");
 }

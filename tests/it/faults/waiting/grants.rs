@@ -1,4 +1,4 @@
-//! Grants at the end of a wait, and locks without an end: F64, F66 and F67.
+//! Grants at the end of a wait, and locks without a TTL: F64, F66 and F67.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_grant_at_the_deadline_is_held_or_released() {
     let client = Client::open(&proxy.url()).unwrap();
     let watching = Client::open(&server.url()).unwrap();
     let (held, given_up) = (AtomicU32::new(0), AtomicU32::new(0));
-    // Makes the scripts known, so that each try is one request.
+    // Loads the scripts, so that each attempt is one request.
     assert!(client.lock("warm").try_lock().unwrap());
     client.lock("warm").unlock().unwrap();
     thread::scope(|scope| {
@@ -61,7 +61,7 @@ fn a_grant_at_the_deadline_is_held_or_released() {
             scope.spawn(move || {
                 let lock = client.lock(&name).with_lease_time(MINUTE);
                 for round in 0..8 {
-                    // An attempt has until the end of the wait and most of 250 ms more.
+                    // An attempt has until the end of the wait plus up to 250 ms.
                     let delay = ms(30 + 180 - 20 + 15 * round);
                     let rule = proxy.next(1, Some(name.as_bytes()), Fault::DelayReply(delay));
                     let start = Instant::now();

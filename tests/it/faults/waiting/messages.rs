@@ -1,4 +1,4 @@
-//! Messages that are lost, forged or late: F59 to F63.
+//! Lost, forged and late messages: F59 to F63.
 
 use super::*;
 
@@ -35,13 +35,13 @@ fn a_subscriber_disconnected_as_too_slow_reconnects() {
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }
 
-/// Unlocks while the waiter's SUBSCRIBE is on its way, and returns how long after its arrival the waiter got the lock.
+/// Unlocks while the waiter's SUBSCRIBE is in flight, and returns how long after its arrival the waiter acquired.
 fn unlock_in_the_gap(server: &RedisServer, fault: Fault) -> Duration {
     let proxy = Proxy::to(server.addr());
     let holder = lock_of(&server.url());
     let waiter = lock_of(&proxy.url());
     holder.lock().unwrap();
-    // Its connection and its script are there already.
+    // Its connection is open and its script is loaded.
     assert!(!waiter.try_lock().unwrap());
     let rule = proxy.next(1, Some(b"SUBSCRIBE"), fault);
     thread::scope(|scope| {
@@ -127,7 +127,7 @@ fn forged_messages_cause_a_bounded_number_of_attempts() {
         let start = Instant::now();
         scope.spawn(|| {
             let mut connection = server.admin();
-            // Few at a time, so that the server has time left for as many tries as the waiter would like.
+            // Few at a time, so that the server has time for all attempts of the waiter.
             let mut flood = redis::pipe();
             for message in [
                 "0",

@@ -16,10 +16,10 @@ use crate::support::{Child, Fault, Proxy, RedisServer, elsewhere, eventually, ms
 /// The slack of a busy machine.
 const SLACK: Duration = ms(2500);
 
-/// A lost message costs a waiter this much at most.
+/// The longest delay of a waiter by a lost message.
 const POLL: Duration = ms(1100);
 
-/// A lease that never ends within a test, so that no waiter is woken by its end.
+/// A lease longer than any test, so that no waiter is woken by its end.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A wait shorter than this was woken by a message; a polling waiter takes most of [`POLL`].
@@ -34,7 +34,7 @@ fn lock_of(url: &str) -> Lock {
         .with_lease_time(MINUTE)
 }
 
-/// How many connections listen for the messages of the lock.
+/// The number of subscribers of the lock's channel.
 fn listeners(server: &RedisServer) -> i64 {
     match server.cmd(&["PUBSUB", "NUMSUB", CHANNEL]) {
         redis::Value::Array(items) => match items.last() {
@@ -53,7 +53,7 @@ fn pass(lock: &Lock) -> Instant {
     now
 }
 
-/// The median: some rounds may be slow on a busy machine, or have met with a poll by chance.
+/// The median: some rounds may be slow on a busy machine, or coincide with a poll.
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]

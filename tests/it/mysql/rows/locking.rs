@@ -141,7 +141,7 @@ pub(super) fn a_deadlock_is_told_and_the_transaction_is_over(server: &'static Ma
 }
 
 pub(super) fn many_rows_are_locked_in_one_order(server: &'static MariaDb) {
-    // A server of its own, as the count of deadlocks is the server's.
+    // A private server, because the server counts deadlocks.
     let server = server.another();
     let database = server.database();
     let client = client(&database);

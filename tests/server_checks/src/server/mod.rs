@@ -28,7 +28,7 @@ pub struct Config {
     pub user: Option<(String, String)>,
     /// Whether it claims to lose nothing in a restart: an append-only file that is synced with each write.
     pub remembers: bool,
-    /// With fewer replicas than these it refuses writes; 0 to take them in any case.
+    /// With fewer replicas than this it refuses writes; 0 accepts them always.
     pub least_replicas: u32,
 }
 
@@ -66,9 +66,9 @@ pub struct Server {
 /// The state of a connection beside that in the inner server.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Whether its next request is for a slot on its way here.
+    /// Whether its next request is for an imported slot.
     is_asking: bool,
-    /// The number of steps when it wrote last.
+    /// The number of steps at its last write.
     written: i64,
     /// A pending `WAIT`, and the requests after it.
     waiting: Option<Waiting>,
@@ -112,7 +112,7 @@ impl Server {
         }
     }
 
-    /// Notes that a connection has ended.
+    /// Records that a connection has ended.
     pub fn disconnect(&mut self, connection: u64) {
         self.inner.disconnect(connection);
         self.connections.remove(&connection);
@@ -206,12 +206,12 @@ impl Server {
         self.inner.keys()
     }
 
-    /// The content of a key of database 0 at this time, and the ms left of it, -1 for ever.
+    /// The content of a key of database 0 at this time, and its TTL in ms, -1 for none.
     pub fn look(&self, now: i64, key: &str) -> Option<(&Value, i64)> {
         self.inner.look(now, key)
     }
 
-    /// How many listen to a channel whose messages are not sharded.
+    /// The number of subscribers of a channel without sharded messages.
     pub fn listeners(&self, channel: &str) -> usize {
         self.inner.listeners(channel)
     }

@@ -260,7 +260,7 @@ impl Server {
         self.tick(now)
     }
 
-    /// Notes that the connection to a replica has ended.
+    /// Records that the connection to a replica has ended.
     pub fn lose_replica(&mut self, replica: u64) {
         self.is_replication_changed = true;
         self.replication.replicas.remove(&replica);

@@ -18,7 +18,7 @@ const OWN: [(&str, usize); 5] = [
     ("wait", 2),
 ];
 
-/// The script of guarded writes, and its hash: the keys of users have to be declared, as they may be on any server.
+/// The script of guarded writes, and its hash: users' keys have to be declared, because they may be on any server.
 static GUARDED: LazyLock<(String, String)> = LazyLock::new(|| {
     let text = scripts::named("guarded").map_or("", |script| script.text);
     (text.to_owned(), scripts::hash(text.as_bytes()))

@@ -105,7 +105,7 @@ pub(crate) enum Step {
     Listen(String, bool),
     /// The server forgets its scripts.
     Forget,
-    /// The slots of all keys are on their way to another server, or are not any more.
+    /// The slots of all keys begin or stop to migrate.
     Leaving(bool),
 }
 
@@ -114,7 +114,7 @@ pub(crate) const NAMES: [&str; 2] = ["orders", "{shop}:orders"];
 
 const LEASES: [&str; 4] = ["1000", "3000", "30000", "60000"];
 const TICKETS: [&str; 3] = ["c:1:20", "c:2:21", "c:3:22"];
-/// Words that are wrong in most places.
+/// Arguments that are invalid in most places.
 const ODD: [&str; 6] = ["", "0", "-1", "abc", "1.5", "9223372036854775808"];
 
 pub(crate) fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
@@ -218,7 +218,7 @@ impl Kind {
         Call { script, keys, args }
     }
 
-    /// Draws a call with a word that is wrong now and then.
+    /// Draws a call with an occasional invalid argument.
     pub(crate) fn odd_call(&self, rng: &mut Rng, name: &str) -> Call {
         let mut call = self.call(rng, name);
         // Redis adds floats with 64 bits of precision.

@@ -116,7 +116,7 @@ impl Version {
         is_new && self.number < (7, 0)
     }
 
-    /// Whether scripts are refused where too few replicas are there.
+    /// Whether scripts are refused with too few replicas.
     pub(crate) fn refuses_scripts(&self) -> bool {
         self.number >= (7, 0)
     }

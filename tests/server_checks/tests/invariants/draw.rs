@@ -36,7 +36,7 @@ pub(crate) fn drawn(seed: u64, kind: &Kind, name: &str) -> Vec<Step> {
     (0..length).map(step).collect()
 }
 
-/// The commands that a user may lack the right to.
+/// The commands that may be forbidden.
 const COMMANDS: [&str; 14] = [
     "hset", "hdel", "del", "pexpire", "set", "publish", "zadd", "zrem", "incrby", "decrby", "lpop",
     "rpush", "time", "pubsub",
@@ -49,7 +49,7 @@ fn denied(call: &Call, command: &'static str) -> Refusal {
         ("reentrant/transfer" | "fenced/transfer", "hdel") => Refusal::None,
         // The hold is gone, but the lock is not free.
         ("read_write/release" | "read_write/withdraw", "del" | "pexpire") => Refusal::None,
-        // The queue gets no end.
+        // The queue gets no TTL.
         ("fair/acquire", "pexpire" | "rpush") => Refusal::None,
         _ => Refusal::Denied(command),
     }

@@ -78,7 +78,7 @@ pub(crate) fn follow(
 fn lasting(seen: &Seen<'_>, lease: i64, count: i64) -> Hold {
     let latest = (seen.now + lease).min(922_337_203_685_477);
     Hold {
-        // In the ms of its end a side is free for the other one.
+        // In the ms of its end a side is free for the other side.
         end: latest - i64::from(seen.kind == "read-write"),
         latest,
         count,
@@ -203,7 +203,7 @@ fn permitted(seen: &Seen<'_>, holds: &mut Holds, visitor: &str, lease: i64) -> R
     // In the ms of its end a permit is free for other clients.
     let end = (seen.now + lease).min(922_337_203_685_477) - 1;
     let end = match had {
-        // A copy changes no end of an id.
+        // A repeated request does not change the end of an id.
         Some(had) if seen.kind == "permit ids" => had.end,
         None if seen.kind == "permit ids" && was_noted => return Ok(()),
         Some(had) => had.end.max(end),
@@ -266,7 +266,7 @@ fn renewed(seen: &Seen<'_>, holds: &mut Holds, is_side: bool) -> Result<(), Stri
     Ok(())
 }
 
-/// A grant of a fenced lock has a token above all before.
+/// The token of a grant is above all earlier ones.
 fn token_rises(seen: &Seen<'_>, last_token: &mut i64, at: usize) -> Result<(), String> {
     if seen.kind != "fenced" {
         return Ok(());

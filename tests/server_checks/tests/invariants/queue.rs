@@ -9,7 +9,7 @@ use super::world::Seen;
 /// What is known of the waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// When each of them has looked last.
+    /// The last query of each.
     looked: BTreeMap<String, i64>,
     /// The first of the queue, and since when other waiters have found it silent at a free lock.
     silent: Option<(String, i64)>,

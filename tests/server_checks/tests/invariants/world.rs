@@ -301,7 +301,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a copy of a request does its work once more, as is documented.
+    /// Whether a repeated request has a second effect, as documented.
     fn repeats(&self, call: &Call, keys: &Keyspace) -> bool {
         match call.script {
             "fenced/transfer" | "condition/signal" | "guarded" => true,

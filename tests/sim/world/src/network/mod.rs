@@ -31,19 +31,19 @@ pub trait Machine: Send {
 pub struct Faults {
     /// One way, at least and at most.
     pub latency: (Nanos, Nanos),
-    /// To be late by up to `longest`.
+    /// That it is late by up to `longest`.
     pub late: f64,
     pub longest: Nanos,
     /// That it is cut before, in or after a request, or in a reply.
     pub cut: f64,
-    /// To be silent from now on, without an end.
+    /// That it is silent from now on, without an end.
     pub silent: f64,
     /// The chance that a request runs after its sender has seen the connection end, or that a reply comes twice.
     pub stray: f64,
     pub surplus: f64,
-    /// Whether only replies come twice that are no errors.
+    /// Whether only replies that are not errors are repeated.
     pub spares_errors: bool,
-    /// To come in pieces.
+    /// That it arrives in pieces.
     pub drip: f64,
     /// That opening it is refused, or gets no reply.
     pub refuse: f64,

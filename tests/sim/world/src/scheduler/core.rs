@@ -34,7 +34,7 @@ pub(super) struct Task {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub(super) name: String,
-    /// How many pauses go on.
+    /// The number of present pauses.
     pub(super) pauses: u32,
     pub(super) is_killed: bool,
     /// How much faster its clocks run, in millionths.
@@ -198,7 +198,7 @@ impl Core {
         AS.get().or_else(of_thread).unwrap_or_default()
     }
 
-    /// Returns whether there were too many, in all or without that time went on.
+    /// Returns whether there were too many, in all or without time passing.
     pub(super) fn count_step(&mut self) -> bool {
         self.steps += 1;
         if self.now != self.stands_at {

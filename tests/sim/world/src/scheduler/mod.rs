@@ -200,7 +200,7 @@ pub fn take_trace() -> String {
     core().trace.take().unwrap_or_default()
 }
 
-/// Has something happen at a moment. It must not wait.
+/// Schedules an event. It must not wait.
 pub fn at(moment: Nanos, what: impl FnOnce() + Send + 'static) {
     let mut core = core();
     let number = core.next_event;

@@ -50,7 +50,7 @@ pub fn suspend(process: usize, until: Nanos) {
     pause(process, until);
 }
 
-/// Ends a process without a word: none of its threads runs again.
+/// Kills a process: none of its threads runs again.
 pub fn kill(process: usize) {
     note_news();
     core().processes[process].is_killed = true;
@@ -70,7 +70,7 @@ pub fn process() -> usize {
     core().process_of()
 }
 
-/// Does something on the clock of another process.
+/// Runs `what` on the clock of another process.
 pub fn on_clock_of<T>(process: usize, look: impl FnOnce() -> T) -> T {
     let before = AS.replace(Some(process));
     let result = look();
@@ -83,7 +83,7 @@ pub fn now() -> Nanos {
     core().now
 }
 
-/// The time of the clock of the calling process that deadlines are counted on.
+/// The calling process's clock for deadlines.
 pub fn local_now() -> Nanos {
     let core = core();
     let process = core.process_of();

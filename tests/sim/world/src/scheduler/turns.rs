@@ -142,7 +142,7 @@ pub(super) fn dispatch(mut core: Locked, me: usize) {
             let has_ended = core.task(me).state == State::Ended;
             drop(core);
             look(now);
-            // Not before: it may be awake already.
+            // Not earlier: it may be awake already.
             theirs.store(true, Ordering::Release);
             thread.unpark();
             if !has_ended {
