@@ -378,7 +378,7 @@ fn the_layout_of_jedis_distributed_lock_excludes_both_sides() {
 /// The unlock of this generation of Redisson.
 #[test]
 #[ignore = "needs Java: make interop"]
-fn what_a_generation_sends_is_as_documented() {
+fn each_generation_sends_the_documented_commands() {
     let server = RedisServer::start();
     let _run_lock = RunLock::together();
     let redisson = Redisson::open(&Jvm::shared(), &server.url(), LONG);

@@ -254,7 +254,7 @@ fn a_killed_reader_or_writer_of_either_side_ends_with_its_lease() {
 
 #[test]
 #[ignore = "needs Java: make interop"]
-fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
+fn a_dead_redisson_reader_ends_with_its_lease() {
     let sides = BothSides::with(RunLock::together(), LEASE);
     let lock = sides.rust.read_write_lock("prices");
     let jvm = Jvm::start();

@@ -165,7 +165,7 @@ fn a_provider_that_fails_or_hangs_harms_no_hold() {
 }
 
 #[test]
-fn a_password_is_given_in_one_place() {
+fn a_password_has_exactly_one_source() {
     let give = || Ok::<_, String>(("", CANARY));
     let url = format!("redis://:{CANARY}@127.0.0.1:1");
     let error = fails(quick().credentials_with(give).open(&url), Class::Config);

@@ -77,7 +77,7 @@ fn completed_work_is_not_repeated() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_retryable() {
+fn work_that_may_have_run_is_not_retryable() {
     let fixture = Fixture::new();
     fixture.silence(ACQUIRE);
     let error = fixture.client.lock("orders").try_lock().unwrap_err();

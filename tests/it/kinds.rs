@@ -65,7 +65,7 @@ fn redlock(server: &RedisServer) -> Lock {
 }
 
 /// Everything that a member has to do.
-fn works_as_a_part(part: &Part) {
+fn works_as_a_member(part: &Part) {
     let Part {
         kind,
         part,
@@ -121,7 +121,7 @@ fn works_as_a_part(part: &Part) {
 fn work_as_parts(parts: &[Part]) {
     thread::scope(|scope| {
         for part in parts {
-            scope.spawn(|| works_as_a_part(part));
+            scope.spawn(|| works_as_a_member(part));
         }
     });
 }
@@ -152,7 +152,7 @@ fn every_kind_in_memory_can_be_a_member() {
 fn a_redlock_can_be_a_member() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let client = open(&other.url());
-    works_as_a_part(&Part {
+    works_as_a_member(&Part {
         kind: "Redlock",
         part: redlock(&server),
         bars: redlock(&server),

@@ -202,7 +202,7 @@ fn overlapping_multi_locks_are_refused_on_one_thread() {
 }
 
 #[test]
-fn what_cannot_be_one_lock_is_refused() {
+fn invalid_sets_of_members_are_refused() {
     let client = Client::in_memory();
     let (a, bad) = (client.lock("a"), client.lock(""));
     let no_locks: [&Lock; 0] = [];

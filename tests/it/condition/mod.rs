@@ -124,7 +124,7 @@ fn signal_all_wakes_all(backend: &Backend) {
     });
 }
 
-fn a_signal_for_nobody_is_not_kept(backend: &Backend) {
+fn a_signal_without_waiters_is_dropped(backend: &Backend) {
     let sides = pairs(backend);
     let [(_, one), (_, (lock, condition))] = &sides;
     lock.lock().unwrap();
@@ -188,7 +188,7 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
     });
 }
 
-fn an_interrupt_behind_the_signal_counts_as_the_signal(backend: &Backend) {
+fn an_interrupt_after_the_signal_counts_as_the_signal(backend: &Backend) {
     let sides = pairs(backend);
     let [(_, pair), (_, (lock, condition))] = &sides;
     let (sender, woken) = mpsc::channel();
@@ -365,7 +365,7 @@ fn producers_and_consumers_over_processes(backend: &Backend) {
     assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
 }
 
-fn a_name_that_cannot_be_used_is_refused_and_changes_nothing(backend: &Backend) {
+fn an_invalid_name_is_refused_and_changes_nothing(backend: &Backend) {
     let source = backend.client();
     let lock = source.lock("basket");
     lock.lock().unwrap();
@@ -393,13 +393,13 @@ laws! {
     conditions {
         signal_wakes_the_longest_waiting
         signal_all_wakes_all
-        a_signal_for_nobody_is_not_kept
+        a_signal_without_waiters_is_dropped
         the_lock_is_held_again_in_every_outcome_with_its_count
-        an_interrupt_behind_the_signal_counts_as_the_signal
+        an_interrupt_after_the_signal_counts_as_the_signal
         needs_the_lock
         a_guard_waits_and_is_replaced
         a_shutdown_ends_the_wait_and_passes_the_signal_on
         producers_and_consumers_over_processes
-        a_name_that_cannot_be_used_is_refused_and_changes_nothing
+        an_invalid_name_is_refused_and_changes_nothing
     }
 }

@@ -65,7 +65,7 @@ fn grants_in_order_of_arrival_over_processes(backend: &Backend) {
     assert_eq!(order, (0..12).collect::<Vec<_>>());
 }
 
-fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
+fn returning_threads_queue_behind_the_waiters(backend: &Backend) {
     /// In these of 60 rounds each of the four acquires exactly once in four.
     const ROUNDS: std::ops::Range<usize> = 8..48;
 
@@ -98,7 +98,7 @@ fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
     }
 }
 
-fn a_try_overtakes_nobody(backend: &Backend) {
+fn try_lock_overtakes_no_waiter(backend: &Backend) {
     let both = locks(backend);
     both[0].lock().unwrap();
     thread::scope(|scope| {
@@ -145,7 +145,7 @@ fn a_re_entry_passes_the_queue(backend: &Backend) {
     });
 }
 
-fn one_that_leaves_passes_its_turn_on(backend: &Backend) {
+fn a_leaving_waiter_passes_its_turn_on(backend: &Backend) {
     let both = locks(backend);
     for leaves in 0..3 {
         both[0].lock().unwrap();
@@ -267,7 +267,7 @@ fn another_kind_under_the_name_is_left_alone(backend: &Backend) {
     tagged.run(|_| assert!(!is_free(&tagged))).unwrap();
 }
 
-fn those_who_wait_are_counted(backend: &Backend) {
+fn waiters_are_counted(backend: &Backend) {
     let both = locks(backend);
     let are = |count| {
         eventually(SLACK, "they are counted", || {
@@ -296,15 +296,15 @@ fn those_who_wait_are_counted(backend: &Backend) {
 laws! {
     kind {
         grants_in_order_of_arrival_over_processes
-        those_who_come_again_stand_behind_those_who_wait
-        a_try_overtakes_nobody
+        returning_threads_queue_behind_the_waiters
+        try_lock_overtakes_no_waiter
         a_re_entry_passes_the_queue
-        one_that_leaves_passes_its_turn_on
+        a_leaving_waiter_passes_its_turn_on
         an_expired_holder_wakes_the_first
         a_forced_unlock_wakes_the_first
         a_plain_lock_of_the_name_is_excluded
         another_kind_under_the_name_is_left_alone
-        those_who_wait_are_counted
+        waiters_are_counted
     }
 }
 

@@ -58,7 +58,7 @@ fn lease_of(server: &RedisServer, name: &str) -> Duration {
 
 /// The law: the client's view of a hold never exceeds the store's.
 #[track_caller]
-fn believes_no_more_than(guard: &Guard, lease: impl FnOnce() -> Duration, when: &str) {
+fn validity_is_at_most(guard: &Guard, lease: impl FnOnce() -> Duration, when: &str) {
     let believed = guard.remaining_validity();
     let asked = Instant::now();
     let lease = lease() + asked.elapsed();

@@ -34,7 +34,7 @@ fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Dura
         };
         let pause = Instant::now() + ms(draw.u64(0..30));
         loop {
-            believes_no_more_than(&levels[0], &lease, what);
+            validity_is_at_most(&levels[0], &lease, what);
             if Instant::now() >= pause {
                 break;
             }

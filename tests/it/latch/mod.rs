@@ -58,7 +58,7 @@ fn opens_for_all_at_once(backend: &Backend) {
     assert_eq!(two.count().unwrap(), 0);
 }
 
-fn an_unopened_latch_lets_nobody_through(backend: &Backend) {
+fn a_closed_latch_blocks_every_waiter(backend: &Backend) {
     let [one, two] = latches(backend);
     assert!(one.try_set(2).unwrap());
     one.count_down().unwrap();
@@ -70,7 +70,7 @@ fn an_unopened_latch_lets_nobody_through(backend: &Backend) {
     assert!(one.wait_for(Duration::ZERO).unwrap());
 }
 
-fn below_zero_is_harmless(backend: &Backend) {
+fn counting_below_zero_changes_nothing(backend: &Backend) {
     let [one, two] = latches(backend);
     assert!(one.try_set(1).unwrap());
     for _ in 0..3 {
@@ -105,7 +105,7 @@ fn set_only_if_missing(backend: &Backend) {
     assert_eq!(one.count().unwrap(), 3);
 }
 
-fn one_that_nobody_has_set_is_open(backend: &Backend) {
+fn an_unset_latch_is_open(backend: &Backend) {
     let [one, _] = latches(backend);
     one.wait().unwrap();
     assert!(one.wait_for(ms(1)).unwrap());
@@ -196,11 +196,11 @@ fn a_lock_of_the_same_name_is_no_latch(backend: &Backend) {
 laws! {
     kind {
         opens_for_all_at_once
-        an_unopened_latch_lets_nobody_through
-        below_zero_is_harmless
+        a_closed_latch_blocks_every_waiter
+        counting_below_zero_changes_nothing
         delete_opens
         set_only_if_missing
-        one_that_nobody_has_set_is_open
+        an_unset_latch_is_open
         an_interrupt_and_a_shutdown_end_the_wait
         bad_input_is_refused_and_changes_nothing
         a_lock_of_the_same_name_is_no_latch
@@ -235,9 +235,9 @@ fn a_lost_reply_is_reported() {
 
 // Redisson's tests of RCountDownLatch, and where their meaning stands here:
 //
-// testAwaitTimeout, testAwaitTimeoutFail       an_unopened_latch_lets_nobody_through
+// testAwaitTimeout, testAwaitTimeoutFail       a_closed_latch_blocks_every_waiter
 // testMultiAwait, testSingleCountDownAwait_…   opens_for_all_at_once
 // testOnZeroMessageAllListenersExecuted        opens_for_all_at_once
-// testCountDown                                below_zero_is_harmless
+// testCountDown                                counting_below_zero_changes_nothing
 // testDelete, testDeleteFailed                 delete_opens
 // testTrySetCount, testCount                   set_only_if_missing

@@ -6,12 +6,12 @@ use super::*;
 
 laws! {
     fenced {
-        numbers_rise_over_grants_and_processes
-        a_re_entry_keeps_its_number
-        hand_over_draws_a_new_one
-        a_number_is_the_holders_alone
-        numbers_rise_over_losses
-        owned_guards_draw_numbers_as_threads_do
+        tokens_rise_over_grants_and_processes
+        a_re_entry_keeps_its_token
+        a_hand_off_draws_a_new_token
+        only_the_holder_gets_its_token
+        tokens_rise_over_losses
+        owned_guards_draw_tokens_like_threads
     }
 }
 
@@ -20,7 +20,7 @@ fn token_of(lock: &Lock) -> u64 {
     lock.guard().unwrap().fencing_token().unwrap()
 }
 
-fn numbers_rise_over_grants_and_processes(backend: &Backend) {
+fn tokens_rise_over_grants_and_processes(backend: &Backend) {
     const ROUNDS: usize = 25;
     let clients: Vec<_> = (0..4).map(|_| backend.client()).collect();
     // In the order of their holds.
@@ -44,7 +44,7 @@ fn numbers_rise_over_grants_and_processes(backend: &Backend) {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }
 
-fn a_re_entry_keeps_its_number(backend: &Backend) {
+fn a_re_entry_keeps_its_token(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let outer = lock.guard().unwrap();
     let token = outer.fencing_token();
@@ -64,7 +64,7 @@ fn a_re_entry_keeps_its_number(backend: &Backend) {
     assert!(Some(token_of(&lock)) > token);
 }
 
-fn hand_over_draws_a_new_one(backend: &Backend) {
+fn a_hand_off_draws_a_new_token(backend: &Backend) {
     let lock = backend.client().lock("orders");
     for _ in 0..5 {
         let guard = lock.guard().unwrap();
@@ -79,7 +79,7 @@ fn hand_over_draws_a_new_one(backend: &Backend) {
     }
 }
 
-fn a_number_is_the_holders_alone(backend: &Backend) {
+fn only_the_holder_gets_its_token(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let is_not_held = || matches!(lock.fencing_token(), Err(Error::NotHeld { .. }));
     assert!(is_not_held());
@@ -92,7 +92,7 @@ fn a_number_is_the_holders_alone(backend: &Backend) {
     assert!(matches!(error, Error::InvalidName { .. }), "{error}");
 }
 
-fn numbers_rise_over_losses(backend: &Backend) {
+fn tokens_rise_over_losses(backend: &Backend) {
     let (lock, other) = (
         backend.client().lock("orders"),
         backend.client().lock("orders"),
@@ -116,7 +116,7 @@ fn numbers_rise_over_losses(backend: &Backend) {
     rises(token_of(&lock));
 }
 
-fn owned_guards_draw_numbers_as_threads_do(backend: &Backend) {
+fn owned_guards_draw_tokens_like_threads(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let mut last = token_of(&lock);
     for _ in 0..5 {

@@ -4,16 +4,16 @@ use super::*;
 
 laws! {
     looks {
-        a_look_names_the_holder
+        inspect_names_the_holder
         a_free_lock_has_no_holder
-        a_list_has_each_lock_that_somebody_holds
+        a_list_has_each_held_lock
         a_hold_is_ended_by_its_visitor
         a_hold_that_began_later_survives
         an_ended_hold_wakes_a_waiter
     }
 }
 
-fn a_look_names_the_holder(backend: &Backend) {
+fn inspect_names_the_holder(backend: &Backend) {
     let source = backend.client();
     let lock = source.lock("orders");
     let guard = lock.guard().unwrap();
@@ -57,7 +57,7 @@ fn a_free_lock_has_no_holder(backend: &Backend) {
     });
 }
 
-fn a_list_has_each_lock_that_somebody_holds(backend: &Backend) {
+fn a_list_has_each_held_lock(backend: &Backend) {
     let source = backend.client();
     let names = ["orders:1", "orders:2", "stock:1"];
     let locks = names.map(|name| source.lock(name));

@@ -13,7 +13,7 @@ fn of(client: &Client) -> ConnectionStats {
 }
 
 /// Waits until the server reports a subscriber.
-fn until_heard(lock: &Lock) {
+fn until_subscribed(lock: &Lock) {
     eventually("somebody listens", || {
         lock.describe().unwrap().listening == Some(1)
     });
@@ -33,7 +33,7 @@ fn connections_are_counted_by_what_they_do() {
     let held = holder.lock("orders:1").guard().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
-        until_heard(&holder.lock("orders:1"));
+        until_subscribed(&holder.lock("orders:1"));
         assert!(!of(&client).is_subscriber_down);
         eventually("one is busy listening", || of(&client).busy == 1);
         held.unlock().unwrap();
@@ -72,7 +72,7 @@ fn a_subscriber_without_a_connection_is_down() {
     let held = holder.lock("orders:1").guard().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
-        until_heard(&holder.lock("orders:1"));
+        until_subscribed(&holder.lock("orders:1"));
         proxy.refuse();
         proxy.cut();
         eventually("it is down", || of(&client).is_subscriber_down);

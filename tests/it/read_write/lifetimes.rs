@@ -20,7 +20,7 @@ fn left_alone(lock: &Lock) {
     elsewhere(|| std::mem::forget(lock.guard().unwrap()));
 }
 
-fn each_read_hold_ends_by_itself(backend: &Backend) {
+fn each_read_hold_ends_on_its_own(backend: &Backend) {
     let [one, two] = locks(backend);
     let (short, long) = (ms(600), ms(5000));
     let began = Instant::now();
@@ -166,7 +166,7 @@ fn validity_never_outlives_the_lock(backend: &Backend) {
 
 laws! {
     kind {
-        each_read_hold_ends_by_itself
+        each_read_hold_ends_on_its_own
         a_dead_reader_ends_with_its_lease
         both_sides_are_renewed
         losing_the_write_side_keeps_the_read_side

@@ -64,7 +64,7 @@ fn readers_share_and_a_writer_is_alone(backend: &Backend) {
     assert!(!one.read().is_locked().unwrap() && !one.write().is_locked().unwrap());
 }
 
-fn writers_never_overlap_with_anybody(backend: &Backend) {
+fn writers_never_overlap_with_any_holder(backend: &Backend) {
     let both = locks(backend);
     let (readers, writers) = (AtomicI64::new(0), AtomicI64::new(0));
     let most = AtomicI64::new(0);
@@ -283,7 +283,7 @@ fn each_side_is_freed_by_force_alone(backend: &Backend) {
     assert!(writing.unlock().unwrap_err().is_lost());
 }
 
-fn the_end_of_a_reader_is_told(backend: &Backend) {
+fn the_end_of_a_reader_is_reported(backend: &Backend) {
     let [one, two] = locks(backend);
     let reading = one.read().guard().unwrap();
     let losses = reading.lost();
@@ -359,7 +359,7 @@ fn another_kind_under_the_name_is_left_alone(backend: &Backend) {
 laws! {
     kind {
         readers_share_and_a_writer_is_alone
-        writers_never_overlap_with_anybody
+        writers_never_overlap_with_any_holder
         each_side_is_entered_again
         a_writer_may_read
         a_downgrade_wakes_readers
@@ -368,7 +368,7 @@ laws! {
         an_upgrade_is_an_error
         a_reader_that_was_lost_may_write
         each_side_is_freed_by_force_alone
-        the_end_of_a_reader_is_told
+        the_end_of_a_reader_is_reported
         a_write_under_a_lost_side_names_the_holder
         another_kind_under_the_name_is_left_alone
     }
@@ -376,18 +376,18 @@ laws! {
 
 // Redisson's tests of RReadWriteLock, and where their meaning stands here:
 //
-// testReadLockExpiration, testExpireRead           lifetimes: each_read_hold_ends_by_itself
+// testReadLockExpiration, testExpireRead           lifetimes: each_read_hold_ends_on_its_own
 // testReadLockIsLocked                             a_writer_may_read
 // testReadLockExpirationRenewal, testReadWriteTTL  lifetimes: both_sides_are_renewed
 // testName                                         another_kind_under_the_name_is_left_alone
 // testWriteLockExpiration                          a lease is not added to another here
 // testInCluster                                    tests/interop, tests/topologies
-// testReadLockLeaseTimeout…                        lifetimes: each_read_hold_ends_by_itself
+// testReadLockLeaseTimeout…                        lifetimes: each_read_hold_ends_on_its_own
 // testWR, testWriteReadReentrancy                  a_writer_may_read, a_downgrade_wakes_readers
 // testWriteRead                                    twenty_readers_enter_at_once
 // testWriteLock, testMultiRead                     readers_share_and_a_writer_is_alone
 // testForceUnlock                                  each_side_is_freed_by_force_alone
 // testExpireWrite, testAutoExpire, testUnlockFail  the laws of every lock, on the write side
 // testHoldCount, testIsHeld…, testReentrancy       each_side_is_entered_again
-// testConcurrency_…                                writers_never_overlap_with_anybody
+// testConcurrency_…                                writers_never_overlap_with_any_holder
 // testMultiInstanceReadLockZombieCleanup           lifetimes: a_dead_reader_ends_with_its_lease

@@ -71,7 +71,7 @@ fn a_reader_is_not_starved(backend: &Backend) {
     }
 }
 
-fn a_reader_leaves_the_lock_to_a_writer_that_waits(backend: &Backend) {
+fn a_reader_leaves_the_lock_to_a_waiting_writer(backend: &Backend) {
     let both = locks(backend);
     let reading = both[0].read().guard().unwrap();
     thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn a_reader_leaves_the_lock_to_a_writer_that_waits(backend: &Backend) {
     reading.unlock().unwrap();
 }
 
-fn those_who_were_turned_away_come_behind_one_writer(backend: &Backend) {
+fn refused_readers_follow_a_single_writer(backend: &Backend) {
     let both = locks(backend);
     let reading = both[0].read().guard().unwrap();
     let barrier = Barrier::new(2);
@@ -146,7 +146,7 @@ laws! {
         writers_come_by_arrival_over_processes
         a_writer_is_not_starved
         a_reader_is_not_starved
-        a_reader_leaves_the_lock_to_a_writer_that_waits
-        those_who_were_turned_away_come_behind_one_writer
+        a_reader_leaves_the_lock_to_a_waiting_writer
+        refused_readers_follow_a_single_writer
     }
 }

@@ -111,7 +111,7 @@ impl Settings {
 
 /// A hold exists on the first two of three servers while `take_over` happens to the second one; another client, which
 /// has contacted them before or not, is granted it only after the hold's end.
-fn nobody_else_is_granted_it(
+fn no_other_client_is_granted(
     way: Settings,
     is_newcomer: bool,
     take_over: impl Fn(&Address, &RedisServer, &RedisServer),
@@ -146,21 +146,21 @@ fn by_the_replica(address: &Address, server: &RedisServer, replica: &RedisServer
 #[ignore = "takes long: make test-all"]
 fn a_promoted_replica_grants_nothing_to_a_new_client() {
     for way in SETTINGS {
-        nobody_else_is_granted_it(way, true, by_the_replica);
+        no_other_client_is_granted(way, true, by_the_replica);
     }
 }
 
 #[test]
 fn a_promoted_replica_grants_nothing_to_a_client_of_its_master() {
     for way in SETTINGS {
-        nobody_else_is_granted_it(way, false, by_the_replica);
+        no_other_client_is_granted(way, false, by_the_replica);
     }
 }
 
 #[test]
 fn a_former_replica_grants_nothing_for_one_lease() {
     for way in SETTINGS {
-        nobody_else_is_granted_it(way, false, |_, server, other| copies(server, other));
+        no_other_client_is_granted(way, false, |_, server, other| copies(server, other));
     }
 }
 

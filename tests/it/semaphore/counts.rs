@@ -18,7 +18,7 @@ fn a_drain_ends_a_reduction(backend: &Backend) {
     assert_eq!(one.available().unwrap(), 3);
 }
 
-fn forgotten_permits_are_anybodys(backend: &Backend) {
+fn forgotten_permits_can_be_released_by_any_client(backend: &Backend) {
     let [one, two] = semaphores::<Semaphore>(backend, 2);
     let short = one.with_lease_time(LEASE);
     let taken = short.acquire(2).unwrap();
@@ -46,7 +46,7 @@ fn drained_permits_have_no_owner(backend: &Backend) {
     assert_eq!(one.available().unwrap(), 4);
 }
 
-fn permits_are_added_only_to_one_that_is_set(backend: &Backend) {
+fn permits_are_added_only_to_a_set_semaphore(backend: &Backend) {
     let [one, two] = semaphores::<Semaphore>(backend, 2_147_483_640);
     let error = one.add_permits_if_exists(8).unwrap_err();
     assert!(matches!(error, Error::InvalidPermits { .. }), "{error}");
@@ -59,7 +59,7 @@ fn permits_are_added_only_to_one_that_is_set(backend: &Backend) {
 
 semaphore_laws! {
     a_drain_ends_a_reduction
-    forgotten_permits_are_anybodys
+    forgotten_permits_can_be_released_by_any_client
     drained_permits_have_no_owner
-    permits_are_added_only_to_one_that_is_set
+    permits_are_added_only_to_a_set_semaphore
 }

@@ -188,7 +188,7 @@ fn a_semaphore_deleted_under_its_holder_is_a_loss<S: Permitting>() {
     assert_eq!(loss.cause, LossCause::Gone);
 }
 
-fn what_is_no_semaphore_is_left_alone<S: Permitting>() {
+fn a_key_that_is_no_semaphore_is_left_alone<S: Permitting>() {
     let fixture = Fixture::<S>::new();
     let taken = fixture.semaphore.acquire(1).unwrap();
     fixture.server.cmd(&["SET", "mail", "many"]);
@@ -218,5 +218,5 @@ of_both! {
     a_lost_message_costs_a_waiter_a_second
     a_server_at_maxmemory_keeps_holds_and_accepts_releases
     a_semaphore_deleted_under_its_holder_is_a_loss
-    what_is_no_semaphore_is_left_alone
+    a_key_that_is_no_semaphore_is_left_alone
 }

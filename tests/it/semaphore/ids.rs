@@ -10,7 +10,7 @@ use crate::backends::{Backend, LEASE};
 use crate::invariants::SLACK;
 use crate::support::{eventually, ms, timed};
 
-fn an_id_is_given_back_by_whoever_has_it(backend: &Backend) {
+fn any_client_can_release_an_id(backend: &Backend) {
     let [one, two] = semaphores::<PermitSemaphore>(backend, 2);
     let id = one.acquire_id(None).unwrap();
     assert_eq!(one.lease_of(&id).unwrap(), Some(Duration::MAX));
@@ -57,7 +57,7 @@ fn an_id_ends_with_its_lease(backend: &Backend) {
     assert!(two.release_id(&id).unwrap());
 }
 
-fn a_permit_that_somebody_else_gives_back_is_lost(backend: &Backend) {
+fn a_permit_released_by_another_client_is_lost(backend: &Backend) {
     let [one, two] = semaphores::<PermitSemaphore>(backend, 3);
     let taken = one.acquire(2).unwrap();
     let ids = taken.ids();
@@ -82,7 +82,7 @@ fn forgotten_permits_end_with_their_leases(backend: &Backend) {
     assert!(!two.release_id(&ids[0]).unwrap());
 }
 
-fn the_number_of_permits_is_set_anew(backend: &Backend) {
+fn the_number_of_permits_can_be_set_again(backend: &Backend) {
     let [one, two] = semaphores::<PermitSemaphore>(backend, 3);
     let taken = one.acquire(2).unwrap();
     two.set(5).unwrap();
@@ -133,11 +133,11 @@ fn bad_ids_and_numbers_are_refused(backend: &Backend) {
 }
 
 semaphore_laws! {
-    an_id_is_given_back_by_whoever_has_it
+    any_client_can_release_an_id
     an_id_ends_with_its_lease
-    a_permit_that_somebody_else_gives_back_is_lost
+    a_permit_released_by_another_client_is_lost
     forgotten_permits_end_with_their_leases
-    the_number_of_permits_is_set_anew
+    the_number_of_permits_can_be_set_again
     an_id_ends_with_its_semaphore
     bad_ids_and_numbers_are_refused
 }

@@ -42,7 +42,7 @@ fn none<T>(taken: Option<T>) {
     assert!(taken.is_none(), "there are too few");
 }
 
-fn permits_are_taken_and_given_back<S: Permitting>(backend: &Backend) {
+fn permits_are_acquired_and_released<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 3);
     assert!(!two.try_set(9).unwrap(), "it is set");
     let taken = one.acquire(2).unwrap();
@@ -58,7 +58,7 @@ fn permits_are_taken_and_given_back<S: Permitting>(backend: &Backend) {
     assert_eq!(two.available().unwrap(), 3);
 }
 
-fn never_more_than_the_limit_at_once<S: Permitting>(backend: &Backend) {
+fn holders_never_exceed_the_capacity<S: Permitting>(backend: &Backend) {
     let both = semaphores::<S>(backend, 3);
     let inside = AtomicI64::new(0);
     thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn never_more_than_the_limit_at_once<S: Permitting>(backend: &Backend) {
     assert_eq!(both[0].available().unwrap(), 3);
 }
 
-fn permits_of_a_dead_holder_come_back<S: Permitting>(backend: &Backend) {
+fn permits_of_a_dead_holder_return<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 2);
     // These permits are not renewed.
     let short = one.with_lease_time(LEASE);
@@ -103,7 +103,7 @@ fn permits_of_a_dead_holder_come_back<S: Permitting>(backend: &Backend) {
     assert_eq!(two.available().unwrap(), 2);
 }
 
-fn permits_are_renewed_until_they_are_dropped<S: Permitting>(backend: &Backend) {
+fn permits_are_renewed_until_dropped<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 1);
     let taken = elsewhere(|| one.acquire(1).unwrap());
     thread::sleep(LEASE * 2);
@@ -166,7 +166,7 @@ fn n_released_wake_n<S: Permitting>(backend: &Backend) {
     assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
 }
 
-fn a_big_wish_is_not_overtaken_at_home<S: Permitting>(backend: &Backend) {
+fn a_large_request_is_not_overtaken_within_its_client<S: Permitting>(backend: &Backend) {
     let [one, _] = semaphores::<S>(backend, 3);
     let first = one.acquire(1).unwrap();
     let (sender, order) = mpsc::channel();
@@ -194,7 +194,7 @@ fn a_big_wish_is_not_overtaken_at_home<S: Permitting>(backend: &Backend) {
     });
 }
 
-fn a_try_bypasses_those_who_wait<S: Permitting>(backend: &Backend) {
+fn try_acquire_bypasses_the_waiters<S: Permitting>(backend: &Backend) {
     let [one, _] = semaphores::<S>(backend, 2);
     let first = one.acquire(1).unwrap();
     thread::scope(|scope| {
@@ -219,7 +219,7 @@ fn reduced_below_used_goes_negative_and_recovers<S: Permitting>(backend: &Backen
     assert_eq!(one.available().unwrap(), 5);
 }
 
-fn added_permits_wake_those_who_wait<S: Permitting>(backend: &Backend) {
+fn added_permits_wake_waiters<S: Permitting>(backend: &Backend) {
     let both = semaphores::<S>(backend, 0);
     let took = woken(&both, 3, 1, || both[1].add_permits(3).unwrap());
     assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
@@ -228,7 +228,7 @@ fn added_permits_wake_those_who_wait<S: Permitting>(backend: &Backend) {
     });
 }
 
-fn one_that_nobody_has_set_is_waited_for<S: Permitting>(backend: &Backend) {
+fn an_unset_semaphore_is_waited_for<S: Permitting>(backend: &Backend) {
     let both = [(); 2].map(|()| S::of(&client(backend), "mail"));
     let [one, two] = &both;
     assert_eq!(one.available().unwrap(), 0);
@@ -256,7 +256,7 @@ fn deleted_is_lost<S: Permitting>(backend: &Backend) {
     assert_eq!(one.available().unwrap(), 0);
 }
 
-fn set_anew_owes_nothing<S: Permitting>(backend: &Backend) {
+fn a_semaphore_set_again_has_no_debt<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 2);
     let short = one.with_lease_time(Duration::from_secs(60));
     let taken = short.acquire(2).unwrap();
@@ -268,7 +268,7 @@ fn set_anew_owes_nothing<S: Permitting>(backend: &Backend) {
     two.acquire(1).unwrap().release().unwrap();
 }
 
-fn one_with_a_life_ends<S: Permitting>(backend: &Backend) {
+fn a_semaphore_with_a_ttl_ends<S: Permitting>(backend: &Backend) {
     let one = S::of(&client(backend), "mail");
     assert!(one.try_set_for(2, ms(600)).unwrap());
     let short = one.with_lease_time(Duration::from_secs(60));
@@ -282,7 +282,7 @@ fn one_with_a_life_ends<S: Permitting>(backend: &Backend) {
     assert_eq!(one.available().unwrap(), 1);
 }
 
-fn permits_of_dead_holders_are_told_and_taken<S: Permitting>(backend: &Backend) {
+fn permits_of_dead_holders_are_available<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 150);
     let short = one.with_lease_time(ms(200));
     let all: Vec<Permits> = (0..150).map(|_| short.acquire(1).unwrap()).collect();
@@ -301,7 +301,7 @@ fn permits_of_dead_holders_are_told_and_taken<S: Permitting>(backend: &Backend) 
     assert_eq!(two.available().unwrap(), 150);
 }
 
-fn too_many_permits_can_be_taken_away<S: Permitting>(backend: &Backend) {
+fn permits_above_the_maximum_are_refused<S: Permitting>(backend: &Backend) {
     let [one, two] = semaphores::<S>(backend, 2_147_483_647);
     let taken = one.acquire(10).unwrap();
     // It counts the free permits.
@@ -439,22 +439,22 @@ macro_rules! laws_of_both {
 }
 
 laws_of_both! {
-    permits_are_taken_and_given_back
-    never_more_than_the_limit_at_once
-    permits_of_a_dead_holder_come_back
-    permits_are_renewed_until_they_are_dropped
+    permits_are_acquired_and_released
+    holders_never_exceed_the_capacity
+    permits_of_a_dead_holder_return
+    permits_are_renewed_until_dropped
     handles_cross_threads
     n_released_wake_n
-    a_big_wish_is_not_overtaken_at_home
-    a_try_bypasses_those_who_wait
+    a_large_request_is_not_overtaken_within_its_client
+    try_acquire_bypasses_the_waiters
     reduced_below_used_goes_negative_and_recovers
-    added_permits_wake_those_who_wait
-    one_that_nobody_has_set_is_waited_for
+    added_permits_wake_waiters
+    an_unset_semaphore_is_waited_for
     deleted_is_lost
-    set_anew_owes_nothing
-    one_with_a_life_ends
-    permits_of_dead_holders_are_told_and_taken
-    too_many_permits_can_be_taken_away
+    a_semaphore_set_again_has_no_debt
+    a_semaphore_with_a_ttl_ends
+    permits_of_dead_holders_are_available
+    permits_above_the_maximum_are_refused
     permits_end_with_their_semaphore
     an_interrupt_and_a_shutdown_end_the_wait
     bad_input_is_refused_and_changes_nothing
@@ -501,30 +501,30 @@ fn permits_of_a_lost_reply_are_released() {
 
 // Redisson's tests of RSemaphore, and where their meaning stands here:
 //
-// testAcquireAfterAddPermits, testAddPermits       added_permits_wake_those_who_wait
+// testAcquireAfterAddPermits, testAddPermits       added_permits_wake_waiters
 // testZero                                         bad_input_is_refused_and_changes_nothing: none is no wish here
-// testAcquireWithoutSetPermits                     one_that_nobody_has_set_is_waited_for
-// testTrySetPermits                                permits_are_taken_and_given_back, one_with_a_life_ends
+// testAcquireWithoutSetPermits                     an_unset_semaphore_is_waited_for
+// testTrySetPermits                                permits_are_acquired_and_released, a_semaphore_with_a_ttl_ends
 // testReducePermits                                reduced_below_used_goes_negative_and_recovers
 // testBlockingAcquire, testBlockingNAcquire        n_released_wake_n
-// testTryNAcquire                                  permits_are_taken_and_given_back
-// testReleaseWithoutPermits                        added_permits_wake_those_who_wait
+// testTryNAcquire                                  permits_are_acquired_and_released
+// testReleaseWithoutPermits                        added_permits_wake_waiters
 // testDrainPermits                                 drained_permits_have_no_owner
-// testReleaseAcquire, testReleaseIfExists          one_that_nobody_has_set_is_waited_for
-// testConcurrency…                                 never_more_than_the_limit_at_once
+// testReleaseAcquire, testReleaseIfExists          an_unset_semaphore_is_waited_for
+// testConcurrency…                                 holders_never_exceed_the_capacity
 //
 // Redisson's tests of RPermitExpirableSemaphore, and where their meaning stands here:
 //
 // testUpdateLeaseTime, testGetLeaseTime        an_id_ends_with_its_lease
-// testNotExistent, testReleaseWithoutPermits   an_id_is_given_back_by_whoever_has_it
+// testNotExistent, testReleaseWithoutPermits   any_client_can_release_an_id
 // testAvailablePermits, testGetPermits, testAcquiredPermits
-//                                              an_id_is_given_back_by_whoever_has_it, the_number_of_permits_is_set_anew
+//                                              any_client_can_release_an_id, the_number_of_permits_can_be_set_again
 // testExpire, testExpireTryAcquire, testReleaseExpired
-//                                              an_id_ends_with_its_lease, permits_of_a_dead_holder_come_back
-// testTrySetPermits, testSetPermits            permits_are_taken_and_given_back, the_number_of_permits_is_set_anew
+//                                              an_id_ends_with_its_lease, permits_of_a_dead_holder_return
+// testTrySetPermits, testSetPermits            permits_are_acquired_and_released, the_number_of_permits_can_be_set_again
 // testReducePermits                            reduced_below_used_goes_negative_and_recovers
 // testBlockingAcquire, testBlockingNAcquire    n_released_wake_n
-// testTryNAcquire, testTryAcquire              permits_are_taken_and_given_back
+// testTryNAcquire, testTryAcquire              permits_are_acquired_and_released
 // testReleaseAcquire, testAcquireWithoutSetPermits
-//                                              one_that_nobody_has_set_is_waited_for
-// testConcurrency…                             never_more_than_the_limit_at_once
+//                                              an_unset_semaphore_is_waited_for
+// testConcurrency…                             holders_never_exceed_the_capacity

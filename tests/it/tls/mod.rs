@@ -136,7 +136,7 @@ fn is_refused(lock: &Lock, port: u16, words: &[&str]) {
 }
 
 #[test]
-fn locks_are_taken_renewed_waited_for_and_freed() {
+fn locks_are_acquired_renewed_waited_for_and_released() {
     let server = Server::start();
     let client = trusting().watchdog_timeout(LEASE).open(&server.url());
     all_works(&server.plain, &client.unwrap());

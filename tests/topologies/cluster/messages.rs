@@ -22,7 +22,7 @@ fn one_listener() -> (u32, u32) {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
-fn messages_are_sharded_unless_told_otherwise() {
+fn messages_are_sharded_by_default() {
     let cluster = Cluster::masters();
     let can_shard = product().has_sharded_messages();
     for sharded in [None, Some(true), Some(false)] {

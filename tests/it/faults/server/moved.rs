@@ -47,7 +47,7 @@ impl Pair {
 
 /// Runs `work` with a client that has several connections to the old master, after the promotion of the new one.
 #[track_caller]
-fn works_behind_a_move(work: impl FnOnce(&Client, &Lock, &Guard)) {
+fn works_after_a_promotion(work: impl FnOnce(&Client, &Lock, &Guard)) {
     let pair = Pair::start();
     let client = keeping_at(pair.name.addr());
     let lock = client.lock("orders");
@@ -73,22 +73,22 @@ fn keeping_at(addr: SocketAddr) -> Client {
 
 #[test]
 fn each_request_uses_the_current_address_of_the_name() {
-    works_behind_a_move(|_, lock, _| lock.unlock().unwrap());
-    works_behind_a_move(|_, lock, _| assert!(lock.try_lock().unwrap()));
-    works_behind_a_move(|client, _, _| assert!(client.lock("more").try_lock().unwrap()));
-    works_behind_a_move(|_, lock, _| assert!(lock.force_unlock().unwrap()));
-    works_behind_a_move(|client, _, _| {
+    works_after_a_promotion(|_, lock, _| lock.unlock().unwrap());
+    works_after_a_promotion(|_, lock, _| assert!(lock.try_lock().unwrap()));
+    works_after_a_promotion(|client, _, _| assert!(client.lock("more").try_lock().unwrap()));
+    works_after_a_promotion(|_, lock, _| assert!(lock.force_unlock().unwrap()));
+    works_after_a_promotion(|client, _, _| {
         let semaphore = client.semaphore("permits");
         assert!(semaphore.try_set(2).unwrap());
         drop(semaphore.try_acquire(1).unwrap().unwrap());
     });
-    works_behind_a_move(|_, _, guard| {
+    works_after_a_promotion(|_, _, guard| {
         let replies = guard.write(|batch| {
             batch.set("data", "x");
         });
         assert_eq!(replies.unwrap().len(), 1);
     });
-    works_behind_a_move(|_, _, guard| {
+    works_after_a_promotion(|_, _, guard| {
         let script = "redis.call('GET', KEYS[1]) return redis.call('INCR', KEYS[1])";
         let reply = guard.eval(script, &["data"], &[]).unwrap();
         assert_eq!(reply, Reply::Int(1));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The effect on later requests when the reply to `ask` comes twice.
-fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock)) {
+fn an_extra_reply_is_dropped(script: &str, after: Duration, ask: fn(&Lock)) {
     let fixture = Fixture::new();
     let others = fixture.undisturbed().lock("taken");
     others.lock().unwrap();
@@ -31,14 +31,14 @@ fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock
 #[test]
 fn an_extra_reply_is_not_used_for_the_next_request() {
     for after in [ms(0), ms(40)] {
-        a_reply_too_many_answers_nothing(RELEASE, after, |lock| {
+        an_extra_reply_is_dropped(RELEASE, after, |lock| {
             lock.lock().unwrap();
             lock.unlock().unwrap();
         });
-        a_reply_too_many_answers_nothing(ACQUIRE, after, |lock| {
+        an_extra_reply_is_dropped(ACQUIRE, after, |lock| {
             lock.lock().unwrap();
         });
-        a_reply_too_many_answers_nothing(INSPECT, after, |lock| {
+        an_extra_reply_is_dropped(INSPECT, after, |lock| {
             assert!(!lock.is_locked().unwrap());
         });
     }

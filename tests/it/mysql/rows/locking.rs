@@ -32,7 +32,7 @@ pub(super) fn a_row_lock_lasts_until_commit_rollback_or_drop(server: &'static Ma
     }
 }
 
-pub(super) fn a_missing_row_is_told_and_locks_nothing(server: &'static MariaDb) {
+pub(super) fn a_missing_row_is_reported_and_locks_nothing(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let client = client(&database);
     let error = client
@@ -95,7 +95,7 @@ pub(super) fn only_the_primary_key_finds_rows(server: &'static MariaDb) {
     drop(guard);
 }
 
-pub(super) fn a_deadlock_is_told_and_the_transaction_is_over(server: &'static MariaDb) {
+pub(super) fn a_deadlock_is_reported_and_ends_the_transaction(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let client = client_with(
         &database,
@@ -243,7 +243,7 @@ pub(super) fn names_make_their_own_rows(server: &'static MariaDb) {
     });
 }
 
-pub(super) fn no_rows_are_no_lock(server: &'static MariaDb) {
+pub(super) fn an_empty_list_of_keys_is_refused(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let client = client(&database);
     for target in [accounts, RowTarget::named()] {

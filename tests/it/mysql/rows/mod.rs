@@ -45,18 +45,18 @@ macro_rules! on_both_servers {
 
 on_both_servers! {
     a_row_lock_lasts_until_commit_rollback_or_drop
-    a_wait_ends_when_it_should
-    a_missing_row_is_told_and_locks_nothing
+    a_wait_ends_at_its_timeout_or_when_the_row_is_free
+    a_missing_row_is_reported_and_locks_nothing
     only_the_primary_key_finds_rows
-    a_deadlock_is_told_and_the_transaction_is_over
+    a_deadlock_is_reported_and_ends_the_transaction
     many_rows_are_locked_in_one_order
     names_make_their_own_rows
     an_idle_holder_is_ended
     statements_that_end_a_transaction_are_refused
     a_killed_holder_frees_the_row_at_once
     an_interrupt_and_a_shutdown_end_a_wait
-    a_wait_for_a_connection_ends_as_any_other
-    no_rows_are_no_lock
+    a_wait_for_a_connection_ends_like_any_other
+    an_empty_list_of_keys_is_refused
 }
 
 /// A server that rolls back the whole transaction when a lock wait times out.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn a_wait_ends_when_it_should(server: &'static MariaDb) {
+pub(super) fn a_wait_ends_at_its_timeout_or_when_the_row_is_free(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let client = client(&database);
     let lock = client.row_lock(&accounts, 1);
@@ -84,7 +84,7 @@ pub(super) fn an_interrupt_and_a_shutdown_end_a_wait(server: &'static MariaDb) {
     all.unwrap().commit().unwrap();
 }
 
-pub(super) fn a_wait_for_a_connection_ends_as_any_other(server: &'static MariaDb) {
+pub(super) fn a_wait_for_a_connection_ends_like_any_other(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
     let few = Client::builder()
         .command_timeout(Duration::from_secs(30))
