@@ -90,7 +90,6 @@ fn by_turns(
     report.values(key, ratios);
 }
 
-/// Median microseconds of one call.
 pub(crate) fn p50_us(slice: Duration, call: &mut impl FnMut()) -> f64 {
     let mut times = Vec::with_capacity(1 << 16);
     let end = Instant::now() + slice;

@@ -115,7 +115,6 @@ fn middle(values: &[f64], digits: usize) -> String {
     format!("{:.digits$}", median(&mut values.to_vec()))
 }
 
-/// Sets the permits of a semaphore.
 pub(crate) fn prepare(plan: &Plan, kind: &str, name: &str) {
     let client = plan.client();
     let set = match kind {

@@ -18,7 +18,6 @@ const TIMEOUT: &str = "3000";
 /// More than the warm-up acquires.
 const PERMITS: &str = "1000";
 
-/// Clients of Redisson.
 pub(crate) struct Other {
     jvm: Arc<Jvm>,
     clients: Vec<String>,

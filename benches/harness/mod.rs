@@ -17,7 +17,6 @@ pub(crate) use process::{Part, orders, say};
 
 use crate::support::RedisServer;
 
-/// The version of a server.
 pub(crate) fn version(server: &RedisServer) -> String {
     server
         .info("redis_version")
@@ -105,7 +104,6 @@ pub(crate) fn resident() -> u64 {
         .map_or(0, |size| size * 1024)
 }
 
-/// How many threads of this process have this name.
 pub(crate) fn threads_named(name: &str) -> usize {
     let threads = fs::read_dir("/proc/self/task")
         .into_iter()
@@ -118,7 +116,6 @@ pub(crate) fn threads_named(name: &str) -> usize {
         .count()
 }
 
-/// The median.
 pub(crate) fn median<T: PartialOrd + Copy>(values: &mut [T]) -> T {
     values.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
     values[values.len() / 2]

@@ -33,7 +33,6 @@ impl Report {
         self.tables.push(table);
     }
 
-    /// Adds a value to the JSON object.
     pub(crate) fn value(&mut self, key: &'static str, value: f64) {
         assert!(self.keys.contains(&key), "a known key: {key}");
         self.values.push((key, value));

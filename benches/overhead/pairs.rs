@@ -164,7 +164,6 @@ fn by_turns(
     (medians, ratios)
 }
 
-/// Median microseconds of a pair.
 fn p50_us(slice: Duration, mut pair: impl FnMut()) -> f64 {
     let mut times = Vec::with_capacity(1 << 16);
     let end = Instant::now() + slice;

@@ -31,7 +31,6 @@ impl Report {
         self.rows.push([what.to_owned(), redlatch, base, ratio]);
     }
 
-    /// Adds a value to the JSON object.
     pub(crate) fn value(&mut self, key: &'static str, value: f64) {
         assert!(KEYS.contains(&key), "a known key: {key}");
         self.values.push((key, value));

@@ -19,7 +19,6 @@ pub(crate) struct Turn {
     pub(crate) cpu: u64,
 }
 
-/// One thread with one name.
 pub(crate) enum Contender {
     Redlatch(Lock),
     /// The minimal requests of a quorum, sent to one node after another.

@@ -7,7 +7,6 @@ use crate::harness;
 use crate::harness::bare;
 use crate::support::RedisServer;
 
-/// A server of the quorum.
 pub(crate) struct Node {
     server: RedisServer,
     admin: Connection,

@@ -78,7 +78,6 @@ impl BothSides {
         }
     }
 
-    /// The lock `name` of both sides.
     pub(crate) fn locks(&self, name: &str) -> (Lock, JavaLock) {
         (self.rust.lock(name), self.java.lock(name))
     }
@@ -88,7 +87,6 @@ impl BothSides {
         builder.open(url).unwrap()
     }
 
-    /// The hash of the lock `name`.
     pub(crate) fn hash(&self, name: &str) -> BTreeMap<String, String> {
         let value = self.server.cmd(&["HGETALL", name]);
         redis::from_redis_value(value).unwrap()

@@ -110,7 +110,6 @@ impl Driver {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Starts a command.
     pub(crate) fn ask(self: &Arc<Self>, words: &[&str]) -> Pending {
         let number = unique();
         let (sender, answer) = mpsc::channel();

@@ -84,7 +84,6 @@ impl Jvm {
         self.driver.kill();
     }
 
-    /// Starts a command.
     pub(crate) fn ask(&self, words: &[&str]) -> Pending {
         self.driver.ask(words)
     }
@@ -194,7 +193,6 @@ impl Redisson {
         self.jvm.ask(&[&place[..], words].concat())
     }
 
-    /// A new thread of the JVM.
     pub(crate) fn thread(&self) -> JavaThread {
         JavaThread {
             jvm: Arc::clone(&self.jvm),
@@ -260,7 +258,6 @@ pub(crate) struct JavaLock {
 }
 
 impl JavaLock {
-    /// Starts an operation.
     pub(crate) fn start(&self, operation: &str, words: &[&str]) -> Pending {
         let place = [&self.thread, operation, &self.client, self.kind, &self.name];
         self.jvm.ask(&[&place[..], words].concat())

@@ -44,7 +44,6 @@ fn kinds() -> impl Iterator<Item = &'static Kind> {
 }
 
 impl Kind {
-    /// The lock `name` of both sides.
     fn locks(&self, sides: &BothSides, name: &str) -> (Lock, JavaLock) {
         let java = sides.java.thread().lock(self.name, name);
         ((self.ours)(&sides.rust, name), java)

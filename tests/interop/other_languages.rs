@@ -102,7 +102,6 @@ pub(crate) const REDSYNC_OF_FIVE: Peer = Peer {
 };
 
 impl Peer {
-    /// Whether it can extend a lock.
     pub(crate) fn extends(&self) -> bool {
         self.gone.0.is_some()
     }

@@ -98,7 +98,6 @@ impl Fixture {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The lock of both sides.
     fn locks(&self) -> (Lock, ForeignLock) {
         (self.ours.lock(NAME), self.theirs.lock(NAME))
     }

@@ -219,7 +219,6 @@ impl BothSides {
         self.set.until_listening(name, wanted, self.is_sharded);
     }
 
-    /// The lock `name` of both sides.
     fn locks(&self, name: &str) -> (Lock, JavaLock) {
         (self.rust.lock(name), self.java.lock(name))
     }

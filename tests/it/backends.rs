@@ -19,9 +19,7 @@ pub(crate) struct Backend {
     first: Mutex<Option<Client>>,
     /// Its Redis server, if it has one.
     server: Option<Arc<RedisServer>>,
-    /// The servers of a quorum.
     quorum: Vec<RedisServer>,
-    /// The kind of its locks.
     kind: Kind,
     /// Whether the quorum has the layout of the Redis documentation.
     is_canonical: bool,

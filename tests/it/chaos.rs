@@ -59,7 +59,6 @@ impl Job {
         job
     }
 
-    /// Starts one more process.
     fn hire(&mut self) {
         let kinds = [("1000", "no"), ("3000", "no"), ("1500", "yes")];
         let (lease, is_fixed) = kinds[self.shop.sellers.started % 3];

@@ -36,7 +36,6 @@ fn each_way_to_acquire_has_its_own_event() {
     let ((one, mine), (two, theirs)) = (noted(), noted());
     let (client, other) = [one, two].map(|it| it.open(&server.url()).unwrap()).into();
     let lock = client.lock("orders:1");
-    // Free, and re-entered.
     lock.lock().unwrap();
     lock.lock().unwrap();
     assert!(!other.lock("orders:1").try_lock().unwrap());
@@ -45,7 +44,6 @@ fn each_way_to_acquire_has_its_own_event() {
         // Handed over within the client.
         let successor = scope.spawn(|| lock.run(|_| ()).unwrap());
         until_queued(&lock, 1);
-        // Woken by the message.
         let woken = scope.spawn(|| other.lock("orders:1").run(|_| ()).unwrap());
         eventually("another one waits", || !other.activity().waits.is_empty());
         lock.unlock().unwrap();

@@ -38,9 +38,7 @@ pub struct Counts {
     pub got: u64,
     /// Waits that ended without the lock.
     pub refused: u64,
-    /// Requests that failed.
     pub failed: u64,
-    /// Holds that were lost.
     pub lost: u64,
     /// Grants with too few acknowledging replicas.
     pub unreplicated: u64,

@@ -106,11 +106,9 @@ const BOOT: ClockId = ClockId::Monotonic;
 pub struct Summary {
     /// Granted holds; nested ones count once.
     pub holds: usize,
-    /// Different owners with a hold.
     pub owners: usize,
     /// Requests without a reply: refused, timed out or cut off by the end of the process.
     pub unanswered: usize,
-    /// Holds that were lost.
     pub lost: usize,
 }
 
@@ -126,9 +124,7 @@ pub struct Hold {
 /// Two owners that both considered the lock held at the same time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// The hold that started first.
     pub first: Hold,
-    /// The hold that started too early.
     pub second: Hold,
 }
 

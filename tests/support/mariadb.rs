@@ -54,7 +54,6 @@ struct Running {
 }
 
 impl MariaDb {
-    /// Starts a server.
     pub fn start() -> MariaDb {
         MariaDb::with(&[])
     }
@@ -245,7 +244,6 @@ impl MariaDb {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
-    /// The TCP address.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
@@ -270,7 +268,6 @@ impl MariaDb {
             .read_timeout(Some(ms(60_000)))
     }
 
-    /// Makes an empty database.
     pub fn database(&self) -> Database<'_> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -365,7 +362,6 @@ fn owner() -> Option<&'static str> {
         .then(|| ["mysql"].into_iter().find(is_there).unwrap_or("nobody"))
 }
 
-/// The number of a user.
 fn id(user: &str) -> u32 {
     let output = Command::new("id").args(["-u", user]).output();
     let output = output.expect("the program `id`").stdout;
@@ -389,7 +385,6 @@ impl Database<'_> {
         self.url_of(USER, password())
     }
 
-    /// The URL for another user.
     pub fn url_of(&self, user: &str, password: &str) -> String {
         format!(
             "mysql://{user}:{password}@{}/{}",
@@ -427,7 +422,6 @@ impl Database<'_> {
         }
     }
 
-    /// The first row of a query.
     #[track_caller]
     pub fn first<T: FromRow>(&self, query: &str) -> T {
         self.conn()

@@ -119,22 +119,18 @@ impl RedisServer {
         format!("redis+unix://{}", self.unix_path().display())
     }
 
-    /// The path of the Unix socket.
     pub fn unix_path(&self) -> PathBuf {
         socket(self.dir.path())
     }
 
-    /// The TCP address.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The TCP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process id of the running server.
     pub fn pid(&self) -> u32 {
         self.state()
             .process

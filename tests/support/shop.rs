@@ -125,7 +125,6 @@ pub struct ShopResult {
 /// The fixture: the stock and the selling processes.
 pub struct Shop {
     stock: RedisServer,
-    /// The selling processes.
     pub sellers: Contenders,
 }
 

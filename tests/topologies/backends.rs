@@ -101,7 +101,6 @@ impl Backend {
         self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
 
-    /// A client with these settings.
     pub(crate) fn client_with(&self, settings: Settings) -> Source {
         let client = (self.open)(settings.builder().key_prefix(&self.prefix));
         Source(client, self.kind)

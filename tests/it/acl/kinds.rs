@@ -141,7 +141,6 @@ pub(super) const ROWS: [Row; 10] = [
     },
 ];
 
-/// A client with all rights.
 fn whole(server: &RedisServer) -> Client {
     let builder = Client::builder().key_prefix(PREFIX);
     builder.open(&server.url()).unwrap()

@@ -23,7 +23,6 @@ const WAKE_UP: Duration = ms(700);
 /// Longer than any wait of these tests may take.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A lock and a condition of it.
 type Pair = (Lock, Condition);
 
 /// The same lock and condition in two processes.
@@ -144,7 +143,6 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
     let (sender, woken) = mpsc::channel();
     let interrupt = Interrupt::new();
     thread::scope(|scope| {
-        // Signalled.
         start(scope, pair, 3, &sender, 1, is_woken);
         lock.lock().unwrap();
         assert!(condition.signal().unwrap());

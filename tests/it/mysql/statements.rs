@@ -200,7 +200,6 @@ fn truth_table(s: &mut Session) {
     assert_eq!(s.renew("b", false), 0);
     assert_eq!(s.renew("a", true), 0, "it came too late");
     assert_eq!(s.release("b"), 0);
-    // Released in time; the number stays in the row.
     assert_eq!(s.release("a"), 2);
     assert_eq!(s.release("a"), 0);
     assert_eq!(s.row(), None);
@@ -225,7 +224,6 @@ fn truth_table(s: &mut Session) {
     // The same owner after its end is a new hold.
     s.shift(2 * HOUR);
     assert_eq!(s.acquire("c"), first + 4);
-    // Force-unlocked.
     assert!(s.force_release() > 0);
     assert_eq!(s.release("c"), 0);
     assert_eq!(s.acquire("d"), first + 5);

@@ -33,7 +33,6 @@ const DENIED: [&str; 12] = [
     "hlen",
 ];
 
-/// Both servers.
 struct Both {
     real: Real,
     admin: Wire,

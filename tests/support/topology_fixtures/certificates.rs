@@ -15,19 +15,15 @@ pub struct Certificates {
 
 /// A certificate and its key, as files.
 pub struct Pair {
-    /// The certificate.
     pub certificate: PathBuf,
-    /// The key.
     pub key: PathBuf,
 }
 
 impl Pair {
-    /// The certificate as PEM.
     pub fn certificate_pem(&self) -> String {
         fs::read_to_string(&self.certificate).expect("the certificate was made")
     }
 
-    /// The key as PEM.
     pub fn key_pem(&self) -> String {
         fs::read_to_string(&self.key).expect("the key was made")
     }
@@ -89,7 +85,6 @@ impl Certificates {
         })
     }
 
-    /// A certificate for another host.
     pub fn elsewhere(&self) -> Pair {
         self.signed("elsewhere", "DNS:elsewhere.example,IP:192.0.2.7", 2)
     }
@@ -128,7 +123,6 @@ impl Certificates {
         }
     }
 
-    /// A certificate of a client.
     pub fn client(&self) -> Pair {
         self.signed("client", "DNS:client.example", 2)
     }

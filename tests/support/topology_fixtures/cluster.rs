@@ -22,7 +22,6 @@ const MANUAL_FAILOVER: Duration = ms(6000);
 
 /// Three masters, nodes 0 to 2 at first, and optionally their replicas, nodes 3 to 5.
 pub struct Cluster {
-    /// The servers.
     pub nodes: Vec<Node>,
     ids: Vec<String>,
 }
@@ -33,7 +32,6 @@ impl Cluster {
         Cluster::with(true, Access::default(), &[])
     }
 
-    /// Starts three masters.
     pub fn masters() -> Cluster {
         Cluster::with(false, Access::default(), &[])
     }
@@ -126,12 +124,10 @@ impl Cluster {
         }
     }
 
-    /// The URLs of all nodes.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Node::url).collect()
     }
 
-    /// The slot of a key.
     pub fn slot_of(&self, key: &str) -> u16 {
         self.any().ask(&["CLUSTER", "KEYSLOT", key])
     }

@@ -104,12 +104,10 @@ impl Shared {
     }
 }
 
-/// A bulk string.
 pub(super) fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// An array of bulk strings.
 pub(super) fn array(texts: &[&str]) -> String {
     list(&texts.iter().map(|text| bulk(text)).collect::<Vec<_>>())
 }

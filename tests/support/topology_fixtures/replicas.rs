@@ -14,7 +14,6 @@ pub const SWIFT: [&str; 4] = [
 
 /// One master and its replicas; node 0 is the master at first.
 pub struct Replicas {
-    /// The servers.
     pub nodes: Vec<Node>,
 }
 

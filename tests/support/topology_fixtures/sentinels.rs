@@ -143,9 +143,7 @@ impl Options {
 
 /// One master, two replicas and three sentinels; node 0 is the master at first.
 pub struct Sentinels {
-    /// The data servers.
     pub nodes: Vec<Node>,
-    /// The sentinels.
     pub sentinels: Vec<Sentinel>,
     /// The servers read them again at a restart.
     _certificates: Option<Certificates>,

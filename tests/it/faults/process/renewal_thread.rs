@@ -58,7 +58,6 @@ fn the_death_of_the_renewal_thread_ends_holds_and_attempts() {
         assert!(start.elapsed() < ms(1100) + SLACK * 2);
     });
     client.shutdown();
-    // A new client works.
     let lock = Client::open(&server.url()).unwrap().lock("another");
     assert!(lock.try_lock().unwrap());
     lock.unlock().unwrap();

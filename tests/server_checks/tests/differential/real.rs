@@ -27,7 +27,6 @@ pub(crate) struct Real {
 /// Prints once for all tests that they are skipped.
 static SAID: Once = Once::new();
 
-/// A connection to the server.
 pub(crate) struct Wire(TcpStream);
 
 impl Real {
@@ -147,7 +146,6 @@ impl Wire {
     }
 }
 
-/// The text of a reply.
 pub(crate) fn text_of(reply: &Reply) -> String {
     match reply {
         Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),

@@ -28,12 +28,10 @@ impl Hold {
 /// The holds by their visitors.
 pub(crate) type Holds = BTreeMap<String, Hold>;
 
-/// The content of a key.
 pub(crate) fn entry<'k>(keys: &'k Keyspace, key: &str) -> Option<&'k Entry> {
     keys.stored(&(0, key.as_bytes().to_vec()))
 }
 
-/// The fields of a hash.
 pub(crate) fn fields(keys: &Keyspace, key: &str) -> BTreeMap<String, String> {
     let Some(Value::Hash(fields)) = entry(keys, key).map(|it| &it.value) else {
         return BTreeMap::new();
@@ -55,7 +53,6 @@ pub(crate) fn members(keys: &Keyspace, key: &str) -> Vec<(String, i64)> {
     members.collect()
 }
 
-/// The score of a member of a sorted set.
 pub(crate) fn score(keys: &Keyspace, key: &str, member: &str) -> Option<i64> {
     let members = members(keys, key);
     members
@@ -64,7 +61,6 @@ pub(crate) fn score(keys: &Keyspace, key: &str, member: &str) -> Option<i64> {
         .map(|(_, score)| *score)
 }
 
-/// The items of a list.
 pub(crate) fn items(keys: &Keyspace, key: &str) -> Vec<String> {
     match entry(keys, key).map(|it| &it.value) {
         Some(Value::List(items)) => items.iter().map(|it| text_of(it)).collect(),
