@@ -13,9 +13,9 @@
 //! | **redis-lock** 0.5.1 | `lock_across`, one connection per process as in its documentation | its default: tries 100 ms apart for 10 s, then fails; its default lease of 10 ms loses a hold of 50 ms, so for the hand-off, and only there, it is set to 30 s |
 //!
 //! The threads of rslock and redis-lock, which are async only, are tasks on a Tokio runtime with its defaults. They live
-//! in a package of their own, `benches/peers`, which this program builds when it is run: its 150 packages, with a second
-//! `redis` crate and Tokio among them, are nobody's business who only wants to build or test redlatch, and would fill
-//! the lock file and may need a newer Rust than redlatch does. If it cannot be built, they are left out, loudly.
+//! in a package of their own, `benches/peers`, which this program builds at run time: its 150 dependencies, such as Tokio
+//! and a second `redis` crate, should not slow down builds of redlatch, and may need a newer Rust. If the build fails,
+//! these contenders are skipped with a warning.
 //!
 //! # How it is measured
 //!

@@ -19,21 +19,20 @@
 //!
 //! # How it is measured
 //!
-//! **Distance.** Between all clients and all nodes lies a proxy that keeps each request back for 1 ms; the answer comes
-//! back at once. Without it everything would be on one machine, and asking five would cost five times the CPU and
-//! nothing else. The proxy is a process of its own with one thread. Nothing is pinned, because the nodes have to be able
-//! to work at the same time as far as that is possible on one machine.
+//! **Distance.** A proxy between all clients and all nodes delays each request by 1 ms; replies are not delayed. Without
+//! it five requests on one machine would only cost five times the CPU. The proxy is a separate process with one thread.
+//! Nothing is pinned, so that the nodes can work in parallel as far as the machine permits.
 //!
 //! **Turns.** All take turns of one second, seven times. Ratios are of medians within one round, and the median of
 //! these is reported; p50 and p99 are of all pairs.
 //!
-//! **One node frozen.** In each of three rounds another node is stopped by a signal: its kernel goes on taking
-//! connections and requests, and nobody answers. What is measured begins two seconds later. A crate whose call does not
-//! come back within five seconds is said to hang.
+//! **One node frozen.** In each of three rounds another node is stopped by a signal: its kernel still accepts
+//! connections and requests, without replies. The measurement begins two seconds later. A crate whose call does not
+//! return within five seconds counts as hanging.
 //!
-//! **Failures.** Three nodes are frozen, 20 locks are tried and not granted, the nodes are thawed. All five nodes are
-//! then looked at, past the proxy, until there is no key left or five seconds have passed; the lease of these locks is
-//! a minute, so no key goes by itself. The other crates try for two seconds.
+//! **Failures.** Three nodes are frozen, 20 locks are requested and not granted, and the nodes are resumed. All five
+//! nodes are then queried directly, until no key is left or five seconds have passed; the lease of these locks is a
+//! minute, so no key expires. The other crates try for two seconds.
 //!
 //! | key | what is measured |
 //! |---|---|

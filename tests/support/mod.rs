@@ -116,7 +116,7 @@ fn thaw(process: &std::process::Child) {
     kill_process(Pid::from_child(process), Signal::CONT).expect("a child can be signalled");
 }
 
-/// A loopback port on which nobody listens, and which no outgoing connection can take.
+/// A free loopback port outside of the range of outgoing connections.
 ///
 /// A port from the ephemeral range would do for a server that starts once. While a server is down for a restart,
 /// though, the kernel may give such a port to an outgoing connection, even to a client that dials that very port and

@@ -8,7 +8,7 @@ mod quorum;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Notes, OUT_OF_THE_WAY, Order, Load, Acquisition, notes, write};
+use protocol::{Acquisition, Load, Notes, OUT_OF_THE_WAY, Order, notes, write};
 use redis::aio::MultiplexedConnection;
 use redis_lock::{LockAcrossOptions, lock_across};
 use rslock::LockManager;

@@ -13,7 +13,7 @@
 //	owned   client name                            whether this thread holds the lock, as the library sees it
 //	token   client name                            what this thread's hold is known by
 //	count   client name lease url counter times    adds to a counter that only the lock protects, by GET and SET, and
-//	                                               returns how often somebody else had added in between
+//	                                               returns how often another client had added in between
 //
 // It ends with its standard input, at once and without a word to Redis.
 package main
@@ -244,7 +244,7 @@ func (w *worker) count(c *client, key string, words []string) (interface{}, erro
 		if done, err := w.held[key].Unlock(); !done {
 			return nil, err
 		}
-		// A moment in which somebody else may have it.
+		// Leaves a moment in which another client can acquire.
 		time.Sleep(time.Duration(rand.Int63n(int64(2 * time.Millisecond))))
 	}
 	return others, nil

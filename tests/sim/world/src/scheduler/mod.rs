@@ -3,8 +3,8 @@
 //! Real threads, because then thread-locals with destructors, panics and thread ids work as they do elsewhere. The thread
 //! that runs makes the choice itself, at each step, and hands over only if another one is chosen.
 //!
-//! Time is a number. It moves when nobody can run, to the earliest deadline or event; now and then also while somebody
-//! could, which is a thread that the machine is slow to run.
+//! Time is a number. When no thread can run, it advances to the earliest deadline or event. Occasionally it advances
+//! although a thread could run, to simulate a slow machine.
 
 mod core;
 mod processes;
