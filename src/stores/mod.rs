@@ -17,7 +17,7 @@ const REPLY_TIME: Duration = Duration::from_millis(100);
 
 /// How long a request with this deadline waits for a connection. It stops early, because a request that is sent at the last
 /// moment gets no reply in time and ends in doubt.
-fn patience(deadline: Instant) -> Duration {
+pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))
 }

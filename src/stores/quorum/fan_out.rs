@@ -10,6 +10,7 @@ use crate::ground::poll::{self, Source};
 use crate::ground::sync;
 use crate::ground::time;
 
+use crate::stores::patience;
 use crate::stores::quorum::links::{ConnectWait, Linked};
 use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
@@ -30,6 +31,8 @@ pub(super) struct FanOut<'a, T> {
     /// The end of the wait for connections, and its end if they are needed.
     soon: Instant,
     connected_by: Instant,
+    /// The end of the wait for busy nodes. It leaves time for a reply.
+    free_by: Instant,
     /// Whether a majority needs replies of nodes that are being connected.
     pub(super) is_needed: bool,
     /// A moment before the first request was sent.
@@ -115,6 +118,7 @@ impl Quorum {
             soon,
             // A grant after half of the lease leaves too little validity.
             connected_by: deadline.min(begun + lease / 2).max(soon),
+            free_by: begun + patience(soon),
             is_needed: true,
             first_sent: BootInstant::now(),
             first_sent_at: begun,
@@ -248,7 +252,7 @@ impl<'a, T> FanOut<'a, T> {
             }
             let ends = self.in_flight.iter().map(|it| it.by);
             let ends = ends.chain((!self.connecting.is_empty()).then_some(connected_by));
-            let ends = ends.chain((!self.busy.is_empty()).then_some(self.soon));
+            let ends = ends.chain((!self.busy.is_empty()).then_some(self.free_by));
             let wake_at = ends.min()?;
             self.wait(patience.map_or(wake_at, |patience| patience.min(wake_at)));
         }
@@ -340,7 +344,7 @@ impl<'a, T> FanOut<'a, T> {
 
     /// Sends requests to busy nodes that have a free connection now.
     fn ask_busy(&mut self) {
-        if time::now() >= self.soon {
+        if time::now() >= self.free_by {
             return self.give_up_busy();
         }
         for Busy { index, tries, .. } in std::mem::take(&mut self.busy) {
