@@ -33,6 +33,9 @@ struct State {
     open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
+    /// After a shutdown: the end of the time in which an owed release is repeated, if some nodes of the store have not
+    /// replied.
+    owed_until: Option<Instant>,
 }
 
 /// A release, and when it is attempted next.
@@ -102,6 +105,7 @@ impl Resolver {
             open.iter_mut().for_each(|it| it.due = time::now());
         }
         state.is_closed = true;
+        state.owed_until = Some(time::now() + self.command_timeout);
         self.changed.notify_all();
         std::mem::take(&mut state.threads)
     }
@@ -118,7 +122,8 @@ impl Resolver {
             for mut open in batch {
                 let outcome = outcomes.next();
                 let was_asked = outcome.is_some();
-                open.is_owed &= !was_asked;
+                let is_over = state.owed_until.is_some_and(|until| time::now() >= until);
+                open.is_owed &= !was_asked || self.store.facts().is_composite && !is_over;
                 match outcome {
                     Some(Ok(true)) => continue,
                     Some(Err(error)) => {

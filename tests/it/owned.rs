@@ -1,8 +1,11 @@
 //! Owned guards beyond the laws: forks, ends of threads and processes, silent servers, other kinds.
 
 use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fork::Fork;
 use redlatch::{Client, Error, LossCause, MultiLock, OwnedGuard};
@@ -275,4 +278,66 @@ fn an_owned_multi_lock_is_one_hold() {
     });
     assert!(both.try_owned_for(SLACK).unwrap().is_some());
     assert!(one.try_lock().unwrap() && two.try_lock().unwrap());
+}
+
+/// The URL of a way to a server that takes so long in each direction, however much is on it.
+fn distant(target: SocketAddr, way: Duration) -> String {
+    let carry = move |mut from: TcpStream, mut to: TcpStream| {
+        let (sender, arrived) = mpsc::channel::<(Instant, Vec<u8>)>();
+        thread::spawn(move || {
+            for (at, bytes) in arrived {
+                thread::sleep((at + way).saturating_duration_since(Instant::now()));
+                if to.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Write);
+        });
+        thread::spawn(move || {
+            let mut bytes = vec![0; 1 << 16];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                if sender
+                    .send((Instant::now(), bytes[..count].to_vec()))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        });
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok((client, server)) = client.and_then(|it| Ok((it, TcpStream::connect(target)?)))
+            else {
+                return;
+            };
+            client.set_nodelay(true).unwrap();
+            server.set_nodelay(true).unwrap();
+            carry(client.try_clone().unwrap(), server.try_clone().unwrap());
+            carry(server, client);
+        }
+    });
+    url
+}
+
+#[test]
+fn unlocks_in_the_background_keep_pace_with_acquisitions_from_afar() {
+    let server = RedisServer::start();
+    let client = Client::open(&distant(server.addr(), ms(10))).unwrap();
+    thread::scope(|scope| {
+        for worker in 0..10 {
+            let client = &client;
+            scope.spawn(move || {
+                for job in 0..50 {
+                    let lock = client.lock(&format!("job:{worker}:{job}"));
+                    lock.owned().unwrap().unlock_in_background();
+                }
+            });
+        }
+    });
+    // One after the other they would take 10 s.
+    client.shutdown();
+    assert_eq!(server.int(&["DBSIZE"]), 0);
 }

@@ -35,10 +35,12 @@ static USED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the owners; `None` in a forked child if a thread of its parent had locked the mutex during the fork.
 fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
-    let owners = match [0, pid].contains(&USED_BY.load(Ordering::Acquire)) {
-        true => OWNERS.lock().unwrap_or_else(PoisonError::into_inner),
-        false => OWNERS.try_lock().ok()?,
-    };
+    // `USED_BY` is set before the mutex is locked, so a child that is forked in between does not wait for the mutex.
+    let user = USED_BY.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire);
+    if user.is_ok() || user == Err(pid) {
+        return Some(OWNERS.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    let owners = OWNERS.try_lock().ok()?;
     USED_BY.store(pid, Ordering::Release);
     Some(owners)
 }

@@ -286,7 +286,11 @@ impl Store for MultiStore {
         let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
             let by = share(deadline, member.index + 1);
-            match member.store.release(&member.claim(claim), left, by) {
+            // Other clients may wait for this lock alone, and need its message.
+            let released = member
+                .store
+                .release(&member.claim(claim), Left::Nothing, by);
+            match released {
                 Ok(Outcome::Done(released)) => {
                     waiting = released.others.max(waiting);
                     in_doubt.set(member.index, released.leftover.map(|_| 0));

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use redlatch::{Error, LossCause};
+use redlatch::{Error, LossCause, OwnedGuard};
 
 use super::{
     LONG, SLACK, all_free, all_have, builder, no_quorum, nodes_with_key, redlock, servers,
@@ -269,5 +269,29 @@ fn a_canonical_hold_is_one_string_with_one_token_on_all_nodes() {
         eventually(SLACK, "ours is gone, theirs stays", || {
             nodes_with_key(&servers, "a") == taken
         });
+    }
+}
+
+#[test]
+fn a_shutdown_sends_unlocks_also_where_connections_were_cut() {
+    for count in [1, 20] {
+        let servers = servers(3);
+        let redlock = redlock(&servers);
+        let names: Vec<String> = (0..count).map(|at| format!("job:{at}")).collect();
+        let guards: Vec<_> = names
+            .iter()
+            .map(|name| redlock.lock(name).owned().unwrap())
+            .collect();
+        names.iter().for_each(|name| all_have(&servers, name));
+        // As something between them does that forgets idle connections.
+        for server in &servers {
+            server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+        }
+        thread::sleep(ms(200));
+        guards
+            .into_iter()
+            .for_each(OwnedGuard::unlock_in_background);
+        redlock.shutdown();
+        names.iter().for_each(|name| all_free(&servers, name));
     }
 }

@@ -1,6 +1,7 @@
 //! Resolves in-doubt requests.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
@@ -10,9 +11,14 @@ use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::condition::{ConditionCall, place_call};
-use crate::stores::redis::calls::{Attempts, Call, Operation, Read, Unread};
+use crate::stores::redis::calls::{Attempts, Call, Limit, Operation, Read, Unread, pack};
 use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::integer_at;
+use crate::stores::redis::transport::CallError;
+
+/// The number of requests that are sent before the first reply is read. One request per round trip would be slower than a
+/// client that acquires and releases with its whole pool.
+const RESOLVED_AT_ONCE: usize = 100;
 
 /// Releases what an in-doubt request may have acquired. Returns whether the request can no longer arrive.
 pub(crate) struct Resolve<I>(pub(crate) I);
@@ -64,14 +70,81 @@ impl Redis {
         deadline: Instant,
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(in_doubts.len());
-        for in_doubt in in_doubts {
-            let outcome = Resolve(&**in_doubt).run(self, deadline);
-            let is_silent = matches!(&outcome, Err(error) if error.may_pass());
-            outcomes.push(outcome);
-            if is_silent || time::now() >= deadline {
+        let Some((first, rest)) = in_doubts.split_first_mut() else {
+            return outcomes;
+        };
+        // The first request loads the script, and shows whether the server replies.
+        let outcome = Resolve(&**first).run(self, deadline);
+        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
+        outcomes.push(outcome);
+        if is_silent {
+            return outcomes;
+        }
+        for batch in rest.chunks_mut(RESOLVED_AT_ONCE) {
+            let mut replies = Vec::with_capacity(batch.len());
+            let talked = self.resolve_at_once(batch, deadline, &mut replies);
+            let unanswered = batch.get(replies.len()).map(|it| Arc::clone(&it.name));
+            for (in_doubt, reply) in batch.iter_mut().zip(replies) {
+                outcomes.push(match reply {
+                    Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
+                    // The key is on another node, the server lacks the script, or it reports an error.
+                    None => Resolve(&**in_doubt).run(self, deadline),
+                });
+            }
+            if let Err(fault) = talked {
+                let lock = unanswered.unwrap_or_default();
+                let node = self.topology.name(&lock);
+                outcomes.push(Err(self.error_about(node, &lock, &[], fault)));
+                break;
+            }
+            if time::now() >= deadline {
                 break;
             }
         }
         outcomes
+    }
+
+    /// Sends all requests to the node that has the first key, then reads the replies: the server time of each request that
+    /// was executed. `replies` also has those that arrived before a fault.
+    fn resolve_at_once(
+        &self,
+        in_doubts: &[&mut InDoubt],
+        deadline: Instant,
+        replies: &mut Vec<Option<i64>>,
+    ) -> Result<(), CallError> {
+        let Some(first) = in_doubts.first() else {
+            return Ok(());
+        };
+        self.topology
+            .with(&first.name, deadline, |node, connection| {
+                let by_text = node.pool.uses_text();
+                let mut packed = Vec::new();
+                let mut numbers = Vec::with_capacity(in_doubts.len());
+                for in_doubt in in_doubts {
+                    let resolve = Resolve(&**in_doubt);
+                    let call = self.completed(resolve.call());
+                    let call = call.for_shards(node.pool.is_sharded);
+                    let number = node.pool.number(connection, &call);
+                    numbers.push(number);
+                    pack(
+                        call.script,
+                        &[call],
+                        by_text,
+                        Limit::default(),
+                        number,
+                        &mut packed,
+                    );
+                }
+                replies.clear();
+                connection.send(&packed, deadline)?;
+                for number in numbers {
+                    replies.push(match connection.answer(number, deadline) {
+                        Ok(reply) => time_of(&reply),
+                        Err(CallError::Server(_)) => None,
+                        Err(fault) => return Err(fault),
+                    });
+                }
+                Ok(())
+            })
     }
 }
