@@ -1,5 +1,6 @@
 //! The guard that any thread may use.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,12 +48,19 @@ use crate::losses::Losses;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
-#[derive(Debug)]
 pub struct OwnedGuard {
     held: HeldLevel,
     /// The watchdog renews the hold while this exists.
     owner: Arc<Owner>,
     released: bool,
+}
+
+impl fmt::Debug for OwnedGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut guard = f.debug_struct("OwnedGuard");
+        let guard = guard.field("owner", &self.owner.id);
+        guard.field("held", &self.held).finish()
+    }
 }
 
 impl OwnedGuard {
