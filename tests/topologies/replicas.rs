@@ -373,7 +373,7 @@ fn an_inner_unlock_that_was_carried_out_is_not_retryable() {
     assert_eq!(lock.hold_count().unwrap(), 1);
     assert!(!error.is_retryable(), "{error}");
     assert!(error.is_ambiguous(), "{error}");
-    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     assert!(lock.is_valid());
     // The release of the whole hold does not wait for replicas.
     lock.unlock().unwrap();
@@ -395,7 +395,7 @@ fn a_write_on_too_few_replicas_is_unknown() {
     set.nodes[1].freeze();
     let error = count().unwrap_err();
     assert!(error.is_ambiguous() && !error.is_retryable(), "{error}");
-    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     assert_eq!(
         set.nodes[0].int(&["GET", "data"]),
         2,
