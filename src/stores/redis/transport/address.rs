@@ -12,10 +12,10 @@ use crate::ground::error::{Error, Result};
 use crate::store::ConnectionCounter;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{NODE, World};
-use crate::stores::redis::transport::announced::{Announced, Mapper, ServerId};
-use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::credentials::{Credentials, CredentialsProvider};
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
+use crate::stores::redis::transport::{
+    Announced, CallError, Credentials, CredentialsProvider, Mapper, ServerId,
+};
 
 const USER_ALONE: &str = "it names a user without a password; for the default user write redis://:password@host, \
     and for a user without a password give any password";
@@ -66,18 +66,15 @@ impl Address {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
             _ => None,
         };
-        let info = plain
-            .as_deref()
-            .unwrap_or(url)
-            .into_connection_info()
-            // The detail might repeat the password.
-            .map_err(|error| invalid(&without_detail(&error)))?;
+        let url = plain.as_deref().unwrap_or(url);
+        let info = url.into_connection_info();
+        // The detail might repeat the password.
+        let info = info.map_err(|error| invalid(&without_detail(&error)))?;
         let node = match info.addr() {
             ConnectionAddr::Tcp(host, port) => name_of(host, *port),
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
-        let url = plain.as_deref().unwrap_or(url);
         let peer = match (&plain, info.addr()) {
             (Some(_), ConnectionAddr::Tcp(host, _)) => Some(tls_config.for_host(host)?),
             _ => {
@@ -301,14 +298,11 @@ pub(crate) fn name_of(host: &str, port: u16) -> String {
 }
 
 pub(crate) fn asks_for_tls(url: &str) -> bool {
-    url.split_once(':')
-        .is_some_and(|(scheme, _)| is_tls(scheme))
+    matches!(url.split_once(':'), Some((scheme, _)) if is_tls(scheme))
 }
 
 fn is_tls(scheme: &str) -> bool {
-    ["rediss", "valkeys"]
-        .iter()
-        .any(|tls| scheme.eq_ignore_ascii_case(tls))
+    scheme.eq_ignore_ascii_case("rediss") || scheme.eq_ignore_ascii_case("valkeys")
 }
 
 fn without_detail(error: &redis::RedisError) -> String {

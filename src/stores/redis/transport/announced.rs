@@ -7,8 +7,7 @@ use std::time::Instant;
 use redis::ConnectionAddr;
 
 use crate::ground::background::Background;
-use crate::stores::redis::transport::address::{Address, name_of};
-use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::{Address, CallError, name_of};
 
 type Place = (String, u16);
 type Map = dyn Fn(&str, u16) -> Place + Send + Sync;

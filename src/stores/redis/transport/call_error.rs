@@ -118,13 +118,9 @@ impl CallError {
 
     /// Whether a limit prevents a new connection: open files of this process, or `maxclients` of the server.
     pub(crate) fn is_at_limit(&self) -> bool {
-        let is_limit = |code| {
-            [Errno::MFILE, Errno::NFILE]
-                .map(Errno::raw_os_error)
-                .contains(&code)
-        };
+        let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         match self {
-            CallError::NotSent(reason) => reason.os_error().is_some_and(is_limit),
+            CallError::NotSent(reason) => reason.os_error().is_some_and(|it| limits.contains(&it)),
             CallError::Server(text) => text.contains("max number of clients"),
             _ => false,
         }

@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use crate::store::HealthWarning;
-use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::connection::Connection;
-use crate::stores::redis::transport::known_master::KnownMaster;
+use crate::stores::redis::transport::{CallError, Connection, KnownMaster};
 
 /// Finds the current master and connects to it.
 pub(crate) trait Connector: Send + Sync {

@@ -9,8 +9,7 @@ use redis::Value;
 use crate::ground::events;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
-use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::connection::{Connection, encode};
+use crate::stores::redis::transport::{CallError, Connection, encode};
 
 /// Called when the master changes; must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
@@ -126,10 +125,8 @@ pub(crate) enum Role {
 }
 
 pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<Role, CallError> {
-    let reply = connection
-        .call(&encode(&["ROLE"]), deadline)
-        .map_err(CallError::of_query)?;
-    Ok(role_in(&reply))
+    let reply = connection.call(&encode(&["ROLE"]), deadline);
+    reply.map(|it| role_in(&it)).map_err(CallError::of_query)
 }
 
 fn role_in(reply: &Value) -> Role {

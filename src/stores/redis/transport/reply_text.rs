@@ -28,16 +28,12 @@ pub(super) fn without_script(text: &str) -> String {
     let Some((code, rest)) = text.split_once("user_script:") else {
         return text.strip_prefix('-').unwrap_or(text).to_owned();
     };
-    let is_old = code.contains("Error running script");
-    let code = if is_old {
-        ""
-    } else {
-        code.trim_end_matches('@')
+    let code = match code.contains("Error running script") {
+        true => "",
+        false => code.trim_end_matches('@'),
     };
     // The last `user_script: 12: ` precedes the message.
-    let line = rest
-        .rsplit_once("user_script:")
-        .map_or(rest, |(_, line)| line);
+    let line = rest.rsplit("user_script:").next().unwrap_or(rest);
     let message = line.split_once(": ").map_or(line, |(_, message)| message);
     format!("{code}{}", message.strip_prefix('-').unwrap_or(message))
 }

@@ -104,9 +104,8 @@ fn carry(
     let request = [&[32, 0, 0], &block[3..REQUEST]].concat();
     (&far.socket).write_all(&request).map_err(failed)?;
     far.session = Some(Session::open(peer, &far.socket, deadline)?);
-    far.socket
-        .set_write_timeout(LONGEST_WRITE)
-        .map_err(failed)?;
+    let set = far.socket.set_write_timeout(LONGEST_WRITE);
+    set.map_err(failed)?;
     let mut is_logged_in = false;
     loop {
         if !is_logged_in {

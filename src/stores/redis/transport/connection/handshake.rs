@@ -14,15 +14,11 @@ use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::replies::{field_of, item_at, text_of};
-use crate::stores::redis::transport::address::Address;
-use crate::stores::redis::transport::announced::ServerId;
-use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::Decoder;
-use crate::stores::redis::transport::pool::lacks;
-use crate::stores::redis::transport::reply_text::brief;
 use crate::stores::redis::transport::socket::Socket;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
+use crate::stores::redis::transport::{Address, CallError, ServerId, brief, lacks};
 
 impl Connection {
     /// Connects, authenticates and reads the server's clock, all by `deadline`.
@@ -53,10 +49,8 @@ impl Connection {
         let deadline = deadline.min(time::now() + address.connect_timeout);
         let login = address.login(deadline)?;
         let socket = socket_to(address, deadline).map_err(CallError::of_connecting)?;
-        let session = match &address.peer {
-            Some(peer) => Some(Session::open(peer, &socket, deadline)?),
-            None => None,
-        };
+        let open = |peer| Session::open(peer, &socket, deadline);
+        let session = address.peer.as_ref().map(open).transpose()?;
         let stream = Stream { socket, session };
         let mut connection = Connection {
             generation: 0,
@@ -124,10 +118,8 @@ impl Connection {
         // Sentinels have no TIME.
         let last = if address.is_sentinel { "PING" } else { "TIME" };
         commands.push((encode(&[last]), true));
-        let request: Vec<u8> = commands
-            .iter()
-            .flat_map(|it| it.0.iter().copied())
-            .collect();
+        let request = commands.iter().flat_map(|it| &it.0);
+        let request: Vec<u8> = request.copied().collect();
         let sent = self.timeline.now();
         if let Err(fault) = self.send(&request, deadline) {
             // A server at maxclients sends an error and reads nothing.
@@ -140,10 +132,8 @@ impl Connection {
         }
         let (mut last, mut has_time) = (Value::Nil, true);
         for (at, (_, is_needed)) in commands.iter().enumerate() {
-            let reply = self
-                .receive(deadline)
-                .map_err(|fault| without_password(fault, settings));
-            last = match reply {
+            let reply = self.receive(deadline);
+            last = match reply.map_err(|fault| without_password(fault, settings)) {
                 // The first reply answers AUTH.
                 Err(fault @ CallError::Server(_))
                     if at == 0
@@ -223,10 +213,10 @@ impl Connection {
             Err(CallError::Server(text)) => text.starts_with("NOPERM") || text.contains("unknown"),
             Err(fault) => return Err(fault),
         };
-        let other = || format!("a server other than {id} answers there; correct the map");
+        let other = || format!("a server other than {id} answers there; correct the map").into();
         is_it
             .then_some(())
-            .ok_or_else(|| CallError::NotSent(other().into()))
+            .ok_or_else(|| CallError::NotSent(other()))
     }
 }
 

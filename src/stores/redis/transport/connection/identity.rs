@@ -59,13 +59,8 @@ impl Connection {
             reply => Ok(reply),
         };
         let (server, persistence, replication, fsync) = (next()?, next()?, next()?, next()?);
-        let identity = identity_in(
-            &server?,
-            persistence.ok(),
-            &replication?,
-            fsync.ok(),
-            [asked, self.timeline.now()],
-        )?;
+        let (at, persistence, fsync) = ([asked, self.timeline.now()], persistence.ok(), fsync.ok());
+        let identity = identity_in(&server?, persistence, &replication?, fsync, at)?;
         let identity = Arc::new(identity);
         if !identity.follows {
             // A replica is queried again, because it may become a master.
@@ -101,18 +96,16 @@ pub(super) fn identity_in(
         && is_set("no-appendfsync-on-rewrite", "no")
         && !says("aof_rewrite_in_progress", "1")
         && !says("aof_rewrite_scheduled", "1");
+    let is_cluster = |field| info_field(&server, field) == Some("cluster");
+    let history = info_field(&replication, "master_replid").unwrap_or_default();
     let id_before = info_field(&replication, "master_replid2").unwrap_or_default();
     Ok(Identity {
         run: run.into(),
-        history: info_field(&replication, "master_replid")
-            .unwrap_or_default()
-            .into(),
+        history: history.into(),
         has_followed: id_before.bytes().any(|digit| digit != b'0'),
         follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
         // Valkey calls the field `server_mode`.
-        is_in_cluster: ["redis_mode", "server_mode"]
-            .iter()
-            .any(|field| info_field(&server, field) == Some("cluster")),
+        is_in_cluster: is_cluster("redis_mode") || is_cluster("server_mode"),
         // The uptime is rounded to seconds.
         age: Some(Duration::from_secs(up.saturating_sub(1))),
         remembers,

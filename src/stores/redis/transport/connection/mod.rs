@@ -28,12 +28,11 @@ use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::{Decoder, must_set};
-use crate::stores::redis::transport::pool::lacks_script;
 use crate::stores::redis::transport::socket::passes;
 use crate::stores::redis::transport::stream::Stream;
 use crate::stores::redis::transport::tls::Session;
+use crate::stores::redis::transport::{CallError, lacks_script};
 pub(crate) use handshake::{CLUSTER_NODE, REFUSED_CREDENTIALS, time_of};
 pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
@@ -163,17 +162,14 @@ impl Connection {
             }
             match (&self.stream.socket).write(rest) {
                 Ok(0) => {
-                    return Err(CallError::NotSent(
-                        "the server closed the connection".into(),
-                    ));
+                    let reason = "the server closed the connection".into();
+                    return Err(CallError::NotSent(reason));
                 }
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(error) if passes(&error) => {}
                 Err(error) => {
-                    return Err(CallError::NotSent(Reason::of_io(
-                        format!("sending failed: {error}"),
-                        error,
-                    )));
+                    let words = format!("sending failed: {error}");
+                    return Err(CallError::NotSent(Reason::of_io(words, error)));
                 }
             }
         }

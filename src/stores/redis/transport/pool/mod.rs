@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 use crate::ground::time;
 use crate::stores::patience;
 use crate::stores::redis::kinds::Dialect;
-use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::connection::Connection;
-use crate::stores::redis::transport::connector::Connector;
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{CallError, Connection, Connector, share};
 use crate::stores::slots::{NoSlot, PoolSettings, Slot, Slots};
 
 pub(crate) struct Pool {
@@ -242,9 +239,8 @@ fn has_no_scripts(text: &str) -> bool {
 pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let text = text.to_ascii_lowercase();
     // Redis before 7.0 quotes unknown commands with backticks.
-    let is_named = ["'", "`"]
-        .iter()
-        .any(|sign| text.contains(&[sign, command, sign].concat()));
+    let names = |sign| text.contains(&[sign, command, sign].concat());
+    let is_named = names("'") || names("`");
     // Proxies and managed services use other texts.
     const SIGNS: [&str; 4] = [
         "unknown command",

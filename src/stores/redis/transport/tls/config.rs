@@ -17,8 +17,7 @@ use super::verifier::{Hosts, Verifier, days_left, pin_in};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::sync::Mutex;
-use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::credentials::Provider;
+use crate::stores::redis::transport::{CallError, Provider};
 
 /// The trusted authorities, the client certificate and further TLS settings.
 #[derive(Clone, Default)]
@@ -65,9 +64,7 @@ impl Pem {
     }
 
     fn stamp(&self) -> Option<Stamp> {
-        let Pem::File(path) = self else {
-            return None;
-        };
+        let Pem::File(path) = self else { return None };
         let of = |it: fs::Metadata| (it.ino(), it.len(), it.mtime(), it.mtime_nsec());
         Some(fs::metadata(path).ok().map(of))
     }
@@ -129,10 +126,8 @@ impl TlsConfig {
                 self.shared.get_or_init(|| Arc::new(shared))
             }
         };
-        shared
-            .hosts
-            .lock()
-            .extend(ServerName::try_from(host.to_owned()));
+        let name = ServerName::try_from(host.to_owned());
+        shared.hosts.lock().extend(name);
         Ok(Peer::of(shared, host))
     }
 
@@ -200,9 +195,8 @@ impl TlsConfig {
         match &self.authorities {
             Some(pem) => {
                 for certificate in pem.certificates(AUTHORITY)? {
-                    roots
-                        .add(certificate)
-                        .map_err(|error| pem.error(AUTHORITY, error.to_string()))?;
+                    let added = roots.add(certificate);
+                    added.map_err(|error| pem.error(AUTHORITY, error.to_string()))?;
                 }
             }
             None if !self.pins.is_empty() => return Ok(None),

@@ -65,10 +65,8 @@ impl ServerCertVerifier for Verifier {
                 ServerName::IpAddress(_),
             ) => {
                 let hosts = self.hosts.lock();
-                hosts
-                    .iter()
-                    .find_map(|it| check(it).ok())
-                    .map_or(checked, Ok)
+                let found = hosts.iter().find_map(|it| check(it).ok());
+                found.map_or(checked, Ok)
             }
             _ => checked,
         }
