@@ -20,7 +20,7 @@ use crate::stores::redis::findings::Findings;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{CallError, Connection, lacks, share};
+use crate::stores::redis::transport::{CallError, Connection, encode, lacks, share};
 use settings::{ClientSettings, Info, Settings};
 
 /// The name of an unused lock, for testing rights.
@@ -38,13 +38,8 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     let mut have_answered: Vec<Arc<str>> = Vec::new();
     let checks = store.topology.each(by, |node, connection, deadline| {
         let mut has_answered = false;
-        let checked = check_node(
-            &lock,
-            node,
-            (connection, &mut has_answered),
-            client,
-            deadline,
-        );
+        let asked = (connection, &mut has_answered);
+        let checked = check_node(&lock, node, asked, client, deadline);
         have_answered.extend(has_answered.then(|| node.name()));
         checked
     });
@@ -81,14 +76,11 @@ fn check_node(
     deadline: Instant,
 ) -> Result<Result<Findings, CallError>, CallError> {
     let mut found = Findings::about(&node.name());
-    let mut ask = |words: &[&str]| {
-        let packed = redis::Cmd::new().arg(words).get_packed_command();
-        match connection.call(&packed, deadline) {
-            Err(fault) if !matches!(fault, CallError::Server(_)) => Err(fault),
-            answer => {
-                *has_answered = true;
-                Ok(answer)
-            }
+    let mut ask = |words: &[&str]| match connection.call(&encode(words), deadline) {
+        Err(fault) if !matches!(fault, CallError::Server(_)) => Err(fault),
+        answer => {
+            *has_answered = true;
+            Ok(answer)
         }
     };
     let mut may_not = Vec::new();
@@ -130,11 +122,10 @@ fn check_node(
         }
     }
     for command in may_not {
-        found.note(
-            "rights",
-            format!("the user may not run {command}"),
-            "allow the command so that the check can read those settings; locks work without it",
-        );
+        let message = format!("the user may not run {command}");
+        let advice =
+            "allow the command so that the check can read those settings; locks work without it";
+        found.note("rights", message, advice);
     }
     rights::find(&mut found, lock, node, connection, deadline)?;
     for (whose, days) in connection.ending_certificates() {

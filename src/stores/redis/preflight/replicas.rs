@@ -20,22 +20,18 @@ pub(super) fn find(
     let least = least.and_then(|least| least.parse().ok()).unwrap_or(1);
     let is_ignored = info.version().is_some_and(|version| version < (7, 0));
     if let Some(good) = good.filter(|good| *good < least && !is_ignored) {
-        found.danger(
-            CODE,
-            format!(
-                "min-replicas-to-write is above the {good} replicas that are up to date, so it grants no locks"
-            ),
-            "bring the replicas back, or lower min-replicas-to-write",
+        let message = format!(
+            "min-replicas-to-write is above the {good} replicas that are up to date, so it grants no locks"
         );
+        let advice = "bring the replicas back, or lower min-replicas-to-write";
+        found.danger(CODE, message, advice);
     }
     if wanted > count {
-        found.danger(
-            CODE,
-            format!(
-                "wait_replicas is {wanted} but {count} are connected, so no lock can be acquired"
-            ),
-            "bring the replicas back, or lower wait_replicas",
+        let message = format!(
+            "wait_replicas is {wanted} but {count} are connected, so no lock can be acquired"
         );
+        let advice = "bring the replicas back, or lower wait_replicas";
+        found.danger(CODE, message, advice);
     }
     if (count > 0 || good.is_some()) && (is_ignored || good.is_none()) {
         let (unbound, binding) = match is_ignored {
@@ -67,13 +63,11 @@ pub(super) fn find(
         found.note(CODE, message, "connect a replica");
     }
     if wanted < count {
-        found.note(
-            CODE,
-            format!(
-                "{count} connected, wait_replicas is {wanted}: a replica without the lock may become the master"
-            ),
-            "set Builder::wait_replicas (--wait-replicas) to the number of all replicas",
+        let message = format!(
+            "{count} connected, wait_replicas is {wanted}: a replica without the lock may become the master"
         );
+        let advice = "set Builder::wait_replicas (--wait-replicas) to the number of all replicas";
+        found.note(CODE, message, advice);
     }
     if found.all.len() == others {
         let message = match count {

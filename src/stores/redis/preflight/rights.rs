@@ -10,7 +10,9 @@ use crate::stores::redis::findings::Findings;
 use crate::stores::redis::keys::CHANNEL;
 use crate::stores::redis::kinds::{RIGHTS, RIGHTS_WITHOUT_KEY};
 use crate::stores::redis::server::Node;
-use crate::stores::redis::transport::{CallError, Connection, lacks, lacks_eval, lacks_evalsha};
+use crate::stores::redis::transport::{
+    CallError, Connection, encode, lacks, lacks_eval, lacks_evalsha,
+};
 
 /// The effect of lacking this right, if locks can be acquired, renewed and released without it.
 pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
@@ -70,11 +72,9 @@ pub(super) fn find(
     // The rights to keys and channels depend on the names of the locks, which are unknown here.
     missing.retain(|right| right.starts_with('+') && right != "+eval");
     let is_right = |text: &String| text.starts_with("NOPERM");
-    missing.extend(
-        eval.as_ref()
-            .filter(|it| is_right(it))
-            .map(|_| "+eval".to_owned()),
-    );
+    if eval.as_ref().is_some_and(is_right) {
+        missing.push("+eval".to_owned());
+    }
     let scripting_is_off = eval.is_some_and(|it| !is_right(&it));
     let has_commands = scripting_is_off && node.pool.find_dialect(connection, lock, deadline)?;
     let outside = add_missing_outside_scripts(lock, node, &mut missing, deadline);
@@ -91,34 +91,29 @@ pub(super) fn find(
     }
     for right in &missing {
         if let Some(effect) = effect_of_lacking(right) {
-            found.note(
-                CODE,
-                format!("the user lacks {right}: {effect}"),
-                "grant it with ACL SETUSER, and do not rename the command; locks can be acquired without it",
-            );
+            let message = format!("the user lacks {right}: {effect}");
+            let advice = "grant it with ACL SETUSER, and do not rename the command; locks can be acquired without it";
+            found.note(CODE, message, advice);
         }
     }
     if scripting_is_off {
-        let what = if has_commands {
-            "only token locks"
-        } else {
-            "no lock"
+        let what = match has_commands {
+            true => "only token locks",
+            false => "no lock",
         };
-        found.danger(
-            "state",
-            format!("scripting is off: the server has no EVAL, so {what} can be acquired"),
-            "remove the rename-command for EVAL, or keep locks on a server that runs scripts",
-        );
+        let message =
+            format!("scripting is off: the server has no EVAL, so {what} can be acquired");
+        let advice =
+            "remove the rename-command for EVAL, or keep locks on a server that runs scripts";
+        found.danger("state", message, advice);
     }
     if is_fine {
         found.ok(CODE, "all commands of Client::lock are allowed");
     }
     if node.pool.uses_text() {
-        found.note(
-            CODE,
-            "EVALSHA is refused, so each request carries the text of its script",
-            "allow it (+evalsha), or do not rename EVALSHA; locks work without it",
-        );
+        let message = "EVALSHA is refused, so each request carries the text of its script";
+        let advice = "allow it (+evalsha), or do not rename EVALSHA; locks work without it";
+        found.note(CODE, message, advice);
     }
     match &untried {
         None => {}
@@ -155,8 +150,7 @@ fn refused(
     words: &[&str; 3],
     deadline: Instant,
 ) -> Result<Option<String>, CallError> {
-    let packed = redis::cmd(words[0]).arg(&words[1..]).get_packed_command();
-    match connection.call(&packed, deadline) {
+    match connection.call(&encode(words), deadline) {
         Err(CallError::Server(text)) => {
             Ok(Some(text).filter(|text| lacks_evalsha(text) || lacks_eval(text)))
         }
@@ -180,16 +174,13 @@ fn add_missing_outside_scripts(
     let channel = CHANNEL.of(lock);
     let connected = node.pool.connector.connect(deadline);
     let mut connection = connected.map_err(|fault| (None, fault))?;
-    let commands = if node.pool.is_sharded {
-        ["SSUBSCRIBE", "SUNSUBSCRIBE"]
-    } else {
-        ["SUBSCRIBE", "UNSUBSCRIBE"]
+    let commands = match node.pool.is_sharded {
+        true => ["SSUBSCRIBE", "SUNSUBSCRIBE"],
+        false => ["SUBSCRIBE", "UNSUBSCRIBE"],
     };
     for command in commands {
-        let mut packed = redis::cmd(command);
-        packed.arg(&channel);
         let word = command.to_ascii_lowercase();
-        match connection.call(&packed.get_packed_command(), deadline) {
+        match connection.call(&encode(&[command, &channel]), deadline) {
             Err(CallError::Server(text)) if lacks(&text, &word) => {
                 missing.push(format!("+{word}"));
             }

@@ -98,11 +98,9 @@ pub(super) fn find(
         ),
     }
     if !client.is_cluster && info.is("cluster_enabled", "1") {
-        found.danger(
-            "cluster-state",
-            "it is a cluster node and refuses locks whose slots are on other nodes",
-            "name the nodes of the cluster with Builder::cluster (--cluster)",
-        );
+        let message = "it is a cluster node and refuses locks whose slots are on other nodes";
+        let advice = "name the nodes of the cluster with Builder::cluster (--cluster)";
+        found.danger("cluster-state", message, advice);
     }
     find_eviction(found, info);
     find_persistence(found, info, settings);
@@ -231,11 +229,9 @@ pub(super) fn find_cluster_state(found: &mut Findings, info: &str) {
                 check, fix)",
         );
     } else if shaky > 0 {
-        found.note(
-            CODE,
-            format!("{shaky} slots have a master that does not answer this node"),
-            "check that the master runs, and the network between them",
-        );
+        let message = format!("{shaky} slots have a master that does not answer this node");
+        let advice = "check that the master runs, and the network between them";
+        found.note(CODE, message, advice);
     } else {
         found.ok(CODE, format!("all {SLOTS} slots are served"));
     }

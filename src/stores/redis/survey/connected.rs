@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::ground::process_name::of_connection;
 use crate::store::Connected;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{CallError, Connection};
+use crate::stores::redis::transport::{CallError, Connection, encode};
 
 /// The processes of this library that are connected to a server; empty if the user has no right to `CLIENT LIST`.
 ///
@@ -16,9 +16,7 @@ pub(super) fn of_this_library(
     connection: &mut Connection,
     deadline: Instant,
 ) -> Result<Vec<Connected>, CallError> {
-    let mut list = redis::cmd("CLIENT");
-    list.arg("LIST");
-    match connection.call(&list.get_packed_command(), deadline) {
+    match connection.call(&encode(&["CLIENT", "LIST"]), deadline) {
         Ok(list) => Ok(text_of(&list).lines().filter_map(read).collect()),
         Err(CallError::Server(_)) => Ok(Vec::new()),
         Err(fault) => Err(fault),

@@ -75,10 +75,8 @@ impl Redis {
             read_page(node, connection, scope, cursor, deadline)
         };
         let begins = position.at.is_none() && position.done.is_empty();
-        let told = self
-            .topology
-            .at_next(&position.done, begins, deadline, page);
-        let Some((name, told)) = told else {
+        let (topology, done) = (&self.topology, &mut position.done);
+        let Some((name, told)) = topology.at_next(done, begins, deadline, page) else {
             position.is_over = true;
             return Ok(Vec::new());
         };
@@ -94,21 +92,18 @@ impl Redis {
         })?;
         if at.is_none() {
             // Only the processes of the holders, so a failure is ignored.
-            let connected =
-                self.topology
-                    .at_next(&position.done, false, deadline, |_, connection, _| {
-                        connected::of_this_library(connection, deadline)
-                    });
-            position.connected = connected
-                .and_then(|(_, told)| told.ok())
-                .unwrap_or_default();
+            let connected = topology.at_next(done, false, deadline, |_, connection, _| {
+                connected::of_this_library(connection, deadline)
+            });
+            let connected = connected.and_then(|(_, told)| told.ok());
+            position.connected = connected.unwrap_or_default();
         }
         fill_in_processes(&mut found, &position.connected);
         position.cursor = cursor;
         position.at = Some((Arc::clone(&name), generation));
         if cursor == 0 {
             position.at = None;
-            position.done.push(name);
+            done.push(name);
         }
         Ok(found)
     }

@@ -76,10 +76,8 @@ impl FoundLocks {
         name: &Arc<str>,
         answers: &mut impl Iterator<Item = QueryReply>,
     ) -> Result<Option<Value>, CallError> {
-        match answers.next() {
-            Some(answer) => self.usable(name, answer),
-            None => Ok(None),
-        }
+        let answer = answers.next();
+        answer.map_or(Ok(None), |answer| self.usable(name, answer))
     }
 }
 
@@ -216,15 +214,12 @@ impl<'a> KeyQueries<'a> {
 
     /// Queries the TTLs, fencing tokens and subscribers of the locks, and adds them.
     fn complete(&mut self, hashes: Vec<Hash>, looked: &mut FoundLocks) -> Result<(), CallError> {
-        let listeners = self.listeners();
+        let (is_sharded, mut listeners) = (self.node.pool.is_sharded, redis::cmd("PUBSUB"));
+        listeners.arg(if is_sharded { "SHARDNUMSUB" } else { "NUMSUB" });
         let mut queries = Vec::new();
         for hash in &hashes {
             let name = &hash.name;
-            let kind = if hash.side.is_some() {
-                Kind::Read
-            } else {
-                Kind::Reentrant
-            };
+            let kind = hash.side.map_or(Kind::Reentrant, |_| Kind::Read);
             queries.push(about(&redis::cmd("PTTL"), name));
             queries.push(about(&listeners, &Layout::of(kind).channel.of(name)));
             if hash.side.is_some() {
@@ -253,11 +248,8 @@ impl<'a> KeyQueries<'a> {
             if let Some(side) = hash.side {
                 info.kind = side;
                 // A reader's hold whose TTL key is gone has expired. The next request removes its field.
-                let mut ends = Vec::with_capacity(info.holders.len());
-                ends.extend(info.holders.iter().map(|_| next()));
-                let mut ends = ends.into_iter();
                 info.holders.retain(|holder| {
-                    let is_gone = ends.next().flatten().as_ref().map(number_of) == Some(-2);
+                    let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");
                     !is_gone || is_writer || holder.hold.is_none()
                 });
@@ -280,16 +272,6 @@ impl<'a> KeyQueries<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The query for the number of subscribers.
-    fn listeners(&self) -> Cmd {
-        let mut query = redis::cmd("PUBSUB");
-        match self.node.pool.is_sharded {
-            true => query.arg("SHARDNUMSUB"),
-            false => query.arg("NUMSUB"),
-        };
-        query
     }
 }
 
@@ -328,19 +310,14 @@ fn read(name: &Arc<str>, pairs: &Value, is_lock: bool) -> Option<Hash> {
         return None;
     };
     let (mut side, mut holders) = (None, Vec::new());
-    for pair in pairs.chunks_exact(2) {
-        let [field, value] = pair else {
-            return None;
-        };
+    for [field, value] in pairs.as_chunks().0 {
         let (field, value) = (text_of(field), text_of(value));
         match (&*field, &*value) {
             ("mode", "read") => side = Some(LockKind::Read),
             ("mode", "write") => side = Some(LockKind::Write),
             ("mode", _) => return None,
             _ if !is_of_a_lock(&field, is_lock) => return None,
-            _ => {
-                holders.push(Holder::of_field(&field, value.parse().ok()?));
-            }
+            _ => holders.push(Holder::of_field(&field, value.parse().ok()?)),
         }
     }
     let is_lock = side.is_some() || holders.len() == 1;

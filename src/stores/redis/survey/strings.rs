@@ -28,9 +28,8 @@ impl KeyQueries<'_> {
         let mut looked = FoundLocks::default();
         let names: Vec<Arc<str>> = names.into_iter().filter(|it| !is_beside(it)).collect();
         let sizes = self.query_each(&redis::cmd("STRLEN"), names, None, &mut looked)?;
-        let short = sizes
-            .into_iter()
-            .filter(|(_, size)| (1..=LONGEST_TOKEN).contains(&number_of(size)));
+        let is_short = |(_, size): &(_, _)| (1..=LONGEST_TOKEN).contains(&number_of(size));
+        let short = sizes.into_iter().filter(is_short);
         let short: Vec<Arc<str>> = short.map(|(name, _)| name).collect();
         let mut queries = Vec::new();
         for name in &short {

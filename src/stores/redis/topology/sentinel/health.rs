@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use redis::Value;
 
+use super::Shared;
+use super::report::{Report, report_in};
 use crate::store::HealthWarning;
 use crate::stores::redis::findings::Findings;
 use crate::stores::redis::replies::field_of;
-use crate::stores::redis::topology::sentinel::Shared;
-use crate::stores::redis::topology::sentinel::report::{Report, report_in};
 use crate::stores::redis::topology::unreachable_replicas;
 use crate::stores::redis::transport::{CallError, share};
 
@@ -38,9 +38,7 @@ fn watched_in(address: &Value, details: &Value) -> Watched {
         report,
         quorum: number("quorum").unwrap_or_default(),
         known: number("num-other-sentinels").map_or(0, |others| others.saturating_add(1)),
-        is_down: flags
-            .split(',')
-            .any(|flag| matches!(flag, "s_down" | "o_down")),
+        is_down: (flags.split(',')).any(|flag| matches!(flag, "s_down" | "o_down")),
     }
 }
 
@@ -101,11 +99,9 @@ fn findings(
                 known = known.max(watched.known);
                 masters.insert(it.node());
                 if watched.is_down {
-                    found.danger(
-                        CODE,
-                        format!("this sentinel reports the master {} as down", it.node()),
-                        "check that it runs; if the other sentinels agree, they fail over",
-                    );
+                    let message = format!("this sentinel reports the master {} as down", it.node());
+                    let advice = "check that it runs; if the other sentinels agree, they fail over";
+                    found.danger(CODE, message, advice);
                 }
             }
         }
@@ -124,23 +120,18 @@ fn findings(
     let alive = usable + (known - answers.len());
     let needed = quorum.max(known / 2 + 1);
     if alive < needed {
-        all.danger(
-            CODE,
-            format!(
-                "{alive} of {known} sentinels answer, and a failover needs {needed}: if the master dies, nothing replaces it"
-            ),
-            "bring the sentinels back",
+        let message = format!(
+            "{alive} of {known} sentinels answer, and a failover needs {needed}: if the master dies, nothing replaces it"
         );
+        all.danger(CODE, message, "bring the sentinels back");
     }
     if answers.len() < 3 {
-        all.note(
-            CODE,
-            format!(
-                "sentinels named here: {}; the client follows any single one that reports a failover",
-                answers.len()
-            ),
-            "run three or more sentinels, and name them all",
+        let message = format!(
+            "sentinels named here: {}; the client follows any single one that reports a failover",
+            answers.len()
         );
+        let advice = "run three or more sentinels, and name them all";
+        all.note(CODE, message, advice);
     }
     if all.all.is_empty() {
         let masters = masters.join(", ");
