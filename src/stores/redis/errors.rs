@@ -54,9 +54,8 @@ impl Redis {
             fault => fault,
         };
         // With several keys, the server does not report which one it refused.
-        let alone = (keys.len() == 1).then_some(keys);
+        let alone = keys.iter().filter(|_| keys.len() == 1);
         self.worded(node, lock, fault, |text| {
-            let alone = alone.into_iter().flatten();
             named_in(text, alone.map(|key| (*key).to_owned()).collect())
         })
     }
@@ -118,9 +117,8 @@ impl Redis {
                     },
                     ReplyClass::WrongType => Error::WrongType { lock, node, reason },
                     ReplyClass::Misplaced => {
-                        let why = text
-                            .split_once(WRONG_KIND)
-                            .map_or(CLUSTER_NODE, |(_, why)| why);
+                        let why = text.split_once(WRONG_KIND);
+                        let why = why.map_or(CLUSTER_NODE, |(_, why)| why);
                         Error::config("the address of the server", format!("{node}: {why}"))
                     }
                     ReplyClass::Passing => Error::Unavailable { lock, node, reason },

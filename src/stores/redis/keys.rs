@@ -115,18 +115,14 @@ pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
 
 /// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
 pub(super) fn slot(key: &str) -> u16 {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag)
-        .filter(|tag| !tag.is_empty());
-    let crc = tag.unwrap_or(key).bytes().fold(0u16, |crc, byte| {
+    let rest = key.split_once('{').map(|(_, rest)| rest);
+    let hashed = match rest.and_then(|rest| rest.split_once('}')) {
+        Some((tag, _)) if !tag.is_empty() => tag,
+        _ => key,
+    };
+    let crc = hashed.bytes().fold(0u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
         })
     });
     crc % 16384

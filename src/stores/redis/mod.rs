@@ -90,7 +90,7 @@ impl Store for Redis {
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
         match left {
-            Left::Levels(keep) => ReleaseLevel::new(claim, keep).run(self, deadline),
+            Left::Levels(keep) => ReleaseLevel::new(claim, keep, true).run(self, deadline),
             Left::Nothing | Left::NothingQuietly => {
                 let is_cluster = matches!(self.topology, Topology::Cluster(_));
                 let is_quiet = is_cluster && matches!(left, Left::NothingQuietly);

@@ -69,9 +69,8 @@ impl RedisNode {
         let pool = self.pool_for(purpose);
         match pool.borrow_ready() {
             Ok(borrowed) => {
-                let connection = &borrowed.connection;
-                let is_ready =
-                    purpose == Purpose::Request || connection.identity.as_ref().is_some();
+                let identity = &borrowed.connection.identity;
+                let is_ready = purpose == Purpose::Request || identity.is_some();
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }
@@ -113,15 +112,10 @@ impl RedisNode {
         keep: u32,
         deadline: Instant,
     ) -> Pending<'a, Outcome<Released>> {
+        let is_quiet = false;
         match keep {
-            0 => self.carry_out(
-                Release {
-                    claim,
-                    is_quiet: false,
-                },
-                deadline,
-            ),
-            keep => self.carry_out(ReleaseLevel::new(claim, keep), deadline),
+            0 => self.carry_out(Release { claim, is_quiet }, deadline),
+            keep => self.carry_out(ReleaseLevel::new(claim, keep, true), deadline),
         }
     }
 

@@ -76,16 +76,12 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
     fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<O::Answer>> {
         let reply = self.reply(deadline)?;
         let (node, until) = (self.node, self.attempts.deadline);
-        let SentOperation {
-            operation,
-            attempts,
-            ..
-        } = &mut *self;
+        let this = &mut *self;
         let answer = match reply {
             Err(CallError::Server(text)) if lacks_script(&text) => None,
-            reply => operation.answer(node, reply, attempts),
+            reply => this.operation.answer(node, reply, &mut this.attempts),
         };
-        Some(answer.unwrap_or_else(|| operation.run(node, until)))
+        Some(answer.unwrap_or_else(|| this.operation.run(node, until)))
     }
 }
 
@@ -132,25 +128,24 @@ impl RedisNode {
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &self.completed(call), limit, how, deadline);
-        let fault = match sent {
-            Ok(ticket) => {
-                return Pending::Sent(Box::new(SentOperation {
-                    node: self,
-                    operation,
-                    borrowed: Some(borrowed),
-                    ticket,
-                    attempts,
-                    answered: Arc::default(),
-                }));
+        let ticket = match sent {
+            Ok(ticket) => ticket,
+            Err(fault) => {
+                pool.give_back::<()>(borrowed, &Err(fault.clone()));
+                // The server may have closed an idle connection. Nothing was sent, so another connection can be used.
+                return match fault {
+                    CallError::NotSent(_) if time::now() < deadline => Pending::NotConnected,
+                    fault => Pending::Ready(operation.fail(self, fault, &mut attempts)),
+                };
             }
-            Err(fault) => fault,
         };
-        let outcome: Result<(), _> = Err(fault.clone());
-        self.server.pool.give_back(borrowed, &outcome);
-        // The server may have closed an idle connection. Nothing was sent, so another connection can be used.
-        if matches!(fault, CallError::NotSent(_)) && time::now() < deadline {
-            return Pending::NotConnected;
-        }
-        Pending::Ready(operation.fail(self, fault, &mut attempts))
+        Pending::Sent(Box::new(SentOperation {
+            node: self,
+            operation,
+            borrowed: Some(borrowed),
+            ticket,
+            attempts,
+            answered: Arc::default(),
+        }))
     }
 }

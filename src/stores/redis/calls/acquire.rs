@@ -76,7 +76,7 @@ impl<'a> Acquire<'a> {
                 ..claim.clone()
             };
             // The undone re-entry may have extended the lease, so the hold is in doubt whatever this returns.
-            let _ = ReleaseLevel::alone(&levels, self.known).run(redis, attempts.deadline);
+            let _ = ReleaseLevel::new(&levels, self.known, false).run(redis, attempts.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
             release.run(redis, attempts.deadline)
         {

@@ -39,99 +39,74 @@ pub(super) fn place_call<'c>(
 /// Enters the queue of a condition, queries it, leaves it, or signals its waiters.
 pub(crate) struct Condition<'a>(pub(crate) &'a ConditionOp<'a>);
 
-impl Condition<'_> {
-    /// Whether the first of two attempts may have signalled waiters that `count` does not include.
-    fn may_have_run_twice(&self, count: i64, attempts: &Attempts) -> bool {
-        let most = match self.0.step {
-            ConditionStep::Signal(most) => most,
-            _ => return false,
-        };
-        attempts.earlier_sent_since.is_some() && (count == 0 || most > 1)
-    }
-}
-
 impl Operation for Condition<'_> {
     type Answer = Outcome<ConditionAnswer>;
 
     fn call(&self) -> Call<'_> {
-        let ConditionOp {
-            lock,
-            condition,
-            visitor,
-            step,
-        } = self.0;
-        let (hold, word, amount) = match step {
-            ConditionStep::Enlist(hold) => (Some(*hold), "enlist", 0),
-            ConditionStep::Look => (None, "look", 0),
-            ConditionStep::Leave => (None, "leave", 0),
-            ConditionStep::Signal(most) => (None, "", *most),
-        };
-        let call = match step {
-            ConditionStep::Signal(_) => place_call(&CONDITION.signal, &lock.name, visitor),
-            _ => place_call(&CONDITION.look, &lock.name, visitor),
+        let op = self.0;
+        let (script, hold, word, amount) = match op.step {
+            ConditionStep::Enlist(hold) => (&CONDITION.look, Some(hold), "enlist", 0),
+            ConditionStep::Look => (&CONDITION.look, None, "look", 0),
+            ConditionStep::Leave => (&CONDITION.look, None, "leave", 0),
+            ConditionStep::Signal(most) => (&CONDITION.signal, None, "", most),
         };
         Call {
             successor: hold,
             condition: Some(ConditionCall {
-                name: condition,
+                name: op.condition,
                 step: word,
                 amount,
             }),
             // A repeated request finds the result of the first, or wakes a waiter spuriously, which is allowed.
             repeat: Repeat::Halfway { unsent: true },
-            ..call
+            ..place_call(script, &op.lock.name, op.visitor)
         }
     }
 
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self> {
-        let signals = matches!(self.0.step, ConditionStep::Signal(_));
-        let answer = match (integer_at(reply, 0), integer_at(reply, 2)) {
-            (Some(0), _) => ConditionAnswer::Waits,
-            (Some(1), Some(count)) if signals => {
-                if self.may_have_run_twice(count, attempts) {
+        let most = match self.0.step {
+            ConditionStep::Signal(most) => Some(most),
+            _ => None,
+        };
+        let answer = match (integer_at(reply, 0), integer_at(reply, 2), most) {
+            (Some(0), ..) => ConditionAnswer::Waits,
+            (Some(1), Some(count), Some(most)) => {
+                // The first of two attempts may have signalled waiters that `count` does not include.
+                if attempts.earlier_sent_since.is_some() && (count == 0 || most > 1) {
                     let reason = "the signal was sent twice and took effect, but the number of signalled waiters is \
                         not known";
-                    return Err(Unread::Error(redis.unknown(
-                        &self.0.lock.name,
-                        None,
-                        self.0.step.name(),
-                        reason.to_owned().into(),
-                    )));
+                    let (lock, step) = (&self.0.lock.name, self.0.step.name());
+                    return Err(redis.unknown(lock, None, step, reason.into()).into());
                 }
                 ConditionAnswer::Signalled(u32::try_from(count).unwrap_or(u32::MAX))
             }
-            (Some(1), _) if !signals => ConditionAnswer::Woken,
-            (Some(2), _) => {
+            (Some(1), _, None) => ConditionAnswer::Woken,
+            (Some(2), ..) => {
                 let holder = item_at(reply, 2).unwrap_or(&Value::Nil);
                 return Ok(Outcome::Gone(cause_of(holder)));
             }
-            (Some(3), _) => return Err(Unread::Outdated),
-            (Some(4), _) => ConditionAnswer::Left,
+            (Some(3), ..) => return Err(Unread::Outdated),
+            (Some(4), ..) => ConditionAnswer::Left,
             _ => return Err(Unread::Unexpected),
         };
         Ok(Outcome::Done(answer))
     }
 
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
-        let ConditionOp {
-            lock,
-            condition,
-            visitor,
-            step,
-        } = self.0;
-        let error = match step {
+        let op = self.0;
+        let error = match op.step {
             // A query only extends the life of the queue entry.
             ConditionStep::Look => redis.error_of(&self.call(), fault, attempts.deadline),
-            _ => redis.unknown(&lock.name, None, step.name(), fault.into_reason()),
+            step => redis.unknown(&op.lock.name, None, step.name(), fault.into_reason()),
         };
-        if matches!(step, ConditionStep::Signal(_)) {
+        if matches!(op.step, ConditionStep::Signal(_)) {
             return Err(error);
         }
         let place = EntryInDoubt {
-            condition: Arc::clone(condition),
-            was_told: !matches!(step, ConditionStep::Enlist(_)),
+            condition: Arc::clone(op.condition),
+            was_told: !matches!(op.step, ConditionStep::Enlist(_)),
         };
-        let in_doubt = InDoubt::of_condition_entry(lock, visitor, place, attempts.not_after);
+        let in_doubt = InDoubt::of_condition_entry(op.lock, op.visitor, place, attempts.not_after);
         Ok(Outcome::unknown(in_doubt, error))
     }
 }

@@ -49,19 +49,19 @@ impl Operation for Count<'_> {
     type Answer = i64;
 
     fn call(&self) -> Call<'_> {
-        let CountOp {
-            counter,
-            request,
-            permit,
-            step,
-        } = self.op;
+        let op = self.op;
         Call {
             lease: self.remembered,
-            step: *step,
-            successor: *permit,
+            step: op.step,
+            successor: op.permit,
             // The server answers the second attempt with the result of the first.
             repeat: Repeat::Halfway { unsent: true },
-            ..Call::in_layout(self.layout, self.script, &counter.name, Some(request))
+            ..Call::in_layout(
+                self.layout,
+                self.script,
+                &op.counter.name,
+                Some(&op.request),
+            )
         }
     }
 

@@ -256,12 +256,10 @@ impl Redis {
         match operation.run(self, deadline)? {
             Outcome::Done(replies) => Ok(replies),
             Outcome::Unknown { error, .. } => Err(error),
-            Outcome::Gone(_) | Outcome::Refused(_) => Err(self.unknown(
-                resource,
-                None,
-                "fenced write",
-                "the server spoke of a hold".into(),
-            )),
+            Outcome::Gone(_) | Outcome::Refused(_) => {
+                let reason = "the server spoke of a hold".into();
+                Err(self.unknown(resource, None, "fenced write", reason))
+            }
         }
     }
 }

@@ -55,11 +55,8 @@ impl Operation for HandOff<'_> {
             // The first attempt may have handed the lock off, and the successor may have released it since.
             (Some(2), Some(_), _) if attempts.earlier_sent_since.is_some() => {
                 let reason = "a repeated request got no reply, and neither hold exists";
-                Ok(self.unknown(
-                    redis,
-                    CallError::NotSent(reason.to_owned().into()),
-                    attempts,
-                )?)
+                let fault = CallError::NotSent(reason.into());
+                Ok(self.unknown(redis, fault, attempts)?)
             }
             (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3), ..) => Err(Unread::Outdated),

@@ -26,11 +26,8 @@ impl Operation for Inspect<'_> {
 
     fn read(&mut self, redis: &Redis, reply: &Value, _: &mut Attempts) -> Read<Self> {
         let name = &self.lock.name;
-        let (Some(exists), Some(count), Some(ttl)) = (
-            integer_at(reply, 0),
-            item_at(reply, 1),
-            integer_at(reply, 2),
-        ) else {
+        let (exists, ttl) = (integer_at(reply, 0), integer_at(reply, 2));
+        let (Some(exists), Some(count), Some(ttl)) = (exists, item_at(reply, 1), ttl) else {
             return Err(Unread::Unexpected);
         };
         let count = match (text_of(count), self.visitor) {

@@ -14,23 +14,14 @@ pub(crate) struct ReleaseLevel<'a> {
 }
 
 impl<'a> ReleaseLevel<'a> {
-    pub(crate) fn new(claim: &'a Claim, keep: u32) -> ReleaseLevel<'a> {
-        ReleaseLevel {
-            count: SetCount {
-                claim,
-                known: claim.count,
-                wanted: keep,
-            },
-            replicates: true,
-        }
-    }
-
-    /// A release of levels that needs no acknowledgment of replicas.
-    pub(crate) fn alone(claim: &'a Claim, keep: u32) -> ReleaseLevel<'a> {
-        ReleaseLevel {
-            replicates: false,
-            ..ReleaseLevel::new(claim, keep)
-        }
+    pub(crate) fn new(claim: &'a Claim, wanted: u32, replicates: bool) -> ReleaseLevel<'a> {
+        let known = claim.count;
+        let count = SetCount {
+            claim,
+            known,
+            wanted,
+        };
+        ReleaseLevel { count, replicates }
     }
 }
 

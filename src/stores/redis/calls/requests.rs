@@ -51,10 +51,8 @@ impl Redis {
             attempts.earlier_sent_since = attempts.sent_since;
             attempts.sent_since = Some(attempts.earlier_sent_since.unwrap_or(sent));
             let expiry = connection.expiry(deadline, sent);
-            let expiry = match call.valid_until {
-                Some(end) => expiry.min(connection.surely_before(end)),
-                None => expiry,
-            };
+            let until = call.valid_until.map(|end| connection.surely_before(end));
+            let expiry = expiry.min(until.unwrap_or(i64::MAX));
             attempts.not_after = attempts.not_after.max(expiry);
             let voting = voting.as_deref();
             let limit = Limit { expiry, voting };

@@ -27,14 +27,9 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
     type Answer = bool;
 
     fn call(&self) -> Call<'_> {
-        let InDoubt {
-            kind,
-            name,
-            visitor,
-            place,
-            ..
-        } = self.0.borrow();
-        if let Some(place) = place {
+        let in_doubt: &InDoubt = self.0.borrow();
+        let (name, visitor) = (&in_doubt.name, &in_doubt.visitor);
+        if let Some(place) = &in_doubt.place {
             return Call {
                 condition: Some(ConditionCall {
                     name: &place.condition,
@@ -44,7 +39,7 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
                 ..place_call(&CONDITION.look, name, visitor)
             };
         }
-        Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
+        Call::new(in_doubt.kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
     fn read(&mut self, _: &Redis, reply: &Value, _: &mut Attempts) -> Read<Self> {

@@ -357,7 +357,7 @@ fn random_replies_of_scripts_are_read() {
                 let (claim, is_quiet) = (&from, false);
                 read(Release { claim, is_quiet }, redis, reply, attempts);
             }
-            2 => read(ReleaseLevel::new(&from, 1), redis, reply, attempts),
+            2 => read(ReleaseLevel::new(&from, 1, true), redis, reply, attempts),
             3 => {
                 let (from, to, floor) = (&from, &to, 0);
                 read(HandOff { from, to, floor }, redis, reply, attempts);

@@ -72,6 +72,7 @@ pub(super) const KINDS: [Kind; 9] = [
 /// The arguments that most kinds share.
 const SET_COUNT: &[Arg] = &[Visitor, Lease, Known, Wanted];
 const RENEW: &[Arg] = &[Visitor, Lease];
+const TAKE: &[Arg] = &[Visitor, Lease, Channel];
 const TRANSFER: &[Arg] = &[Visitor, Successor, Lease, Channel];
 
 fn owned(text: &str, keys: &'static [Key]) -> Script {

@@ -8,20 +8,16 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     let asked = &[
         Visitor, Lease, Known, Wanted, Channel, Wish, Patience, HearsAll,
     ];
-    let withdraw = include_str!("withdraw.lua");
+    let waiters = include_str!("waiters.lua");
     let force_release = include_str!("force_release.lua");
     Layout {
         place_channel: Some(Key::OfVisitor("redisson_lock__channel")),
         rights: "fair",
         acquire: expiring(acquire, WITH_QUEUE, asked),
         release: owned(include_str!("release.lua"), WITH_QUEUE),
-        resolve: owned(withdraw, WITH_QUEUE),
+        resolve: owned(include_str!("withdraw.lua"), WITH_QUEUE),
         force_release: expiring(force_release, WITH_QUEUE, &[Channel]),
-        waiters: Some(Script::new(
-            include_str!("waiters.lua"),
-            &[Key::Name, QUEUE],
-            &[],
-        )),
+        waiters: Some(Script::new(waiters, &[Key::Name, QUEUE], &[])),
         ..Layout::plain()
     }
 });

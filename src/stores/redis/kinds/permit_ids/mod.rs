@@ -10,11 +10,7 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     release: owned(include_str!("release.lua"), WITH_IDS),
     resolve: owned(include_str!("withdraw.lua"), WITH_IDS),
     renew: expiring(include_str!("renew.lua"), WITH_IDS, RENEW),
-    acquire: expiring(
-        include_str!("acquire.lua"),
-        WITH_IDS,
-        &[Visitor, Lease, Channel],
-    ),
+    acquire: expiring(include_str!("acquire.lua"), WITH_IDS, TAKE),
     count: Some(expiring(
         include_str!("count.lua"),
         &[Key::Name, ONCE, IDS],
