@@ -189,9 +189,7 @@ impl State {
 
     fn run(&mut self, now: i64, connection: u64, request: &[Vec<u8>]) {
         let script = script_of(request);
-        let is_renewal = script
-            .as_ref()
-            .is_some_and(|it| HASHES.renewals.contains(it));
+        let is_renewal = matches!(&script, Some(it) if HASHES.renewals.contains(it));
         if is_renewal && self.faults.renewals_to_drop > 0 {
             self.faults.renewals_to_drop -= 1;
             let bytes = b"-ERR a test dropped this renewal\r\n".to_vec();
@@ -205,9 +203,8 @@ impl State {
         let mut is_lost = may_lose && self.faults.answers_to_lose > 0;
         let deliveries = self.server.command(now, connection, request);
         // After NOSCRIPT, the request is sent again as text.
-        is_lost &= !deliveries
-            .iter()
-            .any(|it| it.bytes.starts_with(b"-NOSCRIPT"));
+        let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
+        is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
         // A script that was ended after running too long may have written, which an error would deny.
         is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
@@ -255,14 +252,11 @@ impl State {
 impl FarEnd {
     /// Sends what fits into the socket.
     fn send_rest(&mut self) {
-        while !self.unsent.is_empty() {
-            match self.stream.write(&self.unsent) {
-                Ok(sent) => {
-                    self.unsent.drain(..sent);
-                }
-                // The client is gone, or has to read first.
-                Err(_) => return,
-            }
+        // After an error the client is gone, or has to read first.
+        while !self.unsent.is_empty()
+            && let Ok(sent) = self.stream.write(&self.unsent)
+        {
+            self.unsent.drain(..sent);
         }
     }
 }
@@ -280,13 +274,8 @@ impl Link {
 
     /// Refills the socket after a read, and says why the connection ended.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
-        if let Some(end) = self
-            .world
-            .state
-            .lock()
-            .connections
-            .get_mut(&self.connection)
-        {
+        let mut state = self.world.state.lock();
+        if let Some(end) = state.connections.get_mut(&self.connection) {
             end.send_rest();
         }
         match received {

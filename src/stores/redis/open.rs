@@ -13,11 +13,7 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::topology::Topology;
-use crate::stores::redis::topology::cluster::Cluster;
-use crate::stores::redis::topology::replicas::Replicas;
-use crate::stores::redis::topology::sentinel::Sentinels;
-use crate::stores::redis::topology::single::Single;
+use crate::stores::redis::topology::{Cluster, Replicas, Sentinels, Single, Topology};
 use crate::stores::redis::transport::{
     Address, Connector, Credentials, CredentialsProvider, Mapper, TlsConfig, asks_for_tls,
 };
@@ -104,11 +100,8 @@ impl Redis {
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = address(url, settings, &settings.access)?;
         let database = address.database();
-        Ok(Redis::on(
-            Arc::new(Single::new(address)),
-            database,
-            settings,
-        ))
+        let connector = Single::new(address);
+        Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
     /// A store on a master and its replicas at fixed addresses.
@@ -244,10 +237,8 @@ fn addresses(
     let Some(first) = addresses.first().cloned() else {
         return invalid("there is none");
     };
-    if addresses
-        .iter()
-        .any(|it| it.is_encrypted() != first.is_encrypted())
-    {
+    let is_other = |it: &Address| it.is_encrypted() != first.is_encrypted();
+    if addresses.iter().any(is_other) {
         return invalid(
             "some use TLS and some do not, which would send the password as plain text; use rediss:// for all or \
                 for none",

@@ -13,8 +13,7 @@ use crate::ground::{poll, time};
 use crate::store::Renewal;
 use crate::stores::redis::errors::may_be_for_one_key;
 use crate::stores::redis::replies::{cause_of, integer_at};
-use crate::stores::redis::topology::Topology;
-use crate::stores::redis::topology::cluster::Redirection;
+use crate::stores::redis::topology::{Redirection, Topology};
 use crate::stores::redis::transport::{
     CallError, LATENESS, lacks_eval, lacks_evalsha, lacks_script, plain,
 };
@@ -28,10 +27,8 @@ impl Renewals<'_> {
     pub(super) fn read_all(&mut self) {
         while !self.sent.is_empty() {
             let count = self.sent.len();
-            let sources = self
-                .sent
-                .iter()
-                .map(|one| one.connection.connection.source());
+            let sent = self.sent.iter();
+            let sources = sent.map(|one| one.connection.connection.source());
             let readable = match poll::wait(sources, self.deadline) {
                 Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
                 // Without memory for the poll, each read waits.
@@ -101,11 +98,8 @@ impl Renewals<'_> {
                     asked: one.batch.asked(),
                     ..OpenClaim::default()
                 };
-                return self.unknown(
-                    indices,
-                    "it reached the server after its deadline",
-                    Some(&again),
-                );
+                let reason = "it reached the server after its deadline";
+                return self.unknown(indices, reason, Some(&again));
             }
         };
         let is_together = indices.len() > 1
@@ -128,10 +122,7 @@ impl Renewals<'_> {
             };
             match at.and_then(|at| indices.get(at)) {
                 Some(index) if is_together && matches!(outcome, Renewal::Lost(_)) => {
-                    let again = OpenClaim {
-                        is_single: true,
-                        ..OpenClaim::default()
-                    };
+                    let again = OpenClaim::default();
                     self.unknown(&[*index], NOT_FOUND_TOGETHER, Some(&again));
                 }
                 Some(index) => self.note(*index, outcome),
@@ -198,7 +189,11 @@ impl Renewals<'_> {
         if outcome.as_ref().is_err_and(CallError::is_timeout) {
             for expected in &one.expected {
                 let connection = &mut one.connection.connection;
-                connection.defer_reply(expected.number(), self.deadline + LATENESS, None);
+                let number = match *expected {
+                    Expected::Part { number, .. } => Some(number),
+                    Expected::Nothing | Expected::Replicas(_) => None,
+                };
+                connection.defer_reply(number, self.deadline + LATENESS, None);
             }
             server.renewals.give_back(one.connection, &Ok(()));
         } else {

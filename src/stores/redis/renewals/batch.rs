@@ -9,8 +9,7 @@ use crate::ground::clock::BootInstant;
 use crate::stores::redis::keys;
 use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::topology::Topology;
-use crate::stores::redis::topology::cluster::Shard;
+use crate::stores::redis::topology::{Shard, Topology};
 use crate::stores::redis::transport::{Borrowed, CallError};
 use crate::stores::redis::wait_replicas::Replication;
 
@@ -153,13 +152,4 @@ pub(super) enum Expected {
         by_text: bool,
     },
     Replicas(Replication),
-}
-
-impl Expected {
-    pub(super) fn number(&self) -> Option<i64> {
-        match *self {
-            Expected::Part { number, .. } => Some(number),
-            Expected::Nothing | Expected::Replicas(_) => None,
-        }
-    }
 }

@@ -143,8 +143,8 @@ impl<'a> Renewals<'a> {
                     fault: None,
                 }),
                 Err(fault) => {
-                    let outcome: Result<(), _> = Err(fault.clone());
-                    batch.server.renewals.give_back(connection, &outcome);
+                    let renewals = &batch.server.renewals;
+                    renewals.give_back::<()>(connection, &Err(fault.clone()));
                     self.was_not_sent(&batch, fault, true);
                 }
             }

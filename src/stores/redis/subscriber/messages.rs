@@ -29,13 +29,11 @@ impl Shared {
             "subscribe" | "ssubscribe" => {
                 let is_live = {
                     let mut state = self.state.lock();
-                    match state.channels.get_mut(channel.as_str()) {
-                        Some(entry) => {
-                            entry.confirmed += 1;
-                            entry.is_live()
-                        }
-                        None => false,
-                    }
+                    let entry = state.channels.get_mut(channel.as_str());
+                    entry.is_some_and(|entry| {
+                        entry.confirmed += 1;
+                        entry.is_live()
+                    })
                 };
                 if is_live {
                     self.notifier.wake_all_of(&channel);
@@ -70,15 +68,13 @@ impl Shared {
         if self.on_move.is_none() {
             return;
         }
-        let slot = text
-            .strip_prefix("MOVED ")
-            .and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
+        let slot = text.strip_prefix("MOVED ");
+        let slot = slot.and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
         let refused: Vec<Arc<str>> = {
             let mut state = self.state.lock();
             // The refused command may have been SUNSUBSCRIBE.
-            state
-                .leaving
-                .retain(|name, _| slot.is_none_or(|slot| keys::slot(name) != slot));
+            let is_other = |name: &str| slot.is_none_or(|slot| keys::slot(name) != slot);
+            state.leaving.retain(|name, _| is_other(name));
             let channels = state.channels.iter_mut().filter(|(name, entry)| {
                 // Other errors do not say which subscription was refused.
                 slot.map_or(!entry.is_live(), |slot| keys::slot(name) == slot)
@@ -117,10 +113,9 @@ impl Shared {
             })
             .map(|(name, _)| Arc::clone(name))
             .collect();
-        if idle.is_empty() {
-            return !state.channels.is_empty();
+        if !idle.is_empty() {
+            self.give_up(state, &idle);
         }
-        self.give_up(state, &idle);
         !state.channels.is_empty()
     }
 

@@ -103,7 +103,11 @@ impl Subscriber {
     /// Subscribes to `channel` until the interest is dropped. Returns whether messages already arrive. A channel that
     /// does not linger has only one waiter.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
-        self.ensure_running();
+        if !self.shared.state.lock().is_closed {
+            let shared = Arc::clone(&self.shared);
+            self.thread
+                .ensure_running("redlatch-subscribe", move || shared.run());
+        }
         let mut state = self.shared.state.lock();
         let state = &mut *state;
         let entry = state.channels.entry(Arc::clone(channel)).or_default();
@@ -143,14 +147,6 @@ impl Subscriber {
         let state = self.shared.state.lock();
         let mut channels = state.channels.values();
         state.writer.is_none() && channels.any(|channel| channel.waiters > 0)
-    }
-
-    fn ensure_running(&self) {
-        if !self.shared.state.lock().is_closed {
-            let shared = Arc::clone(&self.shared);
-            self.thread
-                .ensure_running("redlatch-subscribe", move || shared.run());
-        }
     }
 
     /// Ends the thread, and waits for its end.
@@ -210,10 +206,8 @@ impl Shared {
     }
 
     fn subscribe<'a>(&self, channels: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<u8> {
-        self.packed(
-            [redis::cmd("SUBSCRIBE"), redis::cmd("SSUBSCRIBE")],
-            channels,
-        )
+        let commands = [redis::cmd("SUBSCRIBE"), redis::cmd("SSUBSCRIBE")];
+        self.packed(commands, channels)
     }
 
     /// Encodes one command per channel, because the server may refuse some of them: a slot has moved, or the user lacks
@@ -223,11 +217,8 @@ impl Shared {
         [plain, sharded]: [redis::Cmd; 2],
         channels: impl IntoIterator<Item = &'a Arc<str>>,
     ) -> Vec<u8> {
-        let command = if self.on_move.is_some() {
-            sharded
-        } else {
-            plain
-        };
+        let is_sharded = self.on_move.is_some();
+        let command = if is_sharded { sharded } else { plain };
         let mut packed = Vec::new();
         for channel in channels {
             let mut command = command.clone();

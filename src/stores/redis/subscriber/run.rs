@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::{events, numbers, time};
-use crate::stores::redis::transport::{CallError, Connection};
+use crate::stores::redis::transport::{CallError, Connection, encode};
 
 /// How often unsent bytes are retried.
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
@@ -71,19 +71,16 @@ impl Shared {
     /// Connects, and subscribes to all wanted channels.
     pub(super) fn connect(&self) -> Result<Connection, String> {
         let deadline = time::now() + self.command_timeout;
-        let connection = self
-            .connector
-            .connect(deadline)
-            .map_err(|fault| fault.into_reason().into_words())?;
+        let connection = self.connector.connect(deadline);
+        let connection = connection.map_err(|fault| fault.into_reason().into_words())?;
         let mut writer = connection.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
         if state.is_closed {
             return Err("the client was shut down".to_owned());
         }
         if !state.channels.is_empty() {
-            writer
-                .send(&self.subscribe(state.channels.keys()))
-                .map_err(|error| error.to_string())?;
+            let sent = writer.send(&self.subscribe(state.channels.keys()));
+            sent.map_err(|error| error.to_string())?;
         }
         for channel in state.channels.values_mut() {
             channel.asked = 1;
@@ -124,12 +121,12 @@ impl Shared {
                 self.sweep(&mut self.state.lock());
                 sweep_at = now + LINGER;
             }
-            let flush_at = now + FLUSH_EVERY;
-            let part = if has_rest {
-                deadline.min(flush_at)
+            let flush_at = if has_rest {
+                now + FLUSH_EVERY
             } else {
                 deadline
             };
+            let part = deadline.min(flush_at);
             match connection.receive(part) {
                 Ok(message) => {
                     self.handle(message);
@@ -152,12 +149,8 @@ impl Shared {
                     if !self.sweep(&mut state) {
                         return "no waiter is left".to_owned();
                     }
-                    let sent = state.writer.as_mut().is_some_and(|writer| {
-                        writer
-                            .send(&redis::cmd("PING").get_packed_command())
-                            .is_ok()
-                    });
-                    if !sent {
+                    let writer = state.writer.as_mut();
+                    if writer.is_none_or(|it| it.send(&encode(&["PING"])).is_err()) {
                         return "the PING could not be sent".to_owned();
                     }
                     pinged = true;

@@ -1,9 +1,9 @@
 //! The servers of a client: one node (single, replicas, Sentinel), or a cluster.
 
-pub(crate) mod cluster;
-pub(crate) mod replicas;
-pub(crate) mod sentinel;
-pub(crate) mod single;
+mod cluster;
+mod replicas;
+mod sentinel;
+mod single;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,8 +11,11 @@ use std::time::Instant;
 use crate::store::{ConnectionCounter, ConnectionStats, HealthWarning};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::topology::cluster::Cluster;
 use crate::stores::redis::transport::{Address, CallError, Connection, Hook, share};
+pub(super) use cluster::{Cluster, Redirection, Shard};
+pub(super) use replicas::Replicas;
+pub(super) use sentinel::Sentinels;
+pub(super) use single::Single;
 
 pub(crate) enum Topology {
     One(Arc<Node>),

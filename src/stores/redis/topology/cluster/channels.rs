@@ -54,14 +54,12 @@ impl Cluster {
         {
             let mut channels = self.channels.lock();
             let is_closed = channels.is_closed;
-            let entry = channels
-                .wanted
-                .entry(Arc::clone(channel))
-                .or_insert(Channel {
-                    waiters: 0,
-                    lingers,
-                    at: None,
-                });
+            let entry = channels.wanted.entry(Arc::clone(channel));
+            let entry = entry.or_insert(Channel {
+                waiters: 0,
+                lingers,
+                at: None,
+            });
             entry.waiters += 1;
             if !is_closed {
                 self.subscribe(channel, entry);

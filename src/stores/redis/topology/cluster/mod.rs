@@ -27,7 +27,7 @@ use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{Address, CallError, Connection, Hooks, last_try, share};
 use channels::Channels;
 pub(crate) use redirection::Redirection;
-use seeds::Seed;
+use seeds::seeds_of;
 pub(crate) use slot_map::Shard;
 use slot_map::SlotMap;
 
@@ -58,9 +58,8 @@ impl Cluster {
     ) -> Arc<Cluster> {
         let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
         let whole_name = format!("the cluster of {}", names.join(", ")).into();
-        let sources = seeds.iter().cloned().map(Seed::new).collect();
         let map = SlotMap {
-            sources,
+            sources: seeds_of(seeds.clone(), &[]),
             is_sharded: settings.sharded,
             ..SlotMap::default()
         };
@@ -155,12 +154,9 @@ impl Cluster {
         let told = shards.iter().enumerate().map(|(index, shard)| {
             let deadline = share(deadline, count - index);
             let name = Arc::clone(&shard.address.node);
-            let node = &shard.node;
-            (
-                name,
-                node.pool
-                    .with(deadline, |connection| talk(node, connection, deadline)),
-            )
+            let (node, pool) = (&shard.node, &shard.node.pool);
+            let told = pool.with(deadline, |connection| talk(node, connection, deadline));
+            (name, told)
         });
         told.collect()
     }
@@ -183,10 +179,8 @@ impl Cluster {
             let shards = self.shards();
             let left = shards.iter().filter(|it| !done.contains(&it.address.node));
             let shard = left.min_by(|a, b| a.address.node.cmp(&b.address.node))?;
-            let (name, node) = (&shard.address.node, &shard.node);
-            let told = node
-                .pool
-                .with(deadline, |connection| talk(node, connection, name));
+            let (name, node, pool) = (&shard.address.node, &shard.node, &shard.node.pool);
+            let told = pool.with(deadline, |connection| talk(node, connection, name));
             let passes = matches!(&told, Err(fault) if fault.is_passing());
             if !passes || !backoff.pause(deadline) {
                 return Some((Arc::clone(name), told));

@@ -81,9 +81,8 @@ impl Cluster {
         let mut map = self.map.lock();
         while map.is_being_refreshed {
             if time::now() >= deadline {
-                return Err(CallError::NotSent(
-                    "the slots of the cluster are not known yet".into(),
-                ));
+                let reason = "the slots of the cluster are not known yet".into();
+                return Err(CallError::NotSent(reason));
             }
             map = self.refreshed.wait(map, Some(deadline));
         }
@@ -125,11 +124,8 @@ impl Cluster {
             let rest = (sources.len() - tried).min(LEAST_SHARE);
             let answer = ask_one(seed, is_sharded, share(deadline, rest));
             let mut map = self.map.lock();
-            let noted = map
-                .sources
-                .iter_mut()
-                .find(|it| it.address.node == seed.node);
-            if let Some(noted) = noted {
+            let mut all = map.sources.iter_mut();
+            if let Some(noted) = all.find(|it| it.address.node == seed.node) {
                 noted.asked_at = Some(time::now());
                 noted.has_failed = answer.is_err();
             }
@@ -156,11 +152,8 @@ impl Cluster {
         ranges.sort_by_key(|range| range.first);
         let is_master =
             |shard: &Arc<Shard>| ranges.iter().any(|range| Arc::ptr_eq(&range.master, shard));
-        let gone: Vec<Arc<Shard>> = map
-            .shards
-            .extract_if(|_, shard| !is_master(shard))
-            .map(|(_, shard)| shard)
-            .collect();
+        let gone = map.shards.extract_if(|_, shard| !is_master(shard));
+        let gone: Vec<Arc<Shard>> = gone.map(|(_, shard)| shard).collect();
         for shard in &gone {
             shard.node.subscriber.dismiss();
         }

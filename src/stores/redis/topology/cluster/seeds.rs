@@ -12,16 +12,6 @@ pub(super) struct Seed {
     pub(super) has_failed: bool,
 }
 
-impl Seed {
-    pub(super) fn new(address: Address) -> Seed {
-        Seed {
-            address,
-            asked_at: None,
-            has_failed: false,
-        }
-    }
-}
-
 /// Returns the nodes at these addresses, with the state of `known` ones.
 pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::with_capacity(addresses.len());

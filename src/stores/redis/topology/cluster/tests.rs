@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::seeds::{in_order, seeds_of};
+use super::seeds::{Seed, in_order};
 use super::slots_reply::slots_in;
 use super::*;
 use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};

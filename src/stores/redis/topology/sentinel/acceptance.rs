@@ -99,9 +99,7 @@ pub(super) fn newly_accepted(
         return Some(later);
     }
     reports.iter().filter(|_| may_go_back).find_map(|one| {
-        let epoch = epochs_of(reports, &one.node())
-            .get(configured / 2)
-            .copied()?;
+        let epoch = *epochs_of(reports, &one.node()).get(configured / 2)?;
         let is_other = one.node() != accepted.node() || epoch < accepted.epoch;
         is_other.then(|| one.with_epoch(epoch))
     })

@@ -95,10 +95,8 @@ impl Sentinels {
     ) -> Sentinels {
         let names: Vec<&str> = sentinels.iter().map(|address| &*address.node).collect();
         let group = format!("the master {name} of the sentinels {}", names.join(", "));
-        let sentinels: Vec<_> = sentinels
-            .into_iter()
-            .map(|address| Arc::new(Sentinel::new(address)))
-            .collect();
+        let sentinels = sentinels.into_iter().map(Sentinel::new);
+        let sentinels: Vec<_> = sentinels.map(Arc::new).collect();
         Sentinels {
             shared: Arc::new(Shared {
                 name: name.to_owned(),
@@ -140,13 +138,12 @@ impl Connector for Sentinels {
     }
 
     fn close(&self) {
-        {
-            let mut state = self.shared.state.lock();
-            state.is_closed = true;
-            if let Some(writer) = state.writer.take() {
-                writer.shut_down();
-            }
+        let mut state = self.shared.state.lock();
+        state.is_closed = true;
+        if let Some(writer) = state.writer.take() {
+            writer.shut_down();
         }
+        drop(state);
         self.shared.wanted.notify_one();
         self.thread.join();
     }
@@ -248,9 +245,8 @@ impl Shared {
             }
         }
         let Some(failure) = failure.filter(|_| !reports.is_empty()) else {
-            return Err(
-                last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel is known".into()))
-            );
+            let none = || CallError::NotSent("no sentinel is known".into());
+            return Err(last_fault.unwrap_or_else(none));
         };
         // A sentinel replied, so the error is about the master, not about other sentinels.
         match lone {
@@ -280,18 +276,13 @@ impl Shared {
             fault: fault.at(&address.node),
         };
         let mut connection = Connection::connect(&address, deadline).map_err(silent)?;
-        match role_of(&mut connection, deadline).map_err(silent)? {
-            Role::Master { .. } => {}
-            Role::Other(role) => {
-                let reason = format!(
-                    "{}, which a sentinel names as master, is {role}",
-                    address.node
-                );
-                return Err(MasterFailure {
-                    state: MasterState::NoMaster,
-                    fault: CallError::NotSent(reason.into()),
-                });
-            }
+        if let Role::Other(role) = role_of(&mut connection, deadline).map_err(silent)? {
+            let node = &address.node;
+            let reason = format!("{node}, which a sentinel names as master, is {role}");
+            return Err(MasterFailure {
+                state: MasterState::NoMaster,
+                fault: CallError::NotSent(reason.into()),
+            });
         }
         let is_accepted = {
             let mut accepted = self.accepted.lock();
@@ -325,10 +316,7 @@ impl Shared {
                 Err(it) => it.fault.reason().to_owned(),
             },
         };
-        if matches!(
-            failure.fault,
-            CallError::Server(_) | CallError::Untrusted(_)
-        ) {
+        if let CallError::Server(_) | CallError::Untrusted(_) = failure.fault {
             // A retry does not cure an error such as a wrong password.
             return Err(failure.fault.clone());
         }
