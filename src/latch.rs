@@ -110,9 +110,8 @@ impl Latch {
     /// Those of [`Latch::count`]: outages after [`outage_timeout`](crate::Builder::outage_timeout), all others at
     /// once. [`Error::Closed`] if the client was shut down.
     pub fn wait(&self) -> Result<()> {
-        self.raw_lock
-            .wait_for_zero(WaitLimit::forever(None))
-            .map(drop)
+        let limit = WaitLimit::forever(None);
+        self.raw_lock.wait_for_zero(limit).map(drop)
     }
 
     /// Waits until the latch is open or `interrupt` is raised.
@@ -121,9 +120,8 @@ impl Latch {
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Latch::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
-        self.raw_lock
-            .wait_for_zero(WaitLimit::forever(Some(interrupt)))
-            .map(drop)
+        let limit = WaitLimit::forever(Some(interrupt));
+        self.raw_lock.wait_for_zero(limit).map(drop)
     }
 
     /// Waits until the latch is open, at most for `time`, and returns whether it is open.
@@ -135,8 +133,8 @@ impl Latch {
     /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`, and those of
     /// [`Latch::wait`], where `time` replaces the outage timeout.
     pub fn wait_for(&self, time: Duration) -> Result<bool> {
-        self.raw_lock
-            .wait_for_zero(self.raw_lock.limit(time, None)?)
+        let limit = self.raw_lock.limit(time, None)?;
+        self.raw_lock.wait_for_zero(limit)
     }
 
     /// Deletes the latch, which opens it for all waiters, and returns whether there was one.

@@ -9,8 +9,7 @@ use crossbeam_channel::{Receiver, bounded};
 use crate::engine::hold::Hold;
 use crate::engine::loss_notice::{Channel, LossNotice};
 use crate::ground::loss::{Loss, LossCause, NoLoss};
-use crate::ground::process;
-use crate::ground::time;
+use crate::ground::{process, time};
 
 /// The receiver of the loss of one hold, created by [`Guard::lost`](crate::Guard::lost) and
 /// [`Lock::lost`](crate::Lock::lost).
@@ -143,10 +142,8 @@ impl Losses {
     }
 
     fn wait(&self, deadline: Option<Instant>) -> Result<Loss, NoLoss> {
-        match self.forked() {
-            Some(loss) => Ok(loss),
-            None => self.news.wait(deadline),
-        }
+        let forked = self.forked();
+        forked.map_or_else(|| self.news.wait(deadline), Ok)
     }
 
     fn is_forked(&self) -> bool {

@@ -140,7 +140,11 @@ impl PermitSemaphore {
     ///
     /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits).
     pub fn release_id(&self, id: &PermitId) -> Result<bool> {
-        Ok(self.count_permit(CountStep::GiveBack, id)? == 1)
+        Ok(self
+            .lock
+            .raw_lock()
+            .count_permit(CountStep::GiveBack, &id.visitor)?
+            == 1)
     }
 
     /// Sets the lease of a permit to `lease` from now, 10 ms ..= 365 days, and returns whether the permit was taken.
@@ -160,7 +164,7 @@ impl PermitSemaphore {
             raw_lock.check_lease(lease)?;
         }
         let step = CountStep::SetLease(lease.unwrap_or(ENDLESS));
-        Ok(self.count_permit(step, id)? == 1)
+        Ok(raw_lock.count_permit(step, &id.visitor)? == 1)
     }
 
     /// Queries the remaining lease of a permit, in whole milliseconds: `None` if it is not taken, [`Duration::MAX`]
@@ -170,7 +174,8 @@ impl PermitSemaphore {
     ///
     /// Those of [`PermitSemaphore::available`].
     pub fn lease_of(&self, id: &PermitId) -> Result<Option<Duration>> {
-        let left = self.count_permit(CountStep::Lease, id)?;
+        let raw_lock = self.lock.raw_lock();
+        let left = raw_lock.count_permit(CountStep::Lease, &id.visitor)?;
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         Ok(match left {
             Duration::ZERO => None,
@@ -188,10 +193,6 @@ impl PermitSemaphore {
     pub fn acquired(&self) -> Result<u32> {
         let taken = self.lock.raw_lock().count(CountStep::Taken)?;
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
-    }
-
-    fn count_permit(&self, step: CountStep, id: &PermitId) -> Result<i64> {
-        self.lock.raw_lock().count_permit(step, &id.visitor)
     }
 }
 

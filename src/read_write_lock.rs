@@ -107,10 +107,8 @@ impl ReadWriteLock {
     #[must_use]
     pub fn prefer_readers(&self) -> ReadWriteLock {
         let prefers = |side: &Lock| side.with(|raw_lock| raw_lock.prefers_readers = true);
-        ReadWriteLock {
-            read: prefers(&self.read),
-            write: prefers(&self.write),
-        }
+        let [read, write] = [&self.read, &self.write].map(prefers);
+        ReadWriteLock { read, write }
     }
 
     /// Returns the name, key prefix included.

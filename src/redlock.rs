@@ -16,10 +16,9 @@ use crate::engine::loss_notice::OnLost;
 use crate::ground::claim::Kind;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
-use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::observer::{Observed, Observer};
-use crate::ground::time;
+use crate::ground::{events, time};
 use crate::lock::Lock;
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 

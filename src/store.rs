@@ -144,8 +144,8 @@ pub(crate) trait RedisOperations {
 impl dyn Store + '_ {
     /// [`Store::redis`], or the error that says why this lock has none.
     pub(crate) fn redis_for(&self, lock: &LockId) -> Result<&dyn RedisOperations> {
-        self.redis()
-            .ok_or_else(|| Error::unsupported(&lock.name, self.facts().lacks))
+        let unsupported = || Error::unsupported(&lock.name, self.facts().lacks);
+        self.redis().ok_or_else(unsupported)
     }
 }
 
@@ -315,6 +315,15 @@ pub(crate) struct Refusal {
     pub(crate) leftover: Option<InDoubt>,
     /// The time after which this visitor should check again, if that is longer than usual.
     pub(crate) recheck_after: Option<Duration>,
+}
+
+impl Refusal {
+    pub(crate) fn until(retry_after: Option<Duration>) -> Refusal {
+        Refusal {
+            retry_after,
+            ..Refusal::default()
+        }
+    }
 }
 
 impl From<Infallible> for Refusal {

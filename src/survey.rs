@@ -8,8 +8,7 @@ use crate::client::Client;
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::Kind;
 use crate::ground::error::Result;
-use crate::ground::sync;
-use crate::ground::time;
+use crate::ground::{sync, time};
 use crate::redlock::Redlock;
 use crate::store::{LockInfo, Position, Scope, SurveyOf};
 
@@ -67,9 +66,8 @@ impl Locks {
         sync::sleep(self.pause);
         let begun = time::now();
         let (all, position) = (SurveyOf::All(&self.scope), &mut self.position);
-        let found = self
-            .inner
-            .ask("ask", |store, by| store.survey(all, position, by));
+        let inner = &self.inner;
+        let found = inner.ask("ask", |store, by| store.survey(all, position, by));
         self.pause = time::since(begun);
         for info in found? {
             if self.seen.insert(Arc::clone(&info.name)) {

@@ -145,9 +145,8 @@ impl Controls<'_> {
     /// ```
     pub fn expire(&self, name: &str) -> bool {
         let full = self.client.inner().key_prefix.before(name);
-        self.client
-            .world()
-            .is_some_and(|world| world.expire([&full, name]))
+        let world = self.client.world();
+        world.is_some_and(|world| world.expire([&full, name]))
     }
 
     /// Refuses the next `count` renewal requests. One request renews several holds that fall due together.

@@ -308,13 +308,8 @@ pub(crate) fn check_within<T: PartialOrd + fmt::Debug>(
     range: RangeInclusive<T>,
     words: &str,
 ) -> Result<()> {
-    match range.contains(&value) {
-        true => Ok(()),
-        false => {
-            let reason = format!("{value:?} is outside {words}");
-            Err(Error::config(setting, reason))
-        }
-    }
+    let outside = || Error::config(setting, format!("{value:?} is outside {words}"));
+    range.contains(&value).then_some(()).ok_or_else(outside)
 }
 
 pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<()> {

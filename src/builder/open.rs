@@ -195,10 +195,9 @@ impl Builder {
 
     /// Refuses settings that have no effect in any of these scopes.
     fn refuse_settings_but(&self, places: &[&str]) -> Result<()> {
-        let (set, here) = (
-            &self.settings,
-            "sentinel(); for other servers the URL names the database",
-        );
+        let set = &self.settings;
+        let here = "sentinel(); for other servers the URL names the database";
+        let several = "sentinel() and cluster()";
         for (is_set, setting, of) in [
             (set.access.provider.is_some(), "credentials_with", REDIS),
             (set.replication.is_some(), "wait_replicas", REDIS),
@@ -207,11 +206,7 @@ impl Builder {
             (set.master_tls.is_some(), "master_tls", here),
             (set.database.is_some(), "database", here),
             (set.sharded.is_some(), "sharded_pubsub", "cluster()"),
-            (
-                set.mapper.is_some(),
-                "map_address",
-                "sentinel() and cluster()",
-            ),
+            (set.mapper.is_some(), "map_address", several),
         ] {
             if is_set && !places.iter().any(|place| of.contains(place)) {
                 let reason = format!("it applies only to {of}");
@@ -291,7 +286,6 @@ impl Builder {
 }
 
 fn owned(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
-    urls.into_iter()
-        .map(|url| url.as_ref().to_owned())
-        .collect()
+    let urls = urls.into_iter();
+    urls.map(|url| url.as_ref().to_owned()).collect()
 }

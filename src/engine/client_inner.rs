@@ -12,9 +12,7 @@ use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{Watchdog, join, poll_until};
 use crate::ground::error::{Error, Result};
-use crate::ground::process;
-use crate::ground::sync;
-use crate::ground::time;
+use crate::ground::{process, sync, time};
 use crate::store::{HealthWarning, Severity, Store};
 
 /// How much longer than one command a shutdown may take.
@@ -153,12 +151,9 @@ impl ClientInner {
 
     /// Fails in a forked child. It owns nothing, and mutexes that other threads had locked stay locked there.
     pub(crate) fn not_forked(&self, lock: &Arc<str>) -> Result<()> {
-        match self.is_forked() {
-            true => Err(Error::Forked {
-                lock: Arc::clone(lock),
-            }),
-            false => Ok(()),
-        }
+        let lock = || Arc::clone(lock);
+        let forked = || Error::Forked { lock: lock() };
+        (!self.is_forked()).then_some(()).ok_or_else(forked)
     }
 
     /// Queries the server for problems that endanger locks.
@@ -184,17 +179,12 @@ impl ClientInner {
     }
 
     pub(crate) fn shut_down(&self) {
-        if self.is_forked() {
+        if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
             return;
         }
         let deadline = self.deadline();
         let at_last = deadline + SHUTDOWN_GRACE;
-        if !self.is_shut_down.swap(true, Ordering::AcqRel) {
-            self.end(deadline, at_last);
-        }
-    }
 
-    fn end(&self, deadline: Instant, at_last: Instant) {
         self.store.facts().notifier.close();
         // Ending waiters leave their queue entries to the watchdog, which removes them in few requests.
         poll_until(deadline, || !self.counters.has_waits());

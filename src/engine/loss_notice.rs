@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::ground::events;
 use crate::ground::loss::{Loss, NoLoss};
 use crate::ground::sync::{Clock, Condvar, Mutex};
-use crate::ground::time;
+use crate::ground::{events, time};
 
 #[derive(Debug)]
 pub(crate) struct Channel {

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use crate::engine::counters::Counters;
 use crate::ground::backoff::Backoff;
 use crate::ground::clock::BootInstant;
-use crate::ground::events;
 use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
-use crate::ground::time;
+use crate::ground::{events, time};
 use crate::store::{InDoubt, Store};
 
 const RELEASED_AT_ONCE: usize = 500;

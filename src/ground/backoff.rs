@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::ground::sync;
-use crate::ground::time;
+use crate::ground::{sync, time};
 
 /// Growing pauses between attempts, with jitter so that clients do not attempt in step.
 #[derive(Debug)]

@@ -332,10 +332,8 @@ impl Lock {
         wait: Duration,
         work: impl FnOnce(&Guard) -> T,
     ) -> Result<Option<T>, RunError<T>> {
-        match self.try_guard_for(wait).map_err(RunError::NotRun)? {
-            Some(guard) => run(guard, work).map(Some),
-            None => Ok(None),
-        }
+        let guard = self.try_guard_for(wait).map_err(RunError::NotRun)?;
+        guard.map(|guard| run(guard, work)).transpose()
     }
 
     fn guarded(&self, limit: WaitLimit<'_>) -> Result<Option<Guard>> {

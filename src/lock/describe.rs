@@ -111,12 +111,10 @@ impl Lock {
     /// Refuses a `MultiLock`, whose parts have separate holds.
     fn is_one(&self) -> Result<()> {
         self.raw_lock.ready()?;
-        match &self.raw_lock.parts {
-            None => Ok(()),
-            Some(_) => {
-                let reason = "it consists of several locks; call this on each of them";
-                Err(Error::unsupported(self.full_name(), reason))
-            }
+        if self.raw_lock.parts.is_some() {
+            let reason = "it consists of several locks; call this on each of them";
+            return Err(Error::unsupported(self.full_name(), reason));
         }
+        Ok(())
     }
 }

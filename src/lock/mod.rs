@@ -280,10 +280,8 @@ impl Lock {
     /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`, and those of
     /// [`Lock::lock`], where `wait` replaces the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self
-            .raw_lock
-            .acquire(self.raw_lock.limit(wait, None)?)?
-            .is_some())
+        let limit = self.raw_lock.limit(wait, None)?;
+        Ok(self.raw_lock.acquire(limit)?.is_some())
     }
 
     /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.

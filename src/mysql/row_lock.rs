@@ -28,9 +28,8 @@ impl RowTarget {
     /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most
     /// 64 characters.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
-        Ok(RowTarget {
-            keyed: Some(KeyedTable::new(table, key)?),
-        })
+        let keyed = Some(KeyedTable::new(table, key)?);
+        Ok(RowTarget { keyed })
     }
 
     /// Returns the named rows: rows of a table of this library that consist of a name of at most 255 bytes.
@@ -174,9 +173,7 @@ impl RowLock {
 
     fn lock_until(&self, wait: Wait, interrupt: Option<&Interrupt>) -> Result<RowGuard> {
         let LockedRows { target, keys, .. } = &self.rows;
-        let table = target
-            .as_ref()
-            .map_or("name", |target| target.table.as_str());
+        let table = target.as_ref().map_or("name", |it| it.table.as_str());
         let subject = subject(table, keys);
         let store = store(&self.client, &subject)?;
         Ok(RowGuard {
@@ -282,9 +279,8 @@ pub struct RowGuard {
 impl RowGuard {
     /// Returns the transaction, to run statements in it.
     pub fn tx(&mut self) -> Tx<'_> {
-        Tx {
-            session: &mut self.session,
-        }
+        let session = &mut self.session;
+        Tx { session }
     }
 
     /// Commits the transaction, and unlocks the rows.

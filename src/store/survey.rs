@@ -223,7 +223,8 @@ impl<'a> Parts<'a> {
             Some(hold) => Some(number(hold)?),
             None => None,
         };
-        parts.next().is_none().then_some(Parts {
+        let is_whole = parts.next().is_none();
+        is_whole.then_some(Parts {
             client,
             thread,
             hold,
@@ -306,20 +307,18 @@ pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected])
 }
 
 /// One lock as several of the `of` nodes of a quorum have described it.
-pub(crate) fn merge_nodes(told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
+pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();
         holders.any(|holder| holder.visitor == visitor)
     };
     let votes = |it: &&Holder| {
-        told.iter()
-            .filter(|info| held_by(info, &it.visitor))
-            .count()
+        let holding = told.iter().filter(|info| held_by(info, &it.visitor));
+        holding.count()
     };
     // The holder at most nodes. Other holders are remains of attempts that did not get a majority.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
-    let mut told: Vec<LockInfo> = told;
     told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
     // The longest first; no end is longest.

@@ -10,8 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use crate::ground::background::Background;
-use crate::ground::process;
-use crate::ground::time;
+use crate::ground::{process, time};
 
 /// A process id and a host name. A forked child does not have the threads of its parent.
 type Name = (u32, String);

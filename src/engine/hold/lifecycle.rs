@@ -57,14 +57,11 @@ impl Hold {
     /// Marks the hold as lost, for good. Returns the loss the first time; `None` if the hold had ended before.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
         // `_ended` is dropped after the mutex is unlocked, because it calls the subscriber and the observer.
-        let (loss, _ended) = {
-            let mut state = self.state.lock();
-            let is_held = matches!(state.phase, Phase::Held);
-            let ended = is_held.then(|| self.end_notice(&mut state, true));
-            let loss = is_held.then(|| self.lose_now(&mut state, cause));
-            (loss, ended)
-        };
-        loss
+        let _ended;
+        let mut state = self.state.lock();
+        let is_held = matches!(state.phase, Phase::Held);
+        _ended = is_held.then(|| self.end_notice(&mut state, true));
+        is_held.then(|| self.lose_now(&mut state, cause))
     }
 
     /// Marks a released hold as lost, because its release found it gone. Only the release may call this: a renewal that finds
@@ -179,14 +176,9 @@ pub(super) struct EndNotice<'a> {
 
 impl Drop for EndNotice<'_> {
     fn drop(&mut self) {
-        let Hold {
-            client,
-            class,
-            name,
-            ..
-        } = self.hold;
-        if let (Some(class), Some(held)) = (class, self.held) {
-            client.ended(*class, name, held, self.is_lost);
+        let Hold { client, name, .. } = self.hold;
+        if let (Some(class), Some(held)) = (self.hold.class, self.held) {
+            client.ended(class, name, held, self.is_lost);
         }
         if let Some(span) = &self.span {
             span.tell(end_name(self.is_lost));

@@ -20,9 +20,8 @@ use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
 pub(crate) use crate::engine::hold::renewal_schedule::{DueAction, NextCheck};
 use crate::engine::hold::state::{Level, Phase, State, count};
-use crate::engine::hold::validity::By;
 pub(crate) use crate::engine::hold::validity::InFlightId;
-use crate::engine::hold::validity::end_of_validity;
+use crate::engine::hold::validity::{By, Flying, end_of_validity};
 use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::loss::LossCause;
@@ -139,7 +138,7 @@ impl Hold {
         let expires = now.moment_of(deadline);
         let mut state = self.state.lock();
         let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
-        state.answered(first);
+        state.mark(first, Flying::Answered);
         state.may_outlast = true;
         drop(state);
         self

@@ -135,9 +135,8 @@ impl State {
         } else if self.is_abandoned {
             LossCause::Closed
         } else {
-            LossCause::Unreachable {
-                reason: self.trouble(now),
-            }
+            let reason = self.trouble(now);
+            LossCause::Unreachable { reason }
         })
     }
 

@@ -157,11 +157,7 @@ impl State {
         self.mark(in_flight_id, Flying::Unanswered);
     }
 
-    pub(super) fn answered(&mut self, in_flight_id: InFlightId) {
-        self.mark(in_flight_id, Flying::Answered);
-    }
-
-    fn mark(&mut self, in_flight_id: InFlightId, state: Flying) {
+    pub(super) fn mark(&mut self, in_flight_id: InFlightId, state: Flying) {
         let mut requests = self.in_flight.iter_mut();
         if let Some(request) = requests.find(|it| it.id == in_flight_id) {
             request.state = state;

@@ -97,9 +97,9 @@ impl OwnerHolds {
     }
 
     /// Returns whether the current hold of this name keeps overlapping locks out.
-    fn stands(&self, key: &LockKey) -> bool {
-        self.current(key)
-            .is_some_and(|hold| hold.excludes_overlap())
+    pub(crate) fn stands(&self, key: &LockKey) -> bool {
+        let current = self.current(key);
+        current.is_some_and(|hold| hold.excludes_overlap())
     }
 
     /// Adds a new hold. A current hold was lost, and becomes the last lost one.
@@ -171,10 +171,8 @@ impl ByName {
         let mut forgotten = Vec::new();
         let begun = self.begun;
         self.stacks.retain(|_, stack| {
-            let is_over = !stack
-                .current
-                .as_ref()
-                .is_some_and(|hold| hold.excludes_overlap());
+            let current = stack.current.as_ref();
+            let is_over = current.is_none_or(|hold| !hold.excludes_overlap());
             let goes = is_over && stack.began + LOSSES_KEPT < begun;
             if goes {
                 forgotten.push(std::mem::take(stack));

@@ -66,8 +66,7 @@ impl RawLock {
         }
         let lock = || Arc::clone(&self.key.lock.name);
         let other = self.key.other_side();
-        let inside = other.and_then(|other| me.held.current(&other));
-        if inside.is_some_and(|inside| inside.excludes_overlap()) {
+        if other.is_some_and(|other| me.held.stands(&other)) {
             // A thread that holds the read lock could not acquire the write lock again.
             return Err(Error::Upgrade { lock: lock() });
         }
@@ -132,10 +131,7 @@ impl RawLock {
         match self.ask_condition(&op, self.inner.deadline())? {
             Outcome::Done(ConditionAnswer::Signalled(count)) => Ok(count),
             Outcome::Done(_) => Ok(0),
-            Outcome::Gone(cause) => {
-                self.inner.watchdog.end(&hold, cause.clone());
-                Err(hold.lost_error(cause))
-            }
+            Outcome::Gone(cause) => Err(self.inner.watchdog.lost(&hold, cause)),
             Outcome::Unknown { error, .. } => Err(error),
         }
     }
@@ -222,10 +218,7 @@ impl Place<'_> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
             Outcome::Done(_) => Ok(()),
-            Outcome::Gone(cause) => {
-                inner.watchdog.end(hold, cause.clone());
-                Err(hold.lost_error(cause))
-            }
+            Outcome::Gone(cause) => Err(inner.watchdog.lost(hold, cause)),
             Outcome::Unknown { in_doubt, error } => {
                 inner.watchdog.resolve_later(in_doubt);
                 Err(error)
@@ -285,19 +278,15 @@ impl Visit for ConditionVisit<'_> {
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<(), Refusal>> {
         match self.0.ask(ConditionStep::Look, deadline)? {
-            Outcome::Done(ConditionAnswer::Waits) => Ok(ControlFlow::Continue(Refusal {
-                retry_after: Some(LOOKS_AGAIN),
-                ..Refusal::default()
-            })),
+            Outcome::Done(ConditionAnswer::Waits) => {
+                Ok(ControlFlow::Continue(Refusal::until(Some(LOOKS_AGAIN))))
+            }
             Outcome::Done(_) | Outcome::Gone(_) => Ok(ControlFlow::Break(())),
             Outcome::Unknown { error, .. } => Err(error),
         }
     }
 
     fn entry(&self) -> Option<StoreEntry<'_>> {
-        let Place {
-            condition, ticket, ..
-        } = self.0;
-        Some(StoreEntry::OfCondition(condition, ticket))
+        Some(StoreEntry::OfCondition(self.0.condition, &self.0.ticket))
     }
 }

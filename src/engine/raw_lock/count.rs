@@ -71,11 +71,7 @@ impl RawLock {
         };
         let outcome = match self.ask_count(&op, deadline) {
             Ok(1) => Ok(()),
-            Ok(_) => {
-                let cause = LossCause::Gone;
-                self.inner.watchdog.lost_in_release(hold, cause.clone());
-                Err(hold.lost_error(cause))
-            }
+            Ok(_) => Err(self.inner.watchdog.lost_in_release(hold, LossCause::Gone)),
             Err(error) => Err(error),
         };
         hold.close_listeners();
@@ -112,9 +108,6 @@ impl Visit for CountVisit<'_> {
         if !std::mem::replace(&mut self.was_refused, true) {
             events::contended(&self.raw_lock.key.lock.name);
         }
-        Ok(ControlFlow::Continue(Refusal {
-            retry_after: Some(LOOKS_AGAIN),
-            ..Refusal::default()
-        }))
+        Ok(ControlFlow::Continue(Refusal::until(Some(LOOKS_AGAIN))))
     }
 }

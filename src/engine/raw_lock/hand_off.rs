@@ -21,17 +21,17 @@ impl RawLock {
         if !self.key.lock.kind.rules().hands_off || !self.inner.store.facts().hands_off {
             return None;
         }
-        let successor = self
-            .inner
+        let inner = &self.inner;
+        let successor = inner
             .wait_queues
             .choose(&self.key.lock, self.poll_pause())?;
         let offer = successor.offer();
+        let kind = claim.kind;
+        let visitor = kind.visitor(&inner.id, offer.thread, inner.next_hold());
         let next = Claim {
-            kind: claim.kind,
+            kind,
             name: Arc::clone(&claim.name),
-            visitor: claim
-                .kind
-                .visitor(&self.inner.id, offer.thread, self.inner.next_hold()),
+            visitor,
             count: 0,
             lease: offer.lease.duration(),
             is_renewed: matches!(offer.lease, Lease::Watchdog(_)),
@@ -56,10 +56,7 @@ impl RawLock {
                 }
                 return Some(Ok(()));
             }
-            Ok(Outcome::Gone(cause)) => {
-                self.inner.watchdog.lost_in_release(hold, cause.clone());
-                Err(hold.lost_error(cause))
-            }
+            Ok(Outcome::Gone(cause)) => Err(self.inner.watchdog.lost_in_release(hold, cause)),
             Ok(Outcome::Unknown { in_doubt, error }) => {
                 // Either of the two holds may be in the store.
                 let not_after = in_doubt.not_after(0).unwrap_or_default();

@@ -108,12 +108,7 @@ impl RawLock {
             return Err(Error::Overlap { lock, held });
         }
         let is_side = key.lock.kind.rules().side.is_some();
-        if is_side
-            && !me
-                .held
-                .current(key)
-                .is_some_and(|hold| hold.excludes_overlap())
-        {
+        if is_side && !me.held.stands(key) {
             // Fails now instead of in the queue, behind waiters that wait for the thread's own hold of the other side.
             self.outer_hold(&me)?;
         }
@@ -166,9 +161,8 @@ impl RawLock {
         if side.is_some_and(|side| side.enters_inside) {
             return Ok(Some(held));
         }
-        Err(Error::Upgrade {
-            lock: Arc::clone(&self.key.lock.name),
-        })
+        let lock = Arc::clone(&self.key.lock.name);
+        Err(Error::Upgrade { lock })
     }
 
     pub(crate) fn check_lease(&self, lease: Duration) -> Result<()> {

@@ -9,9 +9,8 @@ use crate::engine::raw_lock::RawLock;
 use crate::ground::backoff::Backoff;
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
-use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::ground::time;
+use crate::ground::{events, time};
 use crate::store::{Left, Outcome, Released};
 
 /// The time that a poller's request may take.
@@ -87,25 +86,18 @@ impl RawLock {
         in_flight_id: InFlightId,
         deadline: Instant,
     ) -> Result<()> {
-        let keep = claim.count.saturating_sub(1);
-        let left = Left::Levels(keep);
-        match self
-            .inner
-            .ask_by("release", |store| store.release(claim, left, deadline))
-        {
+        let inner = &self.inner;
+        let left = Left::Levels(claim.count.saturating_sub(1));
+        match inner.ask_by("release", |store| store.release(claim, left, deadline)) {
             Ok(Outcome::Done(Released { leftover, .. })) => {
-                hold.confirmed(
-                    in_flight_id,
-                    leftover.is_some(),
-                    self.inner.store.facts().timeline.now(),
-                );
+                let now = inner.store.facts().timeline.now();
+                hold.confirmed(in_flight_id, leftover.is_some(), now);
                 self.inner.watchdog.rewatch(hold);
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
                 // Some parts may still have the hold, which no thread would release.
-                self.inner.watchdog.end(hold, cause.clone());
-                Err(hold.lost_error(cause))
+                Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {
                 hold.unanswered(in_flight_id);
@@ -126,10 +118,7 @@ impl RawLock {
             Some(outcome) => outcome,
             None => match self.free(claim, deadline) {
                 Ok(None) => Ok(()),
-                Ok(Some(cause)) => {
-                    self.inner.watchdog.lost_in_release(hold, cause.clone());
-                    Err(hold.lost_error(cause))
-                }
+                Ok(Some(cause)) => Err(self.inner.watchdog.lost_in_release(hold, cause)),
                 Err(error) => Err(error),
             },
         };
@@ -145,10 +134,8 @@ impl RawLock {
             Some(_) => Left::NothingQuietly,
             None => Left::Nothing,
         };
-        let released = self
-            .inner
-            .ask_by("release", |store| store.release(claim, left, deadline));
-        let outcome = match released {
+        let inner = &self.inner;
+        let outcome = match inner.ask_by("release", |store| store.release(claim, left, deadline)) {
             Ok(Outcome::Done(Released {
                 others, leftover, ..
             })) => {
@@ -165,8 +152,8 @@ impl RawLock {
                 Ok(None)
             }
             Ok(Outcome::Gone(cause)) => {
-                if self.inner.store.facts().is_composite {
-                    self.inner.watchdog.resolve_later(claim.in_doubt(0));
+                if inner.store.facts().is_composite {
+                    inner.watchdog.resolve_later(claim.in_doubt(0));
                 }
                 Ok(Some(cause))
             }
@@ -179,7 +166,7 @@ impl RawLock {
                 Err(error)
             }
         };
-        let wait_queues = &self.inner.wait_queues;
+        let wait_queues = &inner.wait_queues;
         wait_queues.freed(&self.key.lock, head_start, pause);
         outcome
     }

@@ -145,13 +145,12 @@ impl<'a> LockVisit<'a> {
 
     fn note_contended(&mut self) {
         if !std::mem::replace(&mut self.was_contended, true) {
-            let RawLock {
-                inner, key, class, ..
-            } = self.raw_lock;
-            let lock = &key.lock.name;
-            inner
-                .counters
-                .tell(*class, |class| Event::Contended { class, lock });
+            let RawLock { inner, key, .. } = self.raw_lock;
+            let (counters, lock) = (&inner.counters, &key.lock.name);
+            counters.tell(self.raw_lock.class, |class| Event::Contended {
+                class,
+                lock,
+            });
         }
     }
 
@@ -249,10 +248,7 @@ impl<'a> LockVisit<'a> {
                 Ok(ControlFlow::Continue(refusal))
             }
             // The store knows no hold of a new visitor id; ask again at once.
-            Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal {
-                retry_after: Some(Duration::ZERO),
-                ..Refusal::default()
-            })),
+            Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal::until(Some(Duration::ZERO)))),
             Outcome::Unknown { in_doubt, error } => {
                 self.resolve_attempt(in_doubt);
                 Err(error)
@@ -290,9 +286,8 @@ impl<'a> LockVisit<'a> {
             return Ok(None);
         }
         if !self.raw_lock.key.lock.kind.rules().is_reentrant {
-            return Err(Error::NotReentrant {
-                lock: Arc::clone(&self.raw_lock.key.lock.name),
-            });
+            let lock = Arc::clone(&self.raw_lock.key.lock.name);
+            return Err(Error::NotReentrant { lock });
         }
         if hold.is_pinned() {
             return Err(Error::in_its_transaction(&hold.name));
@@ -303,19 +298,11 @@ impl<'a> LockVisit<'a> {
         match attempt.inspect_err(|_| hold.not_done(in_flight_id))? {
             Outcome::Done(Granted { sent, leftover, .. }) => {
                 let may_run_again = leftover.is_some();
-                let entered = hold.entered(
-                    &claim,
-                    in_flight_id,
-                    self.raw_lock.lease,
-                    sent,
-                    may_run_again,
-                );
+                let lease = self.raw_lock.lease;
+                let entered = hold.entered(&claim, in_flight_id, lease, sent, may_run_again);
                 let Some(level) = entered else {
                     // The hold has ended here during the request, and must not stay in the store.
-                    self.raw_lock
-                        .inner
-                        .watchdog
-                        .resolve_later(claim.in_doubt(0));
+                    inner.watchdog.resolve_later(claim.in_doubt(0));
                     return Ok(None);
                 };
                 self.raw_lock.inner.watchdog.rewatch(hold);

@@ -28,10 +28,7 @@ impl RawLock {
             }) {
                 Ok(Outcome::Done(replies)) => return Ok(replies),
                 Ok(Outcome::Refused(left)) => sync::sleep(left),
-                Ok(Outcome::Gone(cause)) => {
-                    inner.watchdog.end(hold, cause.clone());
-                    return Err(hold.lost_error(cause));
-                }
+                Ok(Outcome::Gone(cause)) => return Err(inner.watchdog.lost(hold, cause)),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
                     // What the server did, or may have done, is reported in any case. Otherwise the server refused a late
                     // request, and the validity may have ended since.

@@ -124,9 +124,8 @@ impl<V: Visit> Wait<'_, V> {
             }
             // Before each attempt, because an attempt may take long.
             if limit.is_raised() {
-                return Err(Error::Interrupted {
-                    lock: Arc::clone(&self.lock.name),
-                });
+                let lock = Arc::clone(name);
+                return Err(Error::Interrupted { lock });
             }
             let seen = Seen {
                 time,

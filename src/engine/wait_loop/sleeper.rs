@@ -95,10 +95,7 @@ impl<'a> Sleeper<'a> {
     /// Sleeps until a wake-up, or `deadline`. Fails after an interrupt or the shutdown of the client.
     pub(super) fn sleep(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = match &mut self.subscription {
-            Some(subscription) => {
-                let registration = &mut subscription.registration;
-                registration.park(Some(deadline))
-            }
+            Some(it) => it.registration.park(Some(deadline)),
             None => self.parker().park(Some(deadline)),
         };
         self.woken(wake)

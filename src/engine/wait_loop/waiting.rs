@@ -351,9 +351,9 @@ impl<'a> Waiting<'a> {
             return Some(Next::Listen);
         }
         let until = match (queue.turn, heard) {
-            (Turn::Yield(ends), _) => ends.min(time.now + longest_sleep()),
-            (Turn::HeldLocally, Some(heard)) => heard.min(time.now) + longest_sleep(),
-            _ => time.now + longest_sleep(),
+            (Turn::Yield(ends), _) => ends.min(time.now + spread(LONGEST_SLEEP)),
+            (Turn::HeldLocally, Some(heard)) => heard.min(time.now) + spread(LONGEST_SLEEP),
+            _ => time.now + spread(LONGEST_SLEEP),
         };
         let until = ends.map_or(until, |ends| ends.min(until));
         self.then = Then::Attempt;
@@ -409,10 +409,6 @@ fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;
     left.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
-}
-
-fn longest_sleep() -> Duration {
-    spread(LONGEST_SLEEP)
 }
 
 /// Adds a random part, so that waiters that lost the same message do not attempt at once.

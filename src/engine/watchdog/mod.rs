@@ -28,10 +28,9 @@ pub(crate) use crate::engine::watchdog::threads::{join, poll_until};
 #[cfg(feature = "in-memory")]
 use crate::ground::clock::ClockListener;
 use crate::ground::error::{Error, Result};
-use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle, Mutex};
-use crate::ground::time;
+use crate::ground::{events, time};
 use crate::store::{InDoubt, Store};
 
 pub(crate) struct Watchdog {
@@ -107,9 +106,8 @@ impl Watchdog {
         }
         let mut threads = self.threads.lock();
         if threads.stopped {
-            return Err(Error::Closed {
-                lock: Arc::clone(lock),
-            });
+            let lock = Arc::clone(lock);
+            return Err(Error::Closed { lock });
         }
         if self.running.load(Ordering::Acquire) {
             return Ok(());
@@ -184,14 +182,21 @@ impl Watchdog {
     }
 
     /// Reports a loss that a release found.
-    pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) {
-        if let Some(loss) = hold.lose_in_release(cause) {
+    pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) -> Error {
+        if let Some(loss) = hold.lose_in_release(cause.clone()) {
             hold.count_loss(&loss);
             self.hook.tell(loss);
         }
         if hold.may_outlast() {
             self.resolve_later(hold.in_doubt());
         }
+        hold.lost_error(cause)
+    }
+
+    /// Ends the hold like `end`. Returns its error.
+    pub(crate) fn lost(&self, hold: &Hold, cause: LossCause) -> Error {
+        self.end(hold, cause.clone());
+        hold.lost_error(cause)
     }
 
     /// Ends a hold whose validity has ended.

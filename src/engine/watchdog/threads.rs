@@ -12,10 +12,9 @@ use crate::engine::hold::{DueAction, Hold, NextCheck};
 use crate::engine::timer::Timed;
 use crate::engine::watchdog::Watchdog;
 use crate::ground::clock::ClockPair;
-use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle};
-use crate::ground::time;
+use crate::ground::{events, time};
 use crate::store::Renewal;
 
 /// An entry of the timer.
@@ -53,9 +52,8 @@ impl Watchdog {
         };
         while let Some(jobs) = self.timer.next_due() {
             panic_guard.in_hand.clear();
-            panic_guard
-                .in_hand
-                .extend(jobs.iter().filter_map(Job::hold));
+            let in_hand = &mut panic_guard.in_hand;
+            in_hand.extend(jobs.iter().filter_map(Job::hold));
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was stopped by a test");
@@ -154,11 +152,8 @@ impl Watchdog {
                     events::renewed(&hold.name, &hold.visitor);
                     hold.report_if_long();
                     // In a quorum, a part that has not replied may run this renewal after later requests.
-                    hold.confirmed(
-                        in_flight_id,
-                        self.store.facts().is_composite,
-                        answered.moment,
-                    );
+                    let may_run_again = self.store.facts().is_composite;
+                    hold.confirmed(in_flight_id, may_run_again, answered.moment);
                     self.watch_at(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),
@@ -197,11 +192,8 @@ impl Watchdog {
         if look.replaces_another {
             self.timer.cancelled();
         }
-        let job = if look.is_end {
-            Job::End(Arc::clone(hold))
-        } else {
-            Job::Renew(Arc::clone(hold))
-        };
+        let kind = if look.is_end { Job::End } else { Job::Renew };
+        let job = kind(Arc::clone(hold));
         if !self.timer.schedule(look.due, job) {
             hold.abandon();
         }
@@ -234,10 +226,8 @@ impl Drop for PanicGuard<'_> {
 /// Joins a thread, waiting until `deadline`. A thread that hangs in the user's code or a system call is left running.
 pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     // The hook may drop the last handle of its client.
-    if handle.thread().id() == thread::current().id() {
-        return;
-    }
-    if poll_until(deadline, || handle.is_finished()) {
+    let is_other = handle.thread().id() != thread::current().id();
+    if is_other && poll_until(deadline, || handle.is_finished()) {
         // A panic was already reported as losses.
         let _ = handle.join();
     }

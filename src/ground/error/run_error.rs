@@ -71,10 +71,7 @@ impl<T> RunError<T> {
 
     /// Returns whether the same call may succeed later, like [`Error::is_retryable`]; false if the closure ran.
     pub fn is_retryable(&self) -> bool {
-        match self {
-            RunError::NotRun(error) => error.is_retryable(),
-            RunError::Ran { .. } => false,
-        }
+        matches!(self, RunError::NotRun(error) if error.is_retryable())
     }
 }
 

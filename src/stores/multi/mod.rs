@@ -87,10 +87,8 @@ impl MultiStore {
     ) -> Result<Outcome<Released>> {
         let (mut lost, mut trouble, mut late) = (None, None, None);
         for (member, by) in self.in_turn(deadline) {
-            match member
-                .store
-                .release(&member.claim(claim), Left::Levels(keep), by)
-            {
+            let part = member.claim(claim);
+            match member.store.release(&part, Left::Levels(keep), by) {
                 Ok(Outcome::Done(Released { leftover, .. })) => late = late.or(leftover),
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => trouble = Some(error),
@@ -123,10 +121,7 @@ impl MultiStore {
             .find_map(|lock| {
                 // After an error the attempt follows, and returns its own error.
                 let holding = member.store.inspect(&lock, None, by).ok()?;
-                holding.is_locked.then(|| Refusal {
-                    retry_after: holding.remaining,
-                    ..Refusal::default()
-                })
+                holding.is_locked.then(|| Refusal::until(holding.remaining))
             })
     }
 
@@ -287,10 +282,8 @@ impl Store for MultiStore {
         for member in self.members.iter().rev() {
             let by = share(deadline, member.index + 1);
             // Other clients may wait for this lock alone, and need its message.
-            let released = member
-                .store
-                .release(&member.claim(claim), Left::Nothing, by);
-            match released {
+            let part = member.claim(claim);
+            match member.store.release(&part, Left::Nothing, by) {
                 Ok(Outcome::Done(released)) => {
                     waiting = released.others.max(waiting);
                     in_doubt.set(member.index, released.leftover.map(|_| 0));
@@ -408,12 +401,8 @@ impl Store for MultiStore {
     }
 
     fn node(&self, _lock: Option<&str>) -> Arc<str> {
-        let names: Vec<_> = self
-            .members
-            .iter()
-            .map(|member| member.store.node(None))
-            .collect();
-        names.join(" and ").into()
+        let names = self.members.iter().map(|it| it.store.node(None));
+        names.collect::<Vec<_>>().join(" and ").into()
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {

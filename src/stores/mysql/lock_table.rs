@@ -101,10 +101,15 @@ impl MySql {
         let statements = &self.statements;
         let owner = claim.visitor.as_str();
         let (statement, count, successor, lease) = match change {
-            Change::Enter(count) => (&statements.enter, count, owner, lease_of(claim)),
-            Change::Leave(count) => (&statements.leave, count, owner, lease_of(claim)),
-            Change::Lease => (&statements.renew, 0, owner, lease_of(claim)),
-            Change::Owner(to) => (&statements.transfer, 0, to.visitor.as_str(), lease_of(to)),
+            Change::Enter(count) => (&statements.enter, count, owner, micros(claim.lease)),
+            Change::Leave(count) => (&statements.leave, count, owner, micros(claim.lease)),
+            Change::Lease => (&statements.renew, 0, owner, micros(claim.lease)),
+            Change::Owner(to) => (
+                &statements.transfer,
+                0,
+                to.visitor.as_str(),
+                micros(to.lease),
+            ),
         };
         for _ in 0..=CORRECTIONS {
             // The driver ignores parameters that the statement does not name.
@@ -189,7 +194,7 @@ impl MySql {
                 connection.query::<Row>(&self.statements.probe, params, deadline)?;
             }
             let params = |t| {
-                params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease_of(claim), "t" => t }
+                params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => micros(claim.lease), "t" => t }
             };
             for _ in 0..=CORRECTIONS {
                 match copies.send(connection, &self.statements.acquire, params, deadline) {
@@ -199,12 +204,7 @@ impl MySql {
             }
             Err(CallError::NotSent("the server's clock drifts too fast against this machine's".into()))
         });
-        let refused = |left| {
-            Ok(Outcome::Refused(Refusal {
-                retry_after: Some(left),
-                ..Refusal::default()
-            }))
-        };
+        let refused = |left| Ok(Outcome::Refused(Refusal::until(Some(left))));
         match outcome {
             Ok((0, _)) => {
                 // A proxy dropped the answer, so the lock may have been granted: release it.
@@ -284,10 +284,7 @@ pub(super) fn row_locked_reason(error: CallError) -> String {
 }
 
 /// Returns the lease of a claim in microseconds.
-pub(super) fn lease_of(claim: &Claim) -> u64 {
-    micros(claim.lease)
-}
 
-fn micros(span: Duration) -> u64 {
+pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

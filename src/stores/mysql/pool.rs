@@ -31,7 +31,7 @@ pub(super) struct Pools {
     statements: Slots<Connection>,
     /// For transactions, whose time the user decides. They are separate, so that open transactions never block the
     /// release of locks.
-    transactions: Slots<Connection>,
+    pub(super) transactions: Slots<Connection>,
     /// For renewals, so that they never queue behind other requests.
     renewals: Slots<Connection>,
     pub(super) address: Address,
@@ -95,12 +95,6 @@ impl Pools {
     }
 
     /// Waits at most `patience` for a slot for a transaction.
-    pub(super) fn transaction_slot(
-        &self,
-        patience: Duration,
-    ) -> Result<Slot<Connection>, CallError> {
-        borrow(&self.transactions, patience)
-    }
 
     /// Runs `call` on the connection of a slot, or on a new one; see [`Connection::connect`] for `longest_answer`.
     pub(super) fn on<T>(
@@ -133,7 +127,10 @@ impl Pools {
     }
 }
 
-fn borrow(slots: &Slots<Connection>, patience: Duration) -> Result<Slot<Connection>, CallError> {
+pub(super) fn borrow(
+    slots: &Slots<Connection>,
+    patience: Duration,
+) -> Result<Slot<Connection>, CallError> {
     slots.get(|| patience).map_err(|none| match none {
         NoSlot::Busy(size) => CallError::Exhausted(size),
         NoSlot::NoThread(error) => CallError::NotSent(Reason::of_io(error.to_string(), error)),

@@ -14,6 +14,7 @@ use ::mysql::{Params, Row, Value, params};
 use super::call_error::{CallError, row_not_found};
 use super::connection::Connection;
 use super::keys::KeyedTable;
+use super::pool::borrow;
 use super::values::literal;
 use super::{LONGEST_NAME, MySql, ROW_WAIT, Session};
 use crate::ground::error::database::DatabaseError;
@@ -85,11 +86,7 @@ impl MySql {
             if deadline.is_some_and(|end| time::now() >= end) {
                 return Err(error);
             }
-            let pause = if has_waited {
-                Duration::ZERO
-            } else {
-                NOWAIT_PAUSE
-            };
+            let pause = (!has_waited).then_some(NOWAIT_PAUSE).unwrap_or_default();
             sleep_until(&parker, pause_end(pause, deadline), subject)?;
             session.restart()?;
         }
@@ -124,7 +121,7 @@ impl MySql {
     ) -> Result<Slot<Connection>> {
         loop {
             let patience = pause_end(SLOT_PAUSE, deadline).saturating_duration_since(time::now());
-            match self.pools.transaction_slot(patience) {
+            match borrow(&self.pools.transactions, patience) {
                 Ok(slot) => return Ok(slot),
                 Err(CallError::Exhausted(_)) if deadline.is_none_or(|end| time::now() < end) => {
                     sleep_until(parker, time::now(), subject)?;

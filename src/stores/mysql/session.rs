@@ -10,7 +10,8 @@ use ::mysql::{Params, Value, params};
 use super::MySql;
 use super::call_error::{CallError, row_not_found};
 use super::connection::Connection;
-use super::lock_table::{cause_of_loss, lease_of};
+use super::lock_table::{cause_of_loss, micros};
+use super::pool::borrow;
 use crate::ground::claim::Claim;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
@@ -89,9 +90,8 @@ impl Session {
     /// Fails in a forked child: the transaction belongs to the parent.
     fn check_not_forked(&self) -> Result<()> {
         let lock = || Arc::clone(&self.subject);
-        (self.pid == process::id())
-            .then_some(())
-            .ok_or_else(|| Error::Forked { lock: lock() })
+        let forked = || Error::Forked { lock: lock() };
+        (self.pid == process::id()).then_some(()).ok_or_else(forked)
     }
 
     fn connection(&mut self) -> Option<&mut Connection> {
@@ -270,7 +270,7 @@ impl MySql {
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // An engine without transactions would lock nothing.
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
-        let slot = self.pools.transaction_slot(patience(self.deadline()));
+        let slot = borrow(&self.pools.transactions, patience(self.deadline()));
         let slot = slot.map_err(|error| self.error(&claim.name, error))?;
         let wait = row_wait(self.command_timeout);
         let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), wait, slot)?;
@@ -282,7 +282,7 @@ impl MySql {
     /// Extends the lease of a pinned hold in its transaction. Returns whether the row still belongs to the hold.
     pub(crate) fn extend_pinned(&self, session: &mut Session, claim: &Claim) -> Result<bool> {
         let params = params! {
-            "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease_of(claim)
+            "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => micros(claim.lease)
         };
         Ok(session.execute(&self.statements.extend_pinned, params)?.0 > 0)
     }

@@ -8,7 +8,7 @@ use crate::ground::time;
 use crate::store::{Granted, Outcome, Refusal};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::Tally;
-use crate::stores::quorum::{Quorum, bit};
+use crate::stores::quorum::{Quorum, bit, bits};
 
 impl Quorum {
     pub(super) fn acquire_by_majority(
@@ -27,16 +27,10 @@ impl Quorum {
         // Reserves time to release a minority within the deadline.
         let left = deadline.saturating_duration_since(begun);
         let reserve = self.node_timeout(claim.lease).min(left / 8);
-        let mut fan_out = self.send(
-            order,
-            purpose,
-            claim.lease,
-            deadline - reserve,
-            |node, by| {
-                let handle = &node.handle;
-                node.node.send_acquire(claim, false, handle, by)
-            },
-        );
+        let (lease, by) = (claim.lease, deadline - reserve);
+        let mut fan_out = self.send(order, purpose, lease, by, |node, by| {
+            node.node.send_acquire(claim, false, &node.handle, by)
+        });
         while !tally.is_decided(self.needed, fan_out.len()) {
             let Some((index, answer)) = fan_out.next() else {
                 break;
@@ -105,23 +99,17 @@ impl Quorum {
 
     /// Restores a hold, which a majority has just renewed, at nodes that lost it.
     pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
-        let may_have = nodes.iter().fold(0, |bits, index| bits | bit(*index));
+        let may_have = bits(nodes);
         // Noted before the send, so that a concurrent release includes these nodes.
         match self.placements.lock().get_mut(&claim.visitor) {
             Some(placement) => placement.nodes |= may_have,
             None => return,
         }
         let purpose = Purpose::Vote;
-        let mut fan_out = self.send(
-            nodes.to_vec(),
-            purpose,
-            claim.lease,
-            deadline,
-            |node, by| {
-                let handle = &node.handle;
-                node.node.send_acquire(claim, true, handle, by)
-            },
-        );
+        let (nodes, lease) = (nodes.to_vec(), claim.lease);
+        let mut fan_out = self.send(nodes, purpose, lease, deadline, |node, by| {
+            node.node.send_acquire(claim, true, &node.handle, by)
+        });
         fan_out.is_needed = false;
         let mut tally = Tally::new(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {

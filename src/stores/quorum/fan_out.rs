@@ -7,8 +7,7 @@ use smallvec::SmallVec;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::poll::{self, Source};
-use crate::ground::sync;
-use crate::ground::time;
+use crate::ground::{sync, time};
 
 use crate::stores::patience;
 use crate::stores::quorum::links::{ConnectWait, Linked};
@@ -148,19 +147,20 @@ impl<'a, T> FanOut<'a, T> {
         let by = self.deadline.min(now + self.timeout);
         match (self.send)(node, by) {
             Pending::Ready(answer) => self.ready.push((index, answer)),
-            Pending::Sent(in_flight) => self.in_flight.push(SentRequest {
-                index,
-                by,
-                in_flight,
-            }),
+            Pending::Sent(in_flight) => {
+                self.in_flight.push(SentRequest {
+                    index,
+                    by,
+                    in_flight,
+                });
+            }
             Pending::Busy(connections) => {
-                if tries < MOST_TRIES {
-                    self.busy.push(Busy {
-                        index,
-                        tries,
-                        connections,
-                    });
-                }
+                let busy = Busy {
+                    index,
+                    tries,
+                    connections,
+                };
+                self.busy.extend((tries < MOST_TRIES).then_some(busy));
                 return false;
             }
             Pending::NotConnected => {
@@ -265,9 +265,8 @@ impl<'a, T> FanOut<'a, T> {
             return Some(next);
         }
         while let Some(request) = self.arrived.pop() {
-            let whole_by = deadline
-                .min(request.by)
-                .max(time::now() + Duration::from_millis(5));
+            let least = time::now() + Duration::from_millis(5);
+            let whole_by = deadline.min(request.by).max(least);
             if let Some(answer) = request.in_flight.receive(whole_by) {
                 return Some((request.index, answer));
             }
@@ -334,8 +333,8 @@ impl<'a, T> FanOut<'a, T> {
                 Linked::Failed(error) if !error.may_pass() => {
                     // The user may still have the right to send this request.
                     let was_sent = self.ask(index, MOST_TRIES);
-                    self.ready
-                        .extend((!was_sent).then_some((index, Err(error))));
+                    let failed = (!was_sent).then_some((index, Err(error)));
+                    self.ready.extend(failed);
                 }
                 Linked::Failed(error) => self.out_of_reach.push((index, error)),
             }
@@ -376,9 +375,8 @@ impl<'a, T> FanOut<'a, T> {
     /// Stops waiting for connections. They are completed in the background.
     fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
-            let error = want
-                .node
-                .unreachable("connecting took longer than the deadline allows");
+            let reason = "connecting took longer than the deadline allows";
+            let error = want.node.unreachable(reason);
             if time::now() >= self.soon {
                 // Later calls skip the node until it is connected.
                 want.node.trip(&error);
@@ -388,17 +386,14 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     fn give_up_busy(&mut self) {
-        for Busy {
-            index, connections, ..
-        } in self.busy.drain(..)
-        {
-            let node = self.quorum.nodes.get(index).map(|node| node.name());
+        for busy in self.busy.drain(..) {
+            let node = self.quorum.nodes.get(busy.index).map(|node| node.name());
             let error = Error::Exhausted {
                 lock: "".into(),
                 node: node.unwrap_or_default(),
-                connections,
+                connections: busy.connections,
             };
-            self.out_of_reach.push((index, error));
+            self.out_of_reach.push((busy.index, error));
         }
     }
 

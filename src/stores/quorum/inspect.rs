@@ -154,9 +154,7 @@ impl QuorumNode {
             // A restarted node has no vote until every lease that it may have lost has ended.
             if warning.code == "persistence" && warning.severity == Severity::Note {
                 warning.severity = Severity::Ok;
-                warning
-                    .message
-                    .push_str("; after that it has no vote for one max_lease");
+                warning.message += "; after that it has no vote for one max_lease";
                 warning.advice.clear();
             }
         }

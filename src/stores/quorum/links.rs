@@ -93,9 +93,8 @@ fn link<'l>(
 impl QuorumNode {
     fn with_link<T: Default>(&self, purpose: Purpose, what: impl FnOnce(&mut Link) -> T) -> T {
         let mut nodes = self.links.nodes.lock();
-        link(&mut nodes, self, purpose)
-            .map(what)
-            .unwrap_or_default()
+        let link = link(&mut nodes, self, purpose);
+        link.map(what).unwrap_or_default()
     }
 
     /// Connects to the node in the background, unless an attempt is running, and returns a wait for its end.

@@ -96,9 +96,8 @@ impl Quorum {
         settings: Settings,
         deadline: Instant,
     ) -> Result<Quorum> {
-        let membership =
-            Membership::new(nodes.len(), settings.max_lease, settings.trusts_new_nodes);
-        let membership = Arc::new(membership);
+        let (max_lease, trusts_new_nodes) = (settings.max_lease, settings.trusts_new_nodes);
+        let membership = Arc::new(Membership::new(nodes.len(), max_lease, trusts_new_nodes));
         let links = Arc::new(Links::new(nodes.len(), settings.connect_timeout));
         let nodes: Vec<Arc<QuorumNode>> = nodes
             .into_iter()

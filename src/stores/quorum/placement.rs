@@ -33,9 +33,8 @@ impl Quorum {
     /// The nodes that may have the hold of this visitor.
     pub(super) fn placement(&self, visitor: &VisitorId) -> u64 {
         let placements = self.placements.lock();
-        placements
-            .get(visitor)
-            .map_or(self.all(), |placement| placement.nodes)
+        let placement = placements.get(visitor);
+        placement.map_or(self.all(), |it| it.nodes)
     }
 
     /// Removes the placement of this visitor, and notes in `in_doubt` which of its requests may still arrive.

@@ -99,10 +99,8 @@ impl Membership {
             }
         }
         let twin = nodes.iter().enumerate().find(|(other, known)| {
-            *other != index
-                && known
-                    .as_ref()
-                    .is_some_and(|known| known.run == identity.run)
+            let known = known.as_ref().filter(|_| *other != index);
+            known.is_some_and(|known| known.run == identity.run)
         });
         if let Some((twin, _)) = twin {
             return Err(Quarantined::SameAs(twin));
@@ -164,10 +162,8 @@ impl Membership {
 
 impl SeenRun {
     fn vote(&self, now: BootInstant) -> Result<(), Quarantined> {
-        match self
-            .abstains
-            .map(|(deadline, why)| (now.until(deadline), why))
-        {
+        let left = |(deadline, why)| (now.until(deadline), why);
+        match self.abstains.map(left) {
             Some((left, why)) if !left.is_zero() => Err(Quarantined::For(left, why)),
             _ => Ok(()),
         }
@@ -212,8 +208,8 @@ impl NodeHandle {
 
     /// Returns whether the server of this identity may vote for this node.
     pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Quarantined> {
-        self.membership
-            .admit(self.index, self.can_fail_over, identity)
+        let (index, can_fail_over) = (self.index, self.can_fail_over);
+        self.membership.admit(index, can_fail_over, identity)
     }
 }
 
@@ -244,11 +240,8 @@ impl std::fmt::Display for Quarantined {
                 )
             }
             Quarantined::SameAs(other) => {
-                write!(
-                    f,
-                    "it is the same server as node {}, which would get two votes",
-                    other + 1
-                )
+                let number = other + 1;
+                write!(f, "it is the same server as node {number}, which would get two votes")
             }
             Quarantined::Follows => f.write_str(
                 "it is a replica and so has no vote; use the address of a master",

@@ -22,9 +22,7 @@ impl Quorum {
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
         let known = self.placements.lock().remove(&claim.visitor);
-        let placement = known
-            .as_ref()
-            .map_or(self.all(), |placement| placement.nodes);
+        let placement = known.as_ref().map_or(self.all(), |it| it.nodes);
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = InDoubt::at_none(claim, self.nodes.len());
         for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
@@ -106,13 +104,10 @@ impl Quorum {
     ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let placement = self.placement(&claim.visitor);
-        let mut fan_out = self.send_to(
-            placement,
-            Purpose::Request,
-            claim.lease,
-            deadline,
-            |node, by| node.node.send_release(claim, keep, by),
-        );
+        let (purpose, lease) = (Purpose::Request, claim.lease);
+        let mut fan_out = self.send_to(placement, purpose, lease, deadline, |node, by| {
+            node.node.send_release(claim, keep, by)
+        });
         // Waits for all replies: a late request could run after the next request of the hold, and an error lists what each
         // node did.
         while let Some((index, answer)) = fan_out.next() {
