@@ -272,8 +272,6 @@ fn flaw(name: &str) -> Option<Error> {
     } else {
         return None;
     };
-    Some(Error::InvalidName {
-        name: name.chars().take(64).collect(),
-        reason,
-    })
+    let name = name.chars().take(64).collect();
+    Some(Error::InvalidName { name, reason })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::{ENDLESS, LARGEST_COUNT};
+use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;
 use crate::ground::permit_id::PermitId;
@@ -140,11 +141,8 @@ impl PermitSemaphore {
     ///
     /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits).
     pub fn release_id(&self, id: &PermitId) -> Result<bool> {
-        Ok(self
-            .lock
-            .raw_lock()
-            .count_permit(CountStep::GiveBack, &id.visitor)?
-            == 1)
+        let raw_lock = self.lock.raw_lock();
+        Ok(raw_lock.count_permit(CountStep::GiveBack, &id.visitor)? == 1)
     }
 
     /// Sets the lease of a permit to `lease` from now, 10 ms ..= 365 days, and returns whether the permit was taken.
@@ -161,7 +159,7 @@ impl PermitSemaphore {
         let raw_lock = self.lock.raw_lock();
         raw_lock.ready()?;
         if let Some(lease) = lease {
-            raw_lock.check_lease(lease)?;
+            raw_lock.check_lease(SHORTEST_LEASE, lease)?;
         }
         let step = CountStep::SetLease(lease.unwrap_or(ENDLESS));
         Ok(raw_lock.count_permit(step, &id.visitor)? == 1)

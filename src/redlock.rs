@@ -289,10 +289,8 @@ impl RedlockBuilder {
         }
         let (store, counted) = (Arc::new(quorum), self.count_settings);
         let inner = ClientInner::new(new_id(), store, timeouts, key_prefix, self.on_lost, counted);
-        Ok(Redlock {
-            inner: Arc::new(inner),
-            kind: self.kind,
-        })
+        let (inner, kind) = (Arc::new(inner), self.kind);
+        Ok(Redlock { inner, kind })
     }
 }
 

@@ -251,14 +251,7 @@ impl Lock {
             return Err(self.invalid_permits(permits.into()));
         }
         if let Some(life) = life {
-            let longest = raw_lock.inner.store.facts().longest_lease;
-            if !(Duration::from_millis(1)..=longest).contains(&life) {
-                return Err(Error::InvalidLease {
-                    lock: Arc::clone(self.full_name()),
-                    lease: life,
-                    longest,
-                });
-            }
+            raw_lock.check_lease(Duration::from_millis(1), life)?;
         }
         let set = CountStep::SetIfMissing(permits, life);
         Ok(raw_lock.count(set)? == 1)
@@ -291,10 +284,8 @@ impl Lock {
     }
 
     pub(crate) fn invalid_permits(&self, permits: i64) -> Error {
-        Error::InvalidPermits {
-            name: Arc::clone(&self.raw_lock().key.lock.name),
-            permits,
-        }
+        let name = Arc::clone(self.full_name());
+        Error::InvalidPermits { name, permits }
     }
 }
 

@@ -278,10 +278,8 @@ impl Builder {
         };
         let (prefix, counted) = (self.key_prefix, self.count_settings);
         let inner = ClientInner::new(id, store, timeouts, prefix, self.on_lost, counted);
-        Client {
-            inner: Arc::new(inner),
-            backend,
-        }
+        let inner = Arc::new(inner);
+        Client { inner, backend }
     }
 }
 

@@ -57,10 +57,8 @@ where
         let (shared, of) = (Arc::clone(self), key.clone());
         let run = move || {
             let panicked = |_| Err(io::Error::other("it panicked"));
-            shared.note(
-                &of,
-                catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked),
-            );
+            let result = catch_unwind(AssertUnwindSafe(call));
+            shared.note(&of, result.unwrap_or_else(panicked));
         };
         if let Err(error) = sync::spawn("redlatch-background", run) {
             self.note(key, Err(error));

@@ -34,10 +34,8 @@ impl Backoff {
 
     /// Pauses of about `first`, each twice as long as the one before, up to about `longest`.
     pub(crate) fn between(first: Duration, longest: Duration) -> Backoff {
-        Backoff {
-            next: first,
-            longest,
-        }
+        let next = first;
+        Backoff { next, longest }
     }
 
     /// The pauses after votes that were split between several clients.

@@ -111,10 +111,8 @@ impl Batch {
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |words: &Vec<Vec<u8>>| -> Vec<_> {
-            words
-                .iter()
-                .map(|it| String::from_utf8_lossy(it).into_owned())
-                .collect()
+            let texts = words.iter().map(|it| String::from_utf8_lossy(it));
+            texts.map(|it| it.into_owned()).collect()
         };
         f.debug_list()
             .entries(self.commands.iter().map(text))

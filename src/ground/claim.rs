@@ -73,9 +73,8 @@ impl VisitorId {
 
     /// The id of a field in the store.
     pub(crate) fn of_field(field: impl Into<Arc<str>>) -> VisitorId {
-        VisitorId {
-            field: field.into(),
-        }
+        let field = field.into();
+        VisitorId { field }
     }
 
     /// Returns the id as it is in the store.

@@ -7,10 +7,7 @@ const LONGEST_HOST: usize = 64;
 pub(crate) fn pid_at_host() -> String {
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();
-    let host: String = host
-        .chars()
-        .filter(char::is_ascii_graphic)
-        .take(LONGEST_HOST)
-        .collect();
+    let visible = host.chars().filter(char::is_ascii_graphic);
+    let host: String = visible.take(LONGEST_HOST).collect();
     format!("{}@{host}", crate::ground::process::id())
 }

@@ -62,11 +62,8 @@ impl Interrupt {
         let mut raised = self.inner.raised.lock();
         raised.is_raised = true;
         self.inner.changed.notify_all();
-        for parker in raised
-            .waiting
-            .drain(..)
-            .filter_map(|parker| parker.upgrade())
-        {
+        let waiting = raised.waiting.drain(..);
+        for parker in waiting.filter_map(|parker| parker.upgrade()) {
             parker.interrupt();
         }
     }

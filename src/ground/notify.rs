@@ -96,8 +96,8 @@ impl Parker {
         }
         state.notified_by |= bit;
         let mut groups = state.groups.iter();
-        let is_enough = groups
-            .find(|group| group.sources & bit != 0)
+        let group = groups.find(|group| group.sources & bit != 0);
+        let is_enough = group
             .is_none_or(|group| (state.notified_by & group.sources).count_ones() >= group.needed);
         if is_enough {
             state.notified_by = 0;

@@ -5,10 +5,8 @@
 pub(crate) fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();
-    bytes.contains(&b'@')
-        || bytes
-            .windows(GET_LOCK.len())
-            .any(|word| word.eq_ignore_ascii_case(GET_LOCK))
+    let mut words = bytes.windows(GET_LOCK.len());
+    bytes.contains(&b'@') || words.any(|word| word.eq_ignore_ascii_case(GET_LOCK))
 }
 
 /// The statements that never commit. A list of forbidden statements would miss those of the next server version.
@@ -34,10 +32,8 @@ pub(crate) fn first_word(statement: &str) -> Option<String> {
             break;
         }
     }
-    let word: String = rest
-        .chars()
-        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
-        .collect();
+    let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+    let word: String = rest.chars().take_while(is_part).collect();
     (!word.is_empty()).then(|| word.to_ascii_uppercase())
 }
 

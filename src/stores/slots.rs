@@ -149,15 +149,13 @@ impl<C: Send + 'static> Slots<C> {
     /// The number of free slots.
     pub(crate) fn idle(&self) -> u32 {
         let pool = self.pool.lock();
-        pool.as_ref()
-            .map_or(0, |pool| pool.state().idle_connections)
+        pool.as_ref().map_or(0, |it| it.state().idle_connections)
     }
 
     /// Whether all slots were closed after being idle.
     pub(crate) fn are_gone(&self) -> bool {
         let pool = self.pool.lock();
-        pool.as_ref()
-            .is_some_and(|pool| pool.state().connections == 0)
+        pool.as_ref().is_some_and(|it| it.state().connections == 0)
     }
 
     /// Closes the free connections, and the others when they return. A slot that is borrowed later belongs to a pool of its

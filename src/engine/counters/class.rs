@@ -62,9 +62,7 @@ impl Classes {
 fn without_last_part(lock: &str) -> &str {
     const SEPARATORS: [char; 4] = [':', '/', '{', '}'];
     let name = lock.strip_prefix('{').unwrap_or(lock).trim_end_matches('}');
-    let class = name
-        .rsplit_once(SEPARATORS)
-        .map_or(name, |(class, _)| class);
+    let class = name.rsplit_once(SEPARATORS).map_or(name, |it| it.0);
     class.trim_end_matches(SEPARATORS)
 }
 

@@ -121,13 +121,8 @@ impl Counters {
         let same = |it: &&Arc<ListedWait>| it.lock.name == wait.lock.name;
         let others = self.listed().iter().filter(same).count().saturating_sub(1);
         let named = holder.unwrap_or("an unknown holder");
-        events::long_wait(
-            &wait.lock.name,
-            &wait.thread,
-            &waited.as_secs(),
-            &named,
-            &others,
-        );
+        let (lock, seconds) = (&wait.lock.name, waited.as_secs());
+        events::long_wait(lock, &wait.thread, &seconds, &named, &others);
         self.tell(wait.class, |class| Event::LongWait {
             class,
             lock: &wait.lock.name,

@@ -163,10 +163,8 @@ impl Hold {
     }
 
     pub(crate) fn lock(&self) -> LockId {
-        LockId {
-            kind: self.kind,
-            name: Arc::clone(&self.name),
-        }
+        let (kind, name) = (self.kind, Arc::clone(&self.name));
+        LockId { kind, name }
     }
 
     /// Returns whether the holder may act on the lock, as far as this process knows. No I/O.

@@ -193,9 +193,7 @@ impl Hold {
             && !state.is_being_renewed()
             && self.owner.strong_count() > 0;
         let pace = state.pace();
-        let pace = state
-            .longest_pace()
-            .map_or(pace, |longest| pace.min(longest));
+        let pace = state.longest_pace().map_or(pace, |most| pace.min(most));
         let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
             // Rounded, so that renewals fall due in batches. Overdue renewals are spaced.

@@ -218,22 +218,15 @@ impl State {
 
     /// The longest lease of the renewed levels.
     pub(super) fn renewed_lease(&self) -> Option<Duration> {
-        self.levels
-            .iter()
-            .filter(|level| level.ends.is_none())
-            .map(|level| level.lease.duration())
-            .max()
+        let renewed = self.levels.iter().filter(|level| level.ends.is_none());
+        renewed.map(|level| level.lease.duration()).max()
     }
 
     /// The time from `now` until the last level ends; `None` if every level has ended.
     pub(super) fn rest(&self, now: BootInstant) -> Option<Duration> {
-        let fixed = self
-            .levels
-            .iter()
-            .filter_map(|level| level.ends)
-            .max()
-            .map(|ends| now.until(ends))
-            .filter(|rest| *rest >= Duration::from_millis(1));
+        let ends = self.levels.iter().filter_map(|level| level.ends).max();
+        let fixed = ends.map(|ends| now.until(ends));
+        let fixed = fixed.filter(|rest| *rest >= Duration::from_millis(1));
         fixed.max(self.renewed_lease())
     }
 }

@@ -39,10 +39,8 @@ pub(crate) struct LockKey {
 impl LockKey {
     pub(crate) fn other_side(&self) -> Option<LockKey> {
         let side = self.lock.kind.rules().side?;
-        let lock = LockId {
-            kind: side.other,
-            name: Arc::clone(&self.lock.name),
-        };
+        let (kind, name) = (side.other, Arc::clone(&self.lock.name));
+        let lock = LockId { kind, name };
         Some(LockKey { lock, ..*self })
     }
 
@@ -52,12 +50,10 @@ impl LockKey {
         let LockId { kind, name } = &self.lock;
         let has_kin = SAME_KEY.contains(kind);
         let others = SAME_KEY.iter().filter(move |it| has_kin && *it != kind);
-        let key_of = |kind: &Kind| LockKey {
-            client: self.client,
-            lock: LockId {
-                kind: *kind,
-                name: Arc::clone(name),
-            },
+        let key_of = |kind: &Kind| {
+            let (kind, name) = (*kind, Arc::clone(name));
+            let lock = LockId { kind, name };
+            LockKey { lock, ..*self }
         };
         self.other_side().into_iter().chain(others.map(key_of))
     }

@@ -183,10 +183,8 @@ impl RawLock {
             let Some(lease) = lease else {
                 return last.ok_or_else(|| self.not_held());
             };
-            let with_lease = RawLock {
-                lease: *lease,
-                ..self.clone()
-            };
+            let mut with_lease = self.clone();
+            with_lease.lease = *lease;
             match with_lease.acquire(WaitLimit::forever(None)) {
                 Ok(entry) => last = entry.or(last),
                 Err(error) => {

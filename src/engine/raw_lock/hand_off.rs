@@ -73,13 +73,10 @@ impl RawLock {
     }
 
     /// Frees the hold of a waiter that left the queue before it was granted.
-    fn take_back(&self, successor_hold: &Hold, granted: Claim, deadline: Instant) {
+    fn take_back(&self, successor_hold: &Hold, mut claim: Claim, deadline: Instant) {
         successor_hold.release_level(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
-        let claim = Claim {
-            count: 1,
-            ..granted
-        };
+        claim.count = 1;
         // The releaser's own hold is released in any case. If this release fails, it is repeated in the background.
         if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);

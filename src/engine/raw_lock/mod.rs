@@ -96,7 +96,7 @@ impl RawLock {
         if let Lease::Fixed(lease) = self.lease
             && !(lease == ENDLESS && self.key.lock.kind.rules().has_ids)
         {
-            self.check_lease(lease)?;
+            self.check_lease(SHORTEST_LEASE, lease)?;
         }
         Ok(())
     }
@@ -165,9 +165,9 @@ impl RawLock {
         Err(Error::Upgrade { lock })
     }
 
-    pub(crate) fn check_lease(&self, lease: Duration) -> Result<()> {
+    pub(crate) fn check_lease(&self, shortest: Duration, lease: Duration) -> Result<()> {
         let longest = self.inner.store.facts().longest_lease;
-        if (SHORTEST_LEASE..=longest).contains(&lease) {
+        if (shortest..=longest).contains(&lease) {
             return Ok(());
         }
         Err(Error::InvalidLease {

@@ -216,13 +216,8 @@ impl<'a> LockVisit<'a> {
                     self.resolve_attempt(claim.in_doubt(0));
                     let reason = "the reply arrived after the granted lease had ended";
                     let (name, visitor) = (&claim.name, Some(&claim.visitor));
-                    return Err(Error::unknown(
-                        name,
-                        "the store",
-                        "acquire",
-                        visitor,
-                        reason,
-                    ));
+                    let error = Error::unknown(name, "the store", "acquire", visitor, reason);
+                    return Err(error);
                 }
                 events::acquired(&claim.name, &claim.visitor);
                 hold.begin();

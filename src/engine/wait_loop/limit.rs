@@ -32,8 +32,7 @@ impl<'a> WaitLimit<'a> {
     pub(crate) fn once() -> WaitLimit<'a> {
         WaitLimit {
             bound: Bound::Once,
-            timeline: &PROCESS,
-            interrupt: None,
+            ..WaitLimit::forever(None)
         }
     }
 
@@ -78,10 +77,8 @@ impl<'a> WaitLimit<'a> {
             Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
             Bound::Once | Bound::Forever => None,
         };
-        Time {
-            now: time::now(),
-            end,
-        }
+        let now = time::now();
+        Time { now, end }
     }
 
     pub(crate) fn is_single(&self) -> bool {

@@ -234,11 +234,8 @@ impl<V: Visit> Wait<'_, V> {
     fn leave(mut self, outcome: Result<Option<V::Entry>>) -> Result<Option<V::Entry>> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;
-        match self
-            .node
-            .take()
-            .and_then(|node| node.leave(has_the_lock, is_shared))
-        {
+        let node = self.node.take();
+        match node.and_then(|node| node.leave(has_the_lock, is_shared)) {
             None => outcome,
             // The store granted the lock twice, so one of the two holds has ended.
             Some(hold) if has_the_lock => {

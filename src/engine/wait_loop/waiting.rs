@@ -243,10 +243,8 @@ impl<'a> Waiting<'a> {
         }
         let Some(round_trip) = refusal.split else {
             self.split_backoff = None;
-            return Then::Pause {
-                length: sleep_for(refusal),
-                listens: true,
-            };
+            let (length, listens) = (sleep_for(refusal), true);
+            return Then::Pause { length, listens };
         };
         // Longer than a round trip, and longer each time, so that competing clients soon ask one at a time.
         let split_backoff = &mut self.split_backoff;

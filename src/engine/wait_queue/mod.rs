@@ -380,9 +380,8 @@ impl<O, G> Drop for QueueNode<O, G> {
         let mut takes_over = None;
         if let Some(queue) = wait_queues.get_mut(&self.lock) {
             let was_first = self.is_first(queue);
-            queue
-                .nodes
-                .retain(|other| !Arc::ptr_eq(other, &self.waiter));
+            let nodes = &mut queue.nodes;
+            nodes.retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None if !queue.is_busy() => drop(wait_queues.remove(&self.lock)),
                 // The next waiter takes over: it subscribes and attempts.

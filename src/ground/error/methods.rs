@@ -17,18 +17,14 @@ impl Error {
 
     /// The error of an operation that is not possible here.
     pub(crate) fn unsupported(lock: &Arc<str>, reason: impl Into<String>) -> Error {
-        Error::Unsupported {
-            lock: Arc::clone(lock),
-            reason: reason.into(),
-        }
+        let (lock, reason) = (Arc::clone(lock), reason.into());
+        Error::Unsupported { lock, reason }
     }
 
     /// The error of a setting; the reason must not contain a secret.
     pub(crate) fn config(setting: &'static str, reason: impl Into<String>) -> Error {
-        Error::InvalidConfig {
-            setting,
-            reason: reason.into(),
-        }
+        let reason = reason.into();
+        Error::InvalidConfig { setting, reason }
     }
 
     /// The error of an in-doubt request.

@@ -62,10 +62,8 @@ impl Reason {
 
     /// Replaces the text.
     pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
-        Reason {
-            words: reword(&self.words).into(),
-            source: self.source,
-        }
+        let words = reword(&self.words).into();
+        Reason { words, ..self }
     }
 
     pub(crate) fn into_words(self) -> String {
@@ -80,10 +78,8 @@ impl Reason {
 
 impl From<String> for Reason {
     fn from(words: String) -> Reason {
-        Reason {
-            words: words.into(),
-            source: None,
-        }
+        let (words, source) = (words.into(), None);
+        Reason { words, source }
     }
 }
 

@@ -54,10 +54,8 @@ pub(crate) struct KeyedTable {
 
 impl KeyedTable {
     pub(crate) fn new(table: &str, key: &str) -> Result<KeyedTable> {
-        Ok(KeyedTable {
-            table: Ident::new(table)?,
-            key: Ident::new(key)?,
-        })
+        let (table, key) = (Ident::new(table)?, Ident::new(key)?);
+        Ok(KeyedTable { table, key })
     }
 }
 

@@ -283,8 +283,6 @@ pub(super) fn row_locked_reason(error: CallError) -> String {
     format!("a transaction has locked the row of the lock ({reason})")
 }
 
-/// Returns the lease of a claim in microseconds.
-
 pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -94,8 +94,6 @@ impl Pools {
         }
     }
 
-    /// Waits at most `patience` for a slot for a transaction.
-
     /// Runs `call` on the connection of a slot, or on a new one; see [`Connection::connect`] for `longest_answer`.
     pub(super) fn on<T>(
         &self,
@@ -127,6 +125,7 @@ impl Pools {
     }
 }
 
+/// Waits at most `patience` for a slot.
 pub(super) fn borrow(
     slots: &Slots<Connection>,
     patience: Duration,

@@ -60,9 +60,8 @@ impl MySql {
         }
         let lock = || Arc::clone(subject);
         let end = |wait| {
-            time::now()
-                .checked_add(wait)
-                .ok_or_else(|| Error::InvalidWait { lock: lock(), wait })
+            let end = time::now().checked_add(wait);
+            end.ok_or_else(|| Error::InvalidWait { lock: lock(), wait })
         };
         let deadline = wait.map(end).transpose()?;
         let target = rows.target.as_ref().unwrap_or(&self.tables.rows);
@@ -86,7 +85,10 @@ impl MySql {
             if deadline.is_some_and(|end| time::now() >= end) {
                 return Err(error);
             }
-            let pause = (!has_waited).then_some(NOWAIT_PAUSE).unwrap_or_default();
+            let pause = match has_waited {
+                true => Duration::ZERO,
+                false => NOWAIT_PAUSE,
+            };
             sleep_until(&parker, pause_end(pause, deadline), subject)?;
             session.restart()?;
         }

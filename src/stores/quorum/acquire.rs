@@ -91,10 +91,8 @@ impl Quorum {
             return Ok(Outcome::Gone(cause));
         }
         // Some nodes may keep a higher count, until the last release frees any count.
-        Ok(Outcome::unknown(
-            claim.in_doubt(0),
-            self.no_quorum(&claim.name, &tally),
-        ))
+        let error = self.no_quorum(&claim.name, &tally);
+        Ok(Outcome::unknown(claim.in_doubt(0), error))
     }
 
     /// Restores a hold, which a majority has just renewed, at nodes that lost it.

@@ -53,11 +53,8 @@ impl Quorum {
         let last = self.needed - 1;
         let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
-        let mut locked: Vec<Option<Duration>> = holdings
-            .iter()
-            .filter(|holding| holding.is_locked)
-            .map(|holding| holding.remaining)
-            .collect();
+        let locked = holdings.iter().filter(|holding| holding.is_locked);
+        let mut locked: Vec<_> = locked.map(|holding| holding.remaining).collect();
         // The longest first; no end is longest.
         locked.sort_unstable_by_key(|remaining| {
             std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))

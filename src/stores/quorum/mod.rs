@@ -99,24 +99,17 @@ impl Quorum {
         let (max_lease, trusts_new_nodes) = (settings.max_lease, settings.trusts_new_nodes);
         let membership = Arc::new(Membership::new(nodes.len(), max_lease, trusts_new_nodes));
         let links = Arc::new(Links::new(nodes.len(), settings.connect_timeout));
-        let nodes: Vec<Arc<QuorumNode>> = nodes
-            .into_iter()
-            .enumerate()
-            .map(|(index, (node, keep))| {
-                Arc::new(QuorumNode {
-                    index,
-                    links: Arc::clone(&links),
-                    handle: NodeHandle::new(&membership, index, node.can_fail_over()),
-                    node,
-                    breaker: Mutex::default(),
-                    _keep: keep,
-                })
-            })
-            .collect();
-        let areas: Vec<&str> = nodes
-            .iter()
-            .map(|it| it.node.facts().area.as_str())
-            .collect();
+        let nodes = nodes.into_iter().enumerate();
+        let nodes = nodes.map(|(index, (node, _keep))| QuorumNode {
+            index,
+            links: Arc::clone(&links),
+            handle: NodeHandle::new(&membership, index, node.can_fail_over()),
+            node,
+            breaker: Mutex::default(),
+            _keep,
+        });
+        let nodes: Vec<Arc<QuorumNode>> = nodes.map(Arc::new).collect();
+        let areas: Vec<&str> = nodes.iter().map(|it| &*it.node.facts().area).collect();
         let facts = Facts {
             lacks: "a Redlock has no guarded writes, because the data is not on its nodes, and no conditions, \
                 because its nodes would wake different threads; use a Client::lock on one server",
@@ -256,10 +249,9 @@ impl Store for Quorum {
         let sources = number(self.nodes.len());
         parker.need(source, sources, number(self.needed));
         let registration = self.facts.notifier.join(source, &lock.name, parker);
-        let parts: Vec<Subscription> = (source..)
-            .zip(&self.nodes)
-            .map(|(source, node)| node.node.subscribe(lock, None, source, parker))
-            .collect();
+        let nodes = (source..).zip(&self.nodes);
+        let parts = nodes.map(|(source, it)| it.node.subscribe(lock, None, source, parker));
+        let parts: Vec<Subscription> = parts.collect();
         Subscription {
             registration,
             delivery: Delivery::joint(&parts, self.needed),

@@ -89,10 +89,8 @@ impl Quorum {
 
     /// The outcome of one renewal by the answers of the nodes.
     fn renewal_of(&self, renewals: &[(usize, Renewal)]) -> Renewal {
-        let renewed = renewals
-            .iter()
-            .filter(|(_, renewal)| *renewal == Renewal::Renewed)
-            .count();
+        let is_renewed = |(_, renewal): &&(usize, Renewal)| *renewal == Renewal::Renewed;
+        let renewed = renewals.iter().filter(is_renewed).count();
         if renewed >= self.needed {
             return Renewal::Renewed;
         }

@@ -138,17 +138,12 @@ impl Quorum {
             };
         }
         // The time after which enough of the refusing holds have ended for a majority.
-        let mut ends: Vec<Duration> = refusals
-            .iter()
-            .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
-            .collect();
+        let ends = refusals.iter().map(|refusal| refusal.retry_after);
+        let mut ends: Vec<Duration> = ends.map(|it| it.unwrap_or(Duration::MAX)).collect();
         ends.sort_unstable();
-        let retry_after = self
-            .needed
-            .checked_sub(granted + 1)
-            .and_then(|last| ends.get(last))
-            .filter(|end| **end != Duration::MAX)
-            .copied();
+        let last = self.needed.checked_sub(granted + 1);
+        let end = last.and_then(|last| ends.get(last)).copied();
+        let retry_after = end.filter(|end| *end != Duration::MAX);
         let alike = |one: &&Refusal| refusals.iter().filter(|it| it.holder == one.holder).count();
         let most = refusals.iter().map(alike).max().unwrap_or_default();
         let silent = self.nodes.len() - granted - refusals.len();
