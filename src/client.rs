@@ -316,7 +316,8 @@ impl Client {
         &self.inner.id
     }
 
-    /// Returns the oldest holds and waits of this client and its connections, without I/O; empty in a forked child.
+    /// Returns the oldest holds and the oldest waits of this client, and its connections, without I/O. It is empty in a
+    /// forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }

@@ -159,7 +159,7 @@ impl Default for RedlockBuilder {
 
 setters! {
     RedlockBuilder:
-    /// Sets the lease of locks without a fixed one; they are extended at a third of it.
+    /// Sets the lease of locks that have no fixed lease. Each is renewed when a third of the lease has passed.
     ///
     /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
     watchdog_timeout(timeout: Duration) => watchdog_timeout = Some(timeout);

@@ -100,9 +100,9 @@ impl Client {
     /// Returns an iterator over the held locks whose names begin with the key prefix of the client and `prefix`,
     /// including those of Redisson.
     ///
-    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is a lock if
-    /// each of its fields is that of a hold; at most 64 fields are read. In a database the lock table is read.
-    /// Semaphores, latches and token locks are left out without [`Locks::with_counters`] and [`Locks::with_tokens`].
+    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is a lock if each of
+    /// its fields is that of a hold; at most 64 fields are read. In a database the lock table is read. Semaphores and
+    /// latches are included only with [`Locks::with_counters`], token locks only with [`Locks::with_tokens`].
     /// `docs/rights.md` of the repository lists the rights that the user needs.
     ///
     /// # Errors

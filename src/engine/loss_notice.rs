@@ -47,7 +47,7 @@ impl LossNotice {
             return;
         }
         for channel in state.channels.values() {
-            // A full channel already has it.
+            // A full channel already contains the loss.
             let _ = channel.try_send(loss.clone());
         }
         state.loss = Some(loss);
@@ -99,7 +99,8 @@ impl LossNotice {
         }
     }
 
-    /// Closes a channel. `unheard` tells clones of its receiver that this is no release.
+    /// Closes a channel. `unheard` is sent first if the channel is empty, so that clones of its receiver do not take the
+    /// closing for a release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.state.lock().channels.remove(&number) {
             // A full channel has a loss, and a channel without receivers needs none.

@@ -340,7 +340,7 @@ pub(crate) enum Queueing {
     Barges,
     /// It leaves no queue entry, and is refused if there are waiters.
     Tries,
-    /// It waits: whether it joins the queue, and whether the store has confirmed its entry. In a client with a local queue
-    /// only the head joins the store's queue.
+    /// It waits. `takes_place`: it may join the store's queue. `had_place`: the store has confirmed its entry. In a client
+    /// with a local queue only the head joins the store's queue.
     Waits { takes_place: bool, had_place: bool },
 }

@@ -75,8 +75,8 @@ impl Parker {
         }
     }
 
-    /// From now on a permit needs messages of `needed` of the `count` sources from `first` on. If there are too many
-    /// sources to distinguish, any message is enough.
+    /// From now on, `needed` of the sources `first .. first + count` must each send a message to make a permit. If there are
+    /// too many sources to distinguish, any message is enough.
     pub(crate) fn need(&self, first: u32, count: u32, needed: u32) {
         if first + count > LAST_SOURCE {
             return;

@@ -12,7 +12,7 @@ fn contain(record: impl FnOnce()) {
     )));
 }
 
-/// Defines a function for each metric without an event.
+/// Defines a function for each metric that is not recorded from an event.
 macro_rules! numbers {
     ($($(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*) $record:expr;)*) => {$(
         $(#[$meta])*

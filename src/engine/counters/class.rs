@@ -44,7 +44,7 @@ impl Classes {
         }
         let places = self.named.iter().zip(1..);
         let found = places.into_iter().find(|(place, _)| {
-            // The first caller fills a place. Later callers find their class there.
+            // The first caller of a class stores it in the first empty entry. Later callers find it there.
             let there = place.get_or_init(|| class.into());
             **there == *class
         });

@@ -21,7 +21,7 @@ use crate::ground::{events, numbers};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
-    /// Names the classes; `None` for names up to their last separator.
+    /// Returns the class of a lock name; `None` means that the class is the name up to its last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
     /// The ages from which waits and holds are reported as long.

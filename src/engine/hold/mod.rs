@@ -144,8 +144,8 @@ impl Hold {
         self
     }
 
-    /// Sets the class, the clock of the store, and the fencing token. Where other clients may shorten the lease of the lock's
-    /// key, to `least` at the shortest, the hold is renewed as often as with that lease.
+    /// Sets the class, the clock of the store, and the fencing token. If other clients may shorten the lease of the lock's
+    /// key, the hold is renewed as often as a hold with the lease `least`, the shortest that they may set.
     pub(crate) fn with_store(
         mut self,
         class: ClassId,

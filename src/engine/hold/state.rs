@@ -128,7 +128,8 @@ impl State {
             .life_ends()
             .is_some_and(|end| end <= self.valid_until + ROUNDING)
         {
-            // A renewal whose reply came too late found the same end, apart from rounding.
+            // The semaphore's key expires together with the validity. A renewal whose reply came too late would have found
+            // the same time, apart from rounding.
             LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded

@@ -29,9 +29,9 @@ pub(super) struct InFlight {
     pub(super) by: By,
     pub(super) sent: BootInstant,
     pub(super) lease: Duration,
-    /// The latest validity that its own reply may give, because other requests may run after it.
+    /// The reply to this request may extend the validity to this moment at most, because other requests may run after it.
     pub(super) most: Option<BootInstant>,
-    /// The server refuses it from here on.
+    /// The server refuses the request from this moment on.
     pub(super) expires: BootInstant,
     pub(super) state: Flying,
 }
@@ -56,7 +56,7 @@ pub(super) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
 
-/// From this many on, requests without a reply are merged into one.
+/// If there are this many requests without a reply, they are merged into one.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
 
 /// Returns the end of the validity of a lease whose request was sent at `sent`.

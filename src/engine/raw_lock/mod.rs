@@ -109,7 +109,8 @@ impl RawLock {
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.stands(key) {
-            // Fails now instead of in the queue, behind waiters that wait for the thread's own hold of the other side.
+            // Fails before it joins the queue: there it would be after waiters that wait for this thread's own hold of the
+            // other side.
             self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);

@@ -17,14 +17,14 @@ use crate::store::{Left, Outcome, Released};
 const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 
 impl RawLock {
-    /// Releases level `level` of `hold`, for the thread that holds it. [`RawLock::ready`] comes first.
+    /// Releases level `level` of `hold`, for the thread that holds it. The caller has called [`RawLock::ready`].
     pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
         // A guard may be dropped while its thread ends.
         let me = self.inner.thread(&self.key.lock.name).ok();
         self.release_of(me.as_deref(), hold, level)
     }
 
-    /// Releases level `level` of `hold`, for `owner`. [`RawLock::ready`] comes first.
+    /// Releases level `level` of `hold`, for `owner`. The caller has called [`RawLock::ready`].
     pub(crate) fn release_of(
         &self,
         owner: Option<&Owner>,
@@ -59,12 +59,12 @@ impl RawLock {
         outcome
     }
 
-    /// Releases `hold`, which has one level, in the background. [`RawLock::ready`] comes first.
+    /// Releases `hold`, which has one level, in the background. The caller has called [`RawLock::ready`].
     pub(crate) fn release_in_background(&self, owner: &Owner, hold: &Arc<Hold>, level: LevelId) {
         self.inner.watchdog.end_lapsed(hold);
         let in_doubt = hold.in_doubt();
         let deadline = self.inner.deadline();
-        // Otherwise the hold was lost, which is already reported.
+        // Any other plan means that the hold was lost, which is already reported.
         if let ReleasePlan::Whole(claim) = hold.release_level(level, deadline) {
             if self.inner.watchdog.release_later(in_doubt) {
                 self.inner.watchdog.unwatch(hold);

@@ -100,7 +100,8 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
-            // No thread of this client holds the lock now, and the watchdog has no loss to report.
+            // The waiter notes this itself, because the watchdog has no loss to report: no thread of this client holds the
+            // lock now.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -315,7 +316,7 @@ impl<'a> LockVisit<'a> {
                 self.raw_lock.inner.watchdog.end(hold, LossCause::Gone);
                 Ok(None)
             }
-            // The outer hold keeps its count. If the request ran, only the count in the store is one too high.
+            // The hold's count in this process stays as it was. If the request ran, the count in the store is one higher.
             Outcome::Unknown { error, .. } => {
                 hold.set_may_outlast();
                 hold.unanswered(in_flight_id);

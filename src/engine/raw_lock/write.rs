@@ -9,7 +9,7 @@ use crate::ground::sync;
 use crate::store::{Guarded, Outcome};
 
 impl RawLock {
-    /// Runs `work` if `hold` is valid, for its owner. [`RawLock::ready`] comes first.
+    /// Runs `work` if `hold` is valid, for its owner. The caller has called [`RawLock::ready`].
     pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
         let inner = &self.inner;
         work.check(&hold.name)?;
@@ -30,8 +30,8 @@ impl RawLock {
                 Ok(Outcome::Refused(left)) => sync::sleep(left),
                 Ok(Outcome::Gone(cause)) => return Err(inner.watchdog.lost(hold, cause)),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    // What the server did, or may have done, is reported in any case. Otherwise the server refused a late
-                    // request, and the validity may have ended since.
+                    // An error after which the work may have run is returned as it is. After any other error the work did
+                    // not run; if the validity has ended meanwhile, the loss is returned instead.
                     let is_done =
                         error.is_ambiguous() || matches!(error, Error::CommandFailed { .. });
                     let has_ended = || hold.lapse().is_some() || hold.loss_cause().is_some();

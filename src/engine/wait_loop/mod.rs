@@ -53,13 +53,13 @@ pub(crate) trait Visit {
     /// Frees a hold that was handed off to a waiter that has acquired the lock itself.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Called when it joins the queue.
+    /// Called when this wait joins the client's queue.
     fn joined(&mut self) {}
 
     /// Called after each sleep.
     fn slept(&mut self, _now: Instant) {}
 
-    /// Called with how it acquired the lock, for `Event::Acquired`.
+    /// Called when this wait has acquired the lock. The argument says how, for `Event::Acquired`.
     fn acquired_via(&mut self, _via: &'static str) {}
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Polling {
 
 /// Waits until an attempt succeeds, the limit is reached, or an error cannot pass.
 ///
-/// `Ok(None)` means that it was refused until the limit. A waiter that is refused, or finds others queued, joins the queue if
-/// it makes an offer. There it sleeps until it is the head or is handed the lock. A waiter leaves the queue without the lock
-/// only after a last attempt, or behind waiters that were refused just now.
+/// `Ok(None)` means that it was refused until the limit. A waiter that is refused, or finds other waiters queued, joins the
+/// client's queue if `Visit::offer` returns an offer. There it sleeps until it is the head or is handed the lock. A waiter
+/// leaves the queue without the lock only after a last attempt, or if a waiter before it was refused just now.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -203,7 +203,7 @@ impl<V: Visit> Wait<'_, V> {
         if let Some(node) = self.node.as_ref().filter(|_| is_refused) {
             node.note_refused_before_joining();
         }
-        // Listed from here on, since it has its place in the queue.
+        // The wait is listed from here on, because it is now in the queue.
         self.visit.joined();
     }
 

@@ -76,10 +76,10 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Unsubscribes. A message that caused no attempt goes to the next listener.
+    /// Unsubscribes. A message that this waiter has not used for an attempt is passed to the next waiter of the channel.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The registration goes before the subscription that feeds it.
+            // The registration is dropped first, because the subscription delivers messages to it.
             drop(subscription.registration);
             drop(subscription.keep);
         }

@@ -58,8 +58,8 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
-    /// Another holder has it. Not usable after a hold was released for lack of replicas: this holder may lose its hold
-    /// likewise.
+    /// Another holder has it. `is_usable` is false after a hold of this client was released because too few replicas
+    /// acknowledged it: the other holder may lose its hold for the same reason.
     Refused {
         is_usable: bool,
     },
@@ -72,10 +72,11 @@ pub(super) enum News {
 /// How much longer than the wait an attempt may take, so that a wait of zero allows one round trip.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
-/// The part of [`GRACE`] left for the way back.
+/// The part of [`GRACE`] that is reserved for the reply to travel back.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// Up to this age a refusal of the head counts for the waiters behind it. The head asks about as often.
+/// A refusal of the first waiter counts for the waiters after it until it is this old. The first waiter makes an attempt
+/// about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Messages cause at most this many attempts in [`BURST_SPAN`], even if they are forged.
@@ -103,7 +104,7 @@ enum Then {
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// `Some` for a queued waiter that may not attempt yet: whether other waiters are before it.
+    /// For a queued waiter that may not attempt yet: true if other waiters are before it. `None` for all others.
     is_behind: Option<bool>,
 }
 
@@ -113,25 +114,25 @@ pub(super) struct Waiting<'a> {
     began: Instant,
     is_single: bool,
     request: Duration,
-    /// How long a wait without a deadline goes on without a usable reply.
+    /// How long a wait without a deadline continues while no usable reply arrives.
     outage_timeout: Duration,
     last_usable: Instant,
     is_in_trouble: bool,
     is_refused: bool,
-    /// When too few replicas acknowledged a hold of this client last. Other holders may lose their holds for the same reason.
-    /// So for `outage_timeout` from then on, a refusal does not count as a usable reply.
+    /// The last time at which too few replicas acknowledged a hold of this client. Other holders may lose their holds for
+    /// the same reason. So for `outage_timeout` from then on, a refusal does not count as a usable reply.
     unreplicated_at: Option<Instant>,
     /// The error of an attempt that is in doubt.
     in_doubt: Option<Error>,
     then: Then,
     /// The outcome of a wait that has ended without the lock.
     over: Option<Result<()>>,
-    /// It joins the queue with its next step.
+    /// The waiter joins the queue in its next step.
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// Its deadline has passed, and it makes a last attempt out of turn. Only an attempt of its own lets a waiter report an
-    /// outage, or give up without a fresh refusal of the head.
+    /// Its deadline has passed, and it makes a last attempt out of turn. Without an attempt of its own, a waiter may not
+    /// report an outage, and may give up only after a fresh refusal of the first waiter.
     last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
@@ -298,7 +299,8 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// A message is only a hint. Returns until when to pause before the next attempt.
+    /// Returns until when to pause before the attempt that follows a message. The pause is allowed because a message is only
+    /// a hint.
     fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
         // The lock is left to other processes, whatever messages say.
@@ -325,7 +327,7 @@ impl<'a> Waiting<'a> {
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
         self.unreplicated_at = self.unreplicated_at.max(queue.unreplicated_at);
-        // The end of a wait without a deadline counts from the last usable reply to any waiter of the queue.
+        // A wait without a deadline ends `outage_timeout` after the last usable reply to any waiter of the queue.
         let ends = time
             .end
             .or(self.last_usable.checked_add(self.outage_timeout));

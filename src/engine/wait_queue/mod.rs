@@ -34,7 +34,7 @@ struct WaitQueue<O, G> {
     /// When the store last gave a usable reply.
     last_usable: Option<Instant>,
     is_in_doubt: bool,
-    /// When too few replicas acknowledged a hold last.
+    /// The last time at which too few replicas acknowledged a hold.
     unreplicated_at: Option<Instant>,
 }
 
@@ -126,8 +126,8 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// `None` if no thread waits, or if it is time to leave the lock to other processes. `poll_pause` is the pause of pollers
-    /// among these.
+    /// `None` if no thread waits, or if it is time to leave the lock to other processes. `poll_pause` is how long polling
+    /// processes need to find the lock free; `None` if the lock is not polled.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -152,9 +152,9 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that no thread of this client holds the lock any more, and wakes the head of the queue. `head_start` is the time
-    /// and the number of waiters in other processes that were notified; the head asks after that time. After a long run it
-    /// leaves `poll_pause` to pollers.
+    /// Notes that no thread of this client holds the lock any more, and wakes the head of the queue. `head_start` is the
+    /// time for which the lock is left to other processes, and the number of their waiters that were notified. The first
+    /// waiter of this client attempts after that time. After a long run it leaves `poll_pause` to pollers.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -261,7 +261,7 @@ pub(crate) struct View {
     /// When the store last gave a usable reply to a waiter of this queue: a refusal or a grant.
     pub(crate) last_usable: Option<Instant>,
     pub(crate) is_in_doubt: bool,
-    /// When too few replicas acknowledged a hold last.
+    /// The last time at which too few replicas acknowledged a hold.
     pub(crate) unreplicated_at: Option<Instant>,
 }
 

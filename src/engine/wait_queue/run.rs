@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-/// So many hand-offs in a row are allowed while other processes wait.
+/// The number of hand-offs in a row that are allowed while other processes wait.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
 /// Waiters subscribed at replicas are not known, so after this time the lock is freed in any case.
@@ -16,7 +16,8 @@ const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 /// Within this time, slower processes receive an unlock message and ask.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
-/// Pollers are not known and ask rarely. So a polled lock is kept for this many of their pauses, and then left free for one.
+/// Pollers are not known to the client, and attempt rarely. So the client keeps a polled lock for this many of their pauses,
+/// and then leaves it free for one pause.
 const POLL_PAUSES: u32 = 4;
 
 /// A run: the threads of a client hold a lock one after the other.
@@ -24,12 +25,12 @@ const POLL_PAUSES: u32 = 4;
 pub(super) struct Run {
     /// Hand-offs since the lock was last free.
     handed: u32,
-    /// Whether waiters in other processes are known.
+    /// Whether this client knows that other processes wait.
     others_wait: bool,
     since: Option<Instant>,
-    /// The lock is left to other processes until then.
+    /// Until this instant the lock is left to other processes.
     left_until: Option<Instant>,
-    /// It was freed while two or more other processes waited, and was not yet left to the slower of them.
+    /// True if the lock was freed while two or more other processes waited, and has not been left to the slower ones since.
     owes_slower_turn: bool,
 }
 
@@ -62,11 +63,11 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes an unlock in another process. If two or more waited, a fast one has had the lock by now. Once, it is left to the
-    /// slower ones.
+    /// Notes an unlock in another process. If two or more processes waited, the fastest has already had the lock, so the
+    /// lock is left once to the slower ones.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
-        // During the head start, the message is that of this client's own unlock.
+        // During the head start, the message was caused by this client's own unlock, and is ignored.
         if self.owes_slower_turn && self.is_left_until(now).is_none() {
             self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);

@@ -234,7 +234,7 @@ impl Watchdog {
         self.running.store(false, Ordering::Release);
         self.timer.close();
         handles.extend(self.resolver.close());
-        // No hold is added from now on: [`Watchdog::watch`] notifies its listeners instead.
+        // From now on [`Watchdog::watch`] adds no hold, but notifies the listeners of that hold.
         self.holds().iter().for_each(|hold| hold.abandon());
         self.hook.close(hook_until);
         for handle in handles {

@@ -123,7 +123,8 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // A quarter: a hold that falls due now waits for this batch, and has to be renewed in time after it.
+                    // The batch may take a quarter of the pace, because a hold that falls due meanwhile waits for this batch
+                    // and must still be renewed in time.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);
@@ -135,7 +136,7 @@ impl Watchdog {
         if claims.is_empty() {
             return;
         }
-        // A reply after the last end extends nothing.
+        // A reply after the last of these validities has ended extends none of them.
         let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
         let renew = || self.store.renew(&claims, deadline);
         let outcomes = self.client.request("renew", renew);

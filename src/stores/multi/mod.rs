@@ -104,8 +104,9 @@ impl MultiStore {
         }
     }
 
-    /// Returns the refusal of the part that refused the last attempt, if it is not the first part and is still held. To
-    /// acquire and release the parts before it would wake their other waiters, each of which would do the same.
+    /// Returns the refusal of the part that refused the last attempt, if it is not the first part and is still held. Without
+    /// this query, the attempt would acquire and release the parts before it. That would wake other waiters for those parts,
+    /// and their attempts would do the same.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
         // `inspect` of a quorum without a majority returns "held", but that is an outage, not a refusal.
@@ -119,7 +120,7 @@ impl MultiStore {
             .into_iter()
             .flatten()
             .find_map(|lock| {
-                // After an error the attempt follows, and returns its own error.
+                // If the query fails, the attempt is made nevertheless, and its own error is returned.
                 let holding = member.store.inspect(&lock, None, by).ok()?;
                 holding.is_locked.then(|| Refusal::until(holding.remaining))
             })
@@ -281,7 +282,7 @@ impl Store for MultiStore {
         let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
             let by = share(deadline, member.index + 1);
-            // Other clients may wait for this lock alone, and need its message.
+            // The release publishes its message, because other clients may wait for this part without the other parts.
             let part = member.claim(claim);
             match member.store.release(&part, Left::Nothing, by) {
                 Ok(Outcome::Done(released)) => {
@@ -351,7 +352,7 @@ impl Store for MultiStore {
             if part.is_locked {
                 whole.is_locked = true;
                 has_end &= part.remaining.is_some();
-                // The multi-lock is free when its last part is.
+                // The multi-lock is free when its last held part is free.
                 whole.remaining = whole.remaining.max(part.remaining);
             }
         }
@@ -380,8 +381,8 @@ impl Store for MultiStore {
         parker: &Arc<Parker>,
     ) -> Subscription {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
-        // Any part may be the last one that was held. A quorum needs messages of several nodes, because an undone attempt
-        // at one node would wake all waiters.
+        // The release of any part may be the one that frees the multi-lock, so messages of all parts are received. A quorum
+        // needs messages of several nodes, because an undone attempt at one node would wake all waiters.
         let mut sources = 1;
         let subscribe = |member: &Member| {
             let source = source + sources;

@@ -14,7 +14,7 @@ use crate::ground::error::{Error, Reason};
 pub(crate) enum CallError {
     /// The request was not executed.
     NotSent(Reason),
-    /// None of this many connections became free in time. Nothing was sent.
+    /// All connections of the pool, this many, stayed in use until the deadline. Nothing was sent.
     Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },

@@ -42,8 +42,8 @@ impl Quorum {
             self.note_round_trip(fan_out.age());
             // The other nodes get the hold too, so that it survives the failure of a node.
             fan_out.send_rest();
-            // Reading replies now spares the next user of the connection. A re-entry waits for all of them, because a late
-            // one could run after the next request of the hold.
+            // Reading replies now spares the next user of the connection. A re-entry waits for all replies, because a
+            // request without a reply could run after the next request of the hold.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),

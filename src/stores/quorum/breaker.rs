@@ -10,11 +10,11 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
 use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
 
-/// The first time for which a node is skipped; each further one is twice as long, up to the second value.
+/// How long a node is skipped at first. Each further pause is twice as long, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The open circuit of a node, if there is a deadline.
+/// The circuit of a node; it is open if there is a deadline.
 #[derive(Default)]
 pub(super) struct Breaker {
     pub(super) deadline: Option<Instant>,
@@ -23,8 +23,8 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// The nodes of `among` with a closed circuit. Nodes with an open circuit follow if the others are too few, or have too
-    /// few of `holds`.
+    /// The nodes of `among` with a closed circuit. Nodes with an open circuit come after them, if the nodes with a closed
+    /// circuit are fewer than a majority, or fewer than a majority of the nodes of one of `holds`.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {

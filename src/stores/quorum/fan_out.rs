@@ -15,10 +15,11 @@ use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
-/// One request to each of several nodes: requests sent, and requests that wait for a connection.
+/// One request to each of several nodes. Some are already sent, others still wait for a connection.
 ///
-/// Each request has the node timeout from its send. Connections in the making are waited for during one node timeout; if
-/// their nodes are needed for a majority, until the deadline, unless the last attempt failed.
+/// Each request has the node timeout from its send. A connection that is being made is waited for during one node timeout.
+/// If its node is needed for a majority, and the last attempt to connect to it did not fail, it is waited for until the
+/// deadline.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -27,7 +28,7 @@ pub(super) struct FanOut<'a, T> {
     timeout: Duration,
     /// The end of the whole call.
     deadline: Instant,
-    /// The end of the wait for connections, and its end if they are needed.
+    /// `soon`: when the wait for connections ends. `connected_by`: when it ends if a majority needs them.
     soon: Instant,
     connected_by: Instant,
     /// The end of the wait for busy nodes. It leaves time for a reply.
@@ -62,7 +63,7 @@ pub(super) struct SentRequest<'a, T> {
 struct Connecting<'a> {
     index: usize,
     want: ConnectWait<'a>,
-    /// How often a new connection could not be used.
+    /// How often a connection was made for this request and could not be used.
     tries: u32,
 }
 

@@ -171,7 +171,7 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether it certainly ran at that moment.
+    /// Whether this run of the server had certainly begun at that moment.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }
@@ -182,7 +182,7 @@ impl Identity {
 pub(crate) struct NodeHandle {
     membership: Arc<Membership>,
     index: usize,
-    /// Whether another server may take the place of this one.
+    /// Whether a failover may put another server at the address of this node.
     can_fail_over: bool,
 }
 

@@ -66,7 +66,8 @@ impl Quorum {
             }
             tally.note(index, vote);
             if done == self.needed {
-                // Most other replies arrive soon. The rest is resolved in the background.
+                // A majority is free. The remaining replies get a little time, because most of them arrive soon; requests
+                // without a reply are resolved in the background.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
@@ -157,7 +158,8 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
-            // A minority is no hold, unless silent nodes have it too, or nodes without a vote had it.
+            // A lock that was freed only at a minority was not held, unless silent nodes have it too, or nodes without a
+            // vote had it.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

@@ -68,7 +68,7 @@ impl Quorum {
         outcomes
     }
 
-    /// Renews what may be renewed once more. The rest is not asked for.
+    /// Renews the holds that `max_extensions` still allows to be renewed. For the other holds no request is sent.
     fn renew_unspent(
         &self,
         claims: &[Claim],

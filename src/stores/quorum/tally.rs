@@ -156,7 +156,7 @@ impl Quorum {
         }))
     }
 
-    /// The error where a majority would have answered, had this client not used all connections to some nodes.
+    /// `Exhausted`, if a majority would have answered but for nodes to which all connections of this client are in use.
     fn exhausted(&self, claim: &Claim, tally: &Tally) -> Option<Error> {
         let exhausted = |vote: &Vote| match vote {
             Vote::Failed(Error::Exhausted {
@@ -173,7 +173,7 @@ impl Quorum {
         first.filter(|_| tally.answered() + busy >= self.needed)
     }
 
-    /// The error where no majority did what it was asked.
+    /// The error of a request that no majority granted.
     pub(super) fn no_quorum(&self, lock: &Arc<str>, tally: &Tally) -> Error {
         let permanent = |vote: &Vote| match vote {
             Vote::Failed(error) if !error.may_pass() => Some(error.clone()),

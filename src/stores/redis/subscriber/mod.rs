@@ -181,8 +181,8 @@ impl Drop for Interest {
             return;
         }
         entry.idle_since = Some(time::now());
-        // A waiter that comes back would take the confirmation of this subscription for its own, so there is nothing to
-        // wait for.
+        // Unsubscribed only if confirmed: otherwise a waiter that subscribes again could take the late confirmation for its
+        // own.
         if !self.lingers && entry.is_live() {
             self.shared
                 .give_up(&mut state, &[Arc::clone(&self.channel)]);

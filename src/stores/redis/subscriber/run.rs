@@ -117,7 +117,7 @@ impl Shared {
             };
             let now = time::now();
             if now >= sweep_at {
-                // Also on a busy connection.
+                // Here, not after a pause without messages, because a busy connection has no such pause.
                 self.sweep(&mut self.state.lock());
                 sweep_at = now + LINGER;
             }

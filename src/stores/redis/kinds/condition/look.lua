@@ -67,7 +67,7 @@ if op == 'enlist' then
 end
 
 if op == 'look' then
-    -- The signal of a dead waiter goes to the next.
+    -- A signalled waiter that has died cannot use its signal, so the next waiter is signalled.
     local late = call('ZRANGEBYSCORE', due, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
     for _, other in ipairs(late) do
         -- wake_first may have removed some of them as dead waiters without a signal.

@@ -19,8 +19,9 @@
 --         {0, now, ttl, holder, pause}  refused; holder is the holder, or the first waiter while the lock is free; the
 --           visitor has to ask again within pause ms
 --
--- Keeps: the key of a hold always has a TTL. A repeated first request changes no count and shortens no lease. A visitor
--- has one queue entry. Writes that a server at maxmemory refuses come first, or after the removal of a dead waiter.
+-- Keeps: the key of a hold always has a TTL. A repeated first request changes no count and shortens no lease. A visitor has
+-- one queue entry. A write that a server at maxmemory may refuse is the first write of the script, or follows only the
+-- removal of a dead waiter; so a refused request has changed nothing else.
 
 -- include in_time.lua
 local queue, times = KEYS[2], KEYS[3]

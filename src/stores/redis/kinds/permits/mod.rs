@@ -19,6 +19,6 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     ..Layout::plain()
 });
 
-/// The owners of permits.
+/// The key of the sorted set of owners of taken permits.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const OWNED: &[Key] = &[Key::Name, OWNERS];

@@ -22,7 +22,7 @@ pub(crate) enum Instead {
     Inspect,
 }
 
-/// The server's command that deletes a key with a given value.
+/// The command by which this server deletes a key only if it has a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Valkey 9.0 and later.

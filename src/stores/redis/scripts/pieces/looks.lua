@@ -1,5 +1,5 @@
--- A score is a time, ms. Its fraction, in 2048ths, encodes the time of the member's last request, in tenths of a second
--- from 1 to 2047; 0 if unknown. Redisson adds and subtracts integers, which keep the fraction.
+-- A score is a time, ms. Its fraction times 2048 is the time of the member's last request: tenths of a second modulo 2047,
+-- plus 1; 0 if unknown. Redisson adds and subtracts integers, which keep the fraction.
 
 -- The score of a time, for a member whose request runs now.
 local function time_of(score, now)
