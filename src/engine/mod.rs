@@ -1,12 +1,12 @@
 //! Holding and waiting, over any store.
 
+mod background_release;
 pub(crate) mod client_inner;
 pub(crate) mod counters;
 pub(crate) mod hold;
 pub(crate) mod loss_notice;
 pub(crate) mod owner;
 pub(crate) mod raw_lock;
-mod resolver;
 #[cfg(test)]
 mod tests;
 mod timer;

@@ -1,12 +1,12 @@
 //! The stores of locks. A store does not depend on how threads wait.
 
+pub(crate) mod connection_pool;
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 pub(crate) mod names;
 pub(crate) mod quorum;
 pub(crate) mod redis;
-pub(crate) mod slots;
 
 use std::time::{Duration, Instant};
 

@@ -176,7 +176,7 @@ fn set(rules: &[&str]) -> BTreeSet<String> {
 fn the_rights_tables_match_scripts_and_source() {
     let scripts = "src/stores/redis/kinds";
     let called = |kind: &str| called_in(&format!("{scripts}/{kind}"), |_| true);
-    let locks = called("reentrant");
+    let locks = called("plain");
     let sent = sent();
     let calls = set(&["eval", "evalsha"]);
     let listens = set(&["subscribe", "unsubscribe"]);
@@ -187,7 +187,7 @@ fn the_rights_tables_match_scripts_and_source() {
     for (words, kind, beside, not_here) in [
         (
             &["every lock", "Client::lock"][..],
-            "reentrant",
+            "plain",
             &alone,
             &row(&["`+pubsub"]),
         ),

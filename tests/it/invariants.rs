@@ -38,14 +38,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE "reentrant/acquire.lua"
+    ACQUIRE "plain/acquire.lua"
     GUARDED "guarded.lua"
-    INSPECT "reentrant/inspect.lua"
-    RELEASE "reentrant/release.lua"
-    RELEASE_LEVEL "reentrant/release_level.lua"
-    RENEW "reentrant/renew.lua"
+    INSPECT "plain/inspect.lua"
+    RELEASE "plain/release.lua"
+    RELEASE_LEVEL "plain/release_level.lua"
+    RENEW "plain/renew.lua"
     RIGHTS "rights.lua"
-    WITHDRAW "reentrant/withdraw.lua"
+    WITHDRAW "plain/withdraw.lua"
     CONDITION_LOOK "condition/look.lua"
     FAIR_ACQUIRE "fair/acquire.lua"
     FAIR_RELEASE "fair/release.lua"

@@ -77,12 +77,9 @@ fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) ->
     let lease = (i64::from(LEASE) * TICK).to_string();
     let visitor = visitor_of(client, is_old);
     let (script, args) = match request {
-        Request::Acquire => (
-            "reentrant/acquire",
-            vec![&*visitor, &lease, "0", "1", "0", "1"],
-        ),
-        Request::Extend => ("reentrant/renew", vec![&*visitor, &lease, "0", "1"]),
-        Request::Release => ("reentrant/release", vec![&*visitor, "channel", "1"]),
+        Request::Acquire => ("plain/acquire", vec![&*visitor, &lease, "0", "1", "0", "1"]),
+        Request::Extend => ("plain/renew", vec![&*visitor, &lease, "0", "1"]),
+        Request::Release => ("plain/release", vec![&*visitor, "channel", "1"]),
     };
     let args: Vec<&[u8]> = args.into_iter().map(str::as_bytes).collect();
     let mut keys = Keyspace::default();

@@ -23,7 +23,7 @@ const SWAPPED: [(&str, &str); 9] = [
     ("ground/time.rs", "swapped/time.rs"),
     ("stores/names.rs", "swapped/names.rs"),
     ("stores/redis/transport/socket.rs", "swapped/socket.rs"),
-    ("stores/slots.rs", "swapped/slots.rs"),
+    ("stores/connection_pool.rs", "swapped/connection_pool.rs"),
 ];
 
 /// Code appended to files in the simulation, to access their private items.

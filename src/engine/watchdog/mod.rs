@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `redlatch-watch` | reports the end of a validity, queues renewals that are due | the timer |
 //! | `redlatch-renew` | renews holds at a third of their lease | the store |
-//! | `redlatch-release` | resolves in-doubt requests, see `resolver.rs` | the store |
+//! | `redlatch-release` | resolves in-doubt requests, see `background_release.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
 //! No thread waits for another. So a loss is reported at once, and only a renewal delays other renewals.
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 
+use crate::engine::background_release::Resolver;
 use crate::engine::counters::Counters;
 use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::{LossHook, OnLost};
-use crate::engine::resolver::Resolver;
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::threads::Job;

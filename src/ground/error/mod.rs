@@ -4,17 +4,17 @@
 pub(crate) mod database;
 mod define;
 mod display;
+mod lock_error;
 mod methods;
 mod reason;
 mod run_error;
-mod table;
 
 use std::sync::Arc;
 
+pub use lock_error::Error;
 pub use reason::IoSource;
 pub(crate) use reason::Reason;
 pub use run_error::RunError;
-pub use table::Error;
 
 /// The result of a lock operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -15,7 +15,7 @@ use socket2::SockRef;
 use super::LATEST_EFFECT;
 use super::address::Address;
 use super::call_error::CallError;
-use super::sql::NOW;
+use super::lock_statements::NOW;
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::{events, process, time};
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};

@@ -7,8 +7,8 @@ use ::mysql::{Params, Row, params};
 
 use super::call_error::{CallError, Class};
 use super::connection::Connection;
+use super::lock_statements::BUSY;
 use super::pool::Request;
-use super::sql::BUSY;
 use super::{LATEST_EFFECT, MySql, ROW_WAIT};
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;

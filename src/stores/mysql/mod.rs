@@ -7,16 +7,16 @@
 mod address;
 mod call_error;
 mod connection;
+mod described_table;
 mod keys;
+mod lock_statements;
 mod lock_table;
 mod optimistic;
 mod pool;
 mod rows;
 mod schema;
 mod session;
-mod sql;
 mod survey;
-mod table;
 pub(crate) mod values;
 
 use std::collections::HashMap;
@@ -46,10 +46,10 @@ pub(crate) use keys::{Ident, KeyedTable};
 use lock_table::{Change, SentStatements, row_locked_reason};
 pub(crate) use optimistic::VersionedTable;
 
+use lock_statements::Statements;
 use pool::{Pools, Request};
 pub(crate) use rows::{LockedRows, sleep_until};
 pub(crate) use session::Session;
-use sql::Statements;
 
 /// The longest wait of a statement for a row: the shortest that both products support, in whole seconds. It also
 /// bounds the reaction to an interrupt or a shutdown.
@@ -68,7 +68,7 @@ pub(crate) struct MySql {
     /// The lock table and the table of the named rows.
     tables: schema::Tables,
     /// The tables that passed their check.
-    known: Mutex<HashMap<Ident, Arc<table::Table>>>,
+    known: Mutex<HashMap<Ident, Arc<described_table::Table>>>,
     facts: Facts,
     pub(crate) command_timeout: Duration,
 }

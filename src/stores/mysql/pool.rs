@@ -11,8 +11,8 @@ use super::call_error::CallError;
 use super::connection::Connection;
 use crate::ground::error::{Reason, Result};
 use crate::ground::time;
+use crate::stores::connection_pool::{NoSlot, Slot, Slots};
 use crate::stores::patience;
-use crate::stores::slots::{NoSlot, Slot, Slots};
 
 /// A request by single statements.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
 use crate::ground::time;
-use crate::stores::slots::Slot;
+use crate::stores::connection_pool::Slot;
 
 /// The pause between two `NOWAIT` requests.
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);

@@ -18,8 +18,8 @@ use crate::ground::error::{Error, Reason, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::{process, time};
 use crate::store::Holder;
+use crate::stores::connection_pool::Slot;
 use crate::stores::patience;
-use crate::stores::slots::Slot;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {

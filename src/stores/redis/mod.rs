@@ -1,6 +1,7 @@
 //! Locks on Redis in Redisson's format: on one server, or on the topologies of `topology`.
 
 mod calls;
+mod checks;
 #[cfg(test)]
 #[path = "drawn/tests.rs"]
 mod drawn;
@@ -15,7 +16,6 @@ mod kinds;
 pub(crate) mod node;
 mod open;
 mod packed;
-mod preflight;
 mod renewals;
 mod replies;
 mod scripts;
@@ -171,7 +171,7 @@ impl Store for Redis {
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
-        preflight::check(self, deadline)
+        checks::check(self, deadline)
     }
 
     fn facts(&self) -> &Facts {

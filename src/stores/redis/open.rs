@@ -8,6 +8,7 @@ use crate::ground::notify::Notifier;
 use crate::ground::numbers;
 use crate::ground::sync::Mutex;
 use crate::store::{ConnectionCounter, Facts};
+use crate::stores::connection_pool::PoolSettings;
 use crate::stores::redis::Redis;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::World;
@@ -18,7 +19,6 @@ use crate::stores::redis::transport::{
     Address, Connector, Credentials, CredentialsProvider, Mapper, TlsConfig, asks_for_tls,
 };
 use crate::stores::redis::wait_replicas::Replication;
-use crate::stores::slots::PoolSettings;
 
 /// The settings of a client that concern its store.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! The truth table of the statements of the lock table, under every setting that could change their results.
 
-#[path = "../../../src/stores/mysql/sql.rs"]
+#[path = "../../../src/stores/mysql/lock_statements.rs"]
 #[allow(
     dead_code,
     unreachable_pub,

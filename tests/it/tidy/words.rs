@@ -65,10 +65,10 @@ const RULES: &[Rule] = &[
         only_in: &[
             "ground/sync.rs",
             "engine/watchdog/mod.rs",
-            "engine/resolver.rs",
+            "engine/background_release.rs",
             "engine/client_inner.rs",
             "ground/background.rs",
-            "stores/slots.rs",
+            "stores/connection_pool.rs",
             "stores/redis/transport/tunnel.rs",
             "stores/redis/subscriber/listener_thread.rs",
             "stores/redis/transport/credentials.rs",

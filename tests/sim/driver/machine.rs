@@ -356,7 +356,7 @@ impl Redis {
 
 /// The scripts of forced unlocks, by hash and by text.
 fn forcing() -> Vec<Vec<u8>> {
-    let scripts = ["reentrant/force_release", "token/force_release"];
+    let scripts = ["plain/force_release", "token/force_release"];
     let scripts = scripts.into_iter().filter_map(scripts::named);
     let texts = scripts.flat_map(|it| [it.text.to_owned(), it.sharded_text()]);
     let names = texts.flat_map(|text| [scripts::hash(text.as_bytes()), text]);

@@ -83,7 +83,7 @@ pub(super) const BUGS: &[Bug] = &[
     // It may run for up to its lease, which is longer.
     Bug {
         name: "a doubt is given up after half a minute",
-        file: "engine/resolver.rs",
+        file: "engine/background_release.rs",
         find: r"
         let open = OpenRelease {
             in_doubt,",
@@ -99,7 +99,7 @@ pub(super) const BUGS: &[Bug] = &[
     // An entry in a queue on the server has to be removed also during the client's shutdown.
     Bug {
         name: "what is owed at the end is dropped",
-        file: "engine/resolver.rs",
+        file: "engine/background_release.rs",
         find: "open.retain(|it| it.is_owed);",
         replace: "open.retain(|it| it.is_owed && !PLANTED);",
     },

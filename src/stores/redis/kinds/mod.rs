@@ -17,8 +17,8 @@ mod fenced;
 mod latch;
 mod permit_ids;
 mod permits;
+mod plain;
 mod read_write;
-mod reentrant;
 mod token;
 mod wakes;
 
@@ -109,7 +109,7 @@ fn expiring(text: &str, keys: &'static [Key], args: &'static [Arg]) -> Script {
 impl Layout {
     pub(super) fn of(kind: Kind) -> &'static Layout {
         match kind {
-            Kind::Reentrant => &reentrant::LAYOUT,
+            Kind::Reentrant => &plain::LAYOUT,
             Kind::Token => &token::LAYOUT,
             Kind::Fenced => &fenced::LAYOUT,
             Kind::Latch => &latch::LAYOUT,

@@ -46,7 +46,7 @@ const COMMANDS: [&str; 14] = [
 fn denied(call: &Call, command: &'static str) -> Refusal {
     match (call.script, command) {
         // The successor's entry exists beside its predecessor's, which cannot be removed.
-        ("reentrant/transfer" | "fenced/transfer", "hdel") => Refusal::None,
+        ("plain/transfer" | "fenced/transfer", "hdel") => Refusal::None,
         // The hold is gone, but the lock is not free.
         ("read_write/release" | "read_write/withdraw", "del" | "pexpire") => Refusal::None,
         // The queue gets no TTL.

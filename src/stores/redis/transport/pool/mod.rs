@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
+use crate::stores::connection_pool::{NoSlot, PoolSettings, Slot, Slots};
 use crate::stores::patience;
 use crate::stores::redis::kinds::Dialect;
 use crate::stores::redis::transport::{CallError, Connection, Connector, share};
-use crate::stores::slots::{NoSlot, PoolSettings, Slot, Slots};
 
 pub(crate) struct Pool {
     /// Boxed, because a slot is moved twice per use.

@@ -1,4 +1,4 @@
-//! The interface of `src/stores/slots.rs` on the scheduler of the world: a pool that counts its slots, without a
+//! The interface of `src/stores/connection_pool.rs` on the scheduler of the world: a pool that counts its slots, without a
 //! reaper thread.
 
 use std::io;
