@@ -64,7 +64,8 @@ impl Controls<'_> {
     /// When the call returns, every hold whose validity ended is lost and reported
     /// ([`Guard::lost`](crate::Guard::lost); the [`Builder::on_lost`](crate::Builder::on_lost) hook is called soon
     /// after), and the renewals that fell due were made. Waiters query the lock again. The clock cannot be set back.
-    /// It does not affect timeouts of requests and outages, and other servers.
+    /// It does not affect timeouts of requests and outages, and other servers. A [`Redlock`](crate::Redlock) over the server
+    /// has a clock of its own, so its holds stay valid while the key expires: call [`advance_clock`] as well.
     ///
     /// # Examples
     ///
@@ -90,8 +91,9 @@ impl Controls<'_> {
     /// Removes the hold of this name from the server, as an eviction or `FLUSHALL` does, and makes all clients renew
     /// at once.
     ///
-    /// When the call returns, the loss of a renewed lock is reported. A hold with a fixed lease is not renewed, so
-    /// its `unlock` reports the loss. [`Controls::expire`] notifies no holder.
+    /// When the call returns, the loss is reported, also that of a hold with a fixed lease. (On a real server such a hold
+    /// notices it at its unlock or end.) A [`Redlock`](crate::Redlock) notices it at its next renewal.
+    /// [`Controls::expire`] notifies no holder.
     ///
     /// # Errors
     ///

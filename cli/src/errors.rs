@@ -95,7 +95,7 @@ impl Failure {
     pub(crate) fn not_a_lock(name: &str, info: &LockInfo) -> Failure {
         let advice = match info.kind {
             LockKind::Counter => {
-                "latch or semaphore without owners; count it down, add permits, or delete the key"
+                "latch or semaphore without owners; count a latch down, add permits to a semaphore, or delete the key"
             }
             _ => {
                 "its permits are returned when the lease of their owner ends; Semaphore::add_permits replaces permits \

@@ -25,7 +25,7 @@ use crate::losses::Losses;
 ///
 /// The guard belongs to its thread and is not `Send`. **For a guard that another thread may use or drop, call
 /// [`Lock::owned`]**, which returns an [`OwnedGuard`]. A forgotten guard (`mem::forget`) is renewed until its thread
-/// ends or the client is shut down.
+/// ends or the client is shut down; a hold with a fixed lease ends with the lease, and is reported as lost.
 ///
 /// # Examples
 ///

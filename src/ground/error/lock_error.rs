@@ -253,7 +253,7 @@ errors! {
     Nested {
         /// The lock.
         lock: Arc<str>,
-    } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition releases all levels of the hold, but another guard still relies on one; wait with the only guard, or with levels acquired by lock()";
+    } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition releases all levels of the hold, but another guard still holds a level; wait while the thread has one guard only, or only levels acquired by lock()";
     /// The calling thread holds another lock with a common part; see [`MultiLock`](crate::MultiLock).
     Overlap {
         /// The lock.
