@@ -112,7 +112,7 @@ pub struct LockInfo {
     pub kind: LockKind,
     /// The server.
     pub node: Arc<str>,
-    /// The holds, at most 64; empty if the lock is free.
+    /// The holds, at most 64; empty if the lock is free, and for semaphores and latches.
     pub holders: Vec<Holder>,
     /// The remaining life of the lock without a renewal; `None` if the lock is free or has no end.
     pub expires: Option<Duration>,

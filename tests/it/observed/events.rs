@@ -164,7 +164,7 @@ fn long_waits_and_holds_are_reported_at_each_doubling() {
     held.unlock().unwrap();
     fixed.unlock().unwrap();
     assert_eq!(notes.count("orders:3 long"), 0);
-    // After half a second, one, two, and so on, at most a few times.
+    // A long hold is reported after half a second, one, two, and so on, so at most a few times.
     assert!(notes.count("long hold") <= 6, "{:#?}", notes.said());
 }
 
