@@ -66,8 +66,8 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     Ok(all)
 }
 
-/// Checks a node over its connection, and sets `has_answered` once it replies. The inner error is that of a server that
-/// does not report its state.
+/// Checks a node over its connection, and sets `has_answered` once it replies. The inner error is the error reply of a
+/// server that does not report its state.
 fn check_node(
     lock: &Arc<str>,
     node: &Node,
@@ -87,7 +87,7 @@ fn check_node(
     match ask(&["INFO"])? {
         Ok(info) => {
             let mut info = text_of(&info);
-            // It identifies itself only in the paths of its modules.
+            // Google Memorystore identifies itself only in the paths of its modules.
             let hello = ask(&["HELLO"])?;
             if format!("{hello:?}").to_ascii_lowercase().contains("google") {
                 info += &format!("\r\n{}:Google Memorystore\r\n", settings::SERVICE);

@@ -159,12 +159,12 @@ fn refused(
     }
 }
 
-/// Tests the rights that no script can test, and adds the missing ones.
+/// Tests the rights that no script can test, and adds the missing rights to `missing`.
 ///
 /// # Errors
 ///
-/// The fault of the connection, with the command that got no reply. The connection is separate, because it may receive
-/// messages.
+/// Returns the fault of the connection, with the command that got no reply. A new connection is used, because messages may
+/// arrive on it.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,

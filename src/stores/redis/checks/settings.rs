@@ -61,7 +61,7 @@ impl<'a> Info<'a> {
         self.field(name) == Some(value)
     }
 
-    /// The settings to query in addition.
+    /// Returns the settings to query with `CONFIG GET`, which depend on the reply to `INFO`.
     pub(super) fn settings(&self) -> Vec<&'static str> {
         let mut wanted = Vec::new();
         if self.is("aof_enabled", "1") {

@@ -156,7 +156,7 @@ fn each_risk_is_found() {
             ALONE,
             &[],
         ),
-        // Without snapshots to come, a failed snapshot stops no writes.
+        // If no further snapshots are configured, a failed snapshot stops no writes.
         (
             &[("", "rdb_last_bgsave_status:err")],
             &[ALWAYS, ("save", "")],

@@ -31,7 +31,7 @@ impl Renewals<'_> {
             let sources = sent.map(|one| one.connection.connection.source());
             let readable = match poll::wait(sources, self.deadline) {
                 Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
-                // Without memory for the poll, each read waits.
+                // If the poll fails for lack of memory, every connection is treated as readable, so each read waits.
                 Err(_) => smallvec![true; count],
             };
             for (mut one, is_readable) in take(&mut self.sent).into_iter().zip(readable) {
@@ -83,8 +83,8 @@ impl Renewals<'_> {
         Some(Ok(()))
     }
 
-    /// Reads the reply of the script for one part. All its claims are renewed, except for those in the reply, unless
-    /// the request was late.
+    /// Reads the reply of the script for one part. If the request was not late, all claims of the part are renewed, except
+    /// for the claims that the reply lists.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);
@@ -156,7 +156,8 @@ impl Renewals<'_> {
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;
-        // One of the claims may be the reason, or may be at another node.
+        // One of the claims may have caused the error, or its key may be at another node. So each claim gets a call of its
+        // own.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
         let again = OpenClaim {
             asked: asked.filter(|_| is_again),
@@ -181,8 +182,8 @@ impl Renewals<'_> {
         }
     }
 
-    /// Ends a batch. After a fault, claims without a reply have no outcome. A connection with late replies is kept,
-    /// because connecting to a distant server may take too long.
+    /// Ends a batch. After a fault, the outcome of claims without a reply is unknown. A connection with late replies is
+    /// kept, because connecting to a distant server may take too long.
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
         let outcome = one.fault.map_or(read, Err);

@@ -28,12 +28,12 @@ fn permits_of(claim: &Claim) -> usize {
 /// A claim without an outcome.
 #[derive(Clone, Default)]
 pub(super) struct OpenClaim {
-    /// Its index in `Renewals::claims`.
+    /// The index of the claim in `Renewals::claims`.
     pub(super) index: usize,
-    /// The node to ask in place of the slot's master, after ASK.
+    /// The node that receives the claim in place of the slot's master, after the redirection `ASK`.
     pub(super) asked: Option<Arc<Shard>>,
-    /// Whether it needs a call of its own: it may be why a batch was refused, or its key may have moved away from the
-    /// others of its slot.
+    /// Whether the claim needs a call of its own: it may have caused the error for a batch, or its key may be at another
+    /// node than the other keys of its slot.
     pub(super) is_single: bool,
 }
 
@@ -55,7 +55,7 @@ impl Deref for Server<'_> {
 }
 
 impl<'a> Server<'a> {
-    /// The server of this lock, as far as known.
+    /// Returns the server of this lock; `None` if no master is known for its slot.
     pub(super) fn of(topology: &'a Topology, lock: &str) -> Option<Server<'a>> {
         match topology {
             Topology::One(node) => Some(Server::One(node)),
@@ -125,7 +125,7 @@ impl<'a> Batch<'a> {
         self.parts.get(part).map_or(&[], Vec::as_slice)
     }
 
-    /// The node that was asked in place of the slot's master.
+    /// The node that received the batch in place of the slot's master, after the redirection `ASK`.
     pub(super) fn asked(&self) -> Option<Arc<Shard>> {
         self.server.shard().filter(|_| self.is_asking).cloned()
     }

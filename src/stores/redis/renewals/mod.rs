@@ -1,9 +1,9 @@
-//! Renewals, many with one call of the script: at one server, in a Cluster, and at a node of a quorum.
+//! Renews many claims with one call of the script: at one server, in a Cluster, and at a node of a quorum.
 //!
-//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests before
-//! it reads replies, in the order of their arrival, so that no server delays another. A claim gets another round if its
-//! request was not sent, was redirected, was late, needs the text of the script, or was refused in a batch. A single
-//! server is treated as a Cluster of one shard. A node of a quorum sends its first round now and reads the replies
+//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round first writes all requests, and
+//! then reads the replies in the order of their arrival, so that no server delays another. A claim gets another round if its
+//! request was not sent, was redirected, was late, needs the text of the script, or was refused in a batch. A single server
+//! is treated as a Cluster of one shard. For a node of a quorum, the first round is sent at once, and its replies are read
 //! later.
 
 mod answers;
@@ -42,7 +42,8 @@ const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 /// The claims of one call, and their outcomes.
 struct Renewals<'a> {
     redis: &'a Redis,
-    /// The node of a quorum, which must have a vote at the server.
+    /// The handle of a node of a quorum; `None` outside a quorum. The renewals are sent only if the handle has a vote at the
+    /// server.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -125,7 +126,8 @@ impl<'a> Renewals<'a> {
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // The slot may have another master by now. Nodes of a quorum connect in the background.
+                    // The claims get another round, because the slot may have another master by now, and a node of a quorum
+                    // connects in the background.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);
@@ -217,7 +219,7 @@ impl<'a> Renewals<'a> {
                 }
             }
         }
-        // Batches that have a connection go first, because connecting takes time.
+        // Batches for servers with an idle connection are sent first, because connecting takes time.
         batches.sort_by_key(|batch| batch.server.renewals.slots.idle() == 0);
         batches
     }

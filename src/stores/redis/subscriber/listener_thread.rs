@@ -19,12 +19,12 @@ impl ListenerThread {
         }
         match sync::spawn(name, run) {
             Ok(handle) => *thread = Some(handle),
-            // Without it, waiters poll once a second.
+            // Without the thread, waiters poll once a second.
             Err(error) => events::subscriber_cannot_start(&error),
         }
     }
 
-    /// Waits for the end of the thread, which was asked to end before.
+    /// Waits for the end of the thread. The caller has asked the thread to end.
     pub(in crate::stores::redis) fn join(&self) {
         if let Some(handle) = self.0.lock().take()
             && handle.thread().id() != thread::current().id()

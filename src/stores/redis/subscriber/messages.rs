@@ -43,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Handles the end of a sharded subscription. If it was not requested here, the slot has moved.
+    /// Handles the end of a sharded subscription. If this client did not request it, the slot has moved.
     fn unsubscribed(&self, channel: &str) {
         let is_moved = {
             let mut state = self.state.lock();
@@ -76,7 +76,7 @@ impl Shared {
             let is_other = |name: &str| slot.is_none_or(|slot| keys::slot(name) != slot);
             state.leaving.retain(|name, _| is_other(name));
             let channels = state.channels.iter_mut().filter(|(name, entry)| {
-                // Other errors do not say which subscription was refused.
+                // An error without a slot does not say which subscription was refused.
                 slot.map_or(!entry.is_live(), |slot| keys::slot(name) == slot)
             });
             channels

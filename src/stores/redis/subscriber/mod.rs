@@ -3,10 +3,10 @@
 //! In a Cluster, messages may be sharded: they are received at the server of the channel's slot. When the slot moves,
 //! the server reports it, and the waiters are woken. Their next request finds the new server.
 //!
-//! The wanted channels, which have waiters, are stored apart from the subscriptions of the current connection. A new
-//! waiter sends its SUBSCRIBE itself, and the thread sends all of them after a reconnect. When a subscription is
-//! confirmed, all waiters of the channel try again, because earlier messages were not received. A server that does not
-//! answer PING in time is treated as unreachable.
+//! The wanted channels, which have waiters, are stored apart from the subscriptions of the current connection. A new waiter
+//! sends the SUBSCRIBE of its channel itself. After a reconnect, the thread subscribes to all wanted channels. When a
+//! subscription is confirmed, all waiters of the channel try again, because earlier messages were not received. A server
+//! that does not answer PING in time is treated as unreachable.
 
 mod listener_thread;
 mod messages;
@@ -24,7 +24,7 @@ use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
-/// How long a channel stays subscribed after its last waiter left. Contended names stay contended.
+/// How long a channel stays subscribed after its last waiter left. A contended lock is likely to be contended again.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Subscriber {
@@ -87,7 +87,7 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // The former master may still run, and send nothing.
+        // The connection is ended, because the former master may still run but send no messages.
         let weak = Arc::downgrade(&shared);
         shared.connector.master().on_change.add(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -181,8 +181,8 @@ impl Drop for Interest {
             return;
         }
         entry.idle_since = Some(time::now());
-        // Unsubscribed only if confirmed: otherwise a waiter that subscribes again could take the late confirmation for its
-        // own.
+        // The channel is unsubscribed only if its subscription is confirmed: otherwise a waiter that subscribes again could
+        // treat the late confirmation as its own.
         if !self.lingers && entry.is_live() {
             self.shared
                 .give_up(&mut state, &[Arc::clone(&self.channel)]);

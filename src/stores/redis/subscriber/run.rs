@@ -36,7 +36,7 @@ impl Shared {
             }
             numbers::subscriber_failed();
             self.disconnect();
-            // A middlebox may end each connection that subscribes.
+            // A short connection does not reset the backoff, because a middlebox may end each connection that subscribes.
             if is_connected && time::since(begun) >= LASTING {
                 backoff = Backoff::default();
             } else {
@@ -87,7 +87,7 @@ impl Shared {
             channel.confirmed = 0;
         }
         state.writer = Some(writer);
-        // If the master changed meanwhile, there was no connection to end.
+        // If the master changed while this thread connected, the hook found no connection to end.
         if connection.generation != self.connector.master().generation() {
             state.writer = None;
             return Err("the master changed".to_owned());
@@ -117,7 +117,7 @@ impl Shared {
             };
             let now = time::now();
             if now >= sweep_at {
-                // Here, not after a pause without messages, because a busy connection has no such pause.
+                // The sweep is not done after a pause without messages, because a busy connection has no such pause.
                 self.sweep(&mut self.state.lock());
                 sweep_at = now + LINGER;
             }

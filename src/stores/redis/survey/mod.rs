@@ -1,7 +1,8 @@
-//! Queries of operators about locks: about one, and about all with a prefix.
+//! Queries of operators about one lock, and about all locks with a prefix.
 //!
-//! Plain commands only, which write nothing and run no script on a server in trouble. Masters are scanned one after the
-//! other, without `KEYS`. Of each hash, at most as much is read as a lock can have.
+//! The queries use only plain commands, which write nothing and run no script, because the server may be in trouble. Masters
+//! are scanned one after the other, without `KEYS`. A hash is read only if a lock can have that many fields or that value of
+//! `mode`.
 
 mod connected;
 mod queries;
@@ -53,7 +54,7 @@ impl Redis {
             let connected = self.topology.with(name, deadline, |_, connection| {
                 connected::of_this_library(connection, deadline)
             });
-            // Only the processes of the holders, so a failure is ignored.
+            // The reply adds only the processes of the holders, so a failure is ignored.
             fill_in_processes(&mut found, &connected.unwrap_or_default());
         }
         Ok(found)
@@ -91,7 +92,7 @@ impl Redis {
             self.error_about(node, &all, &[], fault)
         })?;
         if at.is_none() {
-            // Only the processes of the holders, so a failure is ignored.
+            // The reply adds only the processes of the holders, so a failure is ignored.
             let connected = topology.at_next(done, false, deadline, |_, connection, _| {
                 connected::of_this_library(connection, deadline)
             });
@@ -143,7 +144,7 @@ fn read_page(
     if has_strings {
         looked.extend(queries.strings(strings, scope.has_tokens, scope.has_counters)?);
     }
-    // A hash without a TTL is not a lock of any library. A counter has none.
+    // A hash without a TTL is not a lock of any library. A counter has no TTL.
     let is_lock = |info: &LockInfo| {
         info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
     };

@@ -32,7 +32,7 @@ pub(super) struct KeyQueries<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
     deadline: Instant,
-    /// Whether the names are known to be names of locks. Then a hold may have any client id.
+    /// Whether the names are known to be names of locks. If so, a hold may have any client id.
     are_locks: bool,
 }
 
@@ -57,7 +57,7 @@ impl FoundLocks {
     ) -> Result<Option<Value>, CallError> {
         match answer {
             Ok(value) => Ok(Some(value)),
-            // A missing right to a key concerns this key, but one to a command concerns all.
+            // A missing right to a key concerns only this key. A missing right to a command concerns all keys.
             Err(text)
                 if matches!(class_of(&text), ReplyClass::Permission) && !is_about_a_key(&text) =>
             {
@@ -70,7 +70,7 @@ impl FoundLocks {
         }
     }
 
-    /// The next reply, which is about this key, unless the server refused it.
+    /// Returns the next reply, which is about this key; `None` if the server refused the key.
     pub(super) fn next(
         &mut self,
         name: &Arc<str>,
@@ -177,7 +177,7 @@ impl<'a> KeyQueries<'a> {
         for (name, size) in self.query_each(&redis::cmd("HLEN"), names, None, &mut looked)? {
             match number_of(&size) {
                 0 => {}
-                // One field more, for the mode.
+                // A read-write lock has one field more, for the mode.
                 size if size <= MOST_HOLDS as i64 + 1 => small.push(name),
                 _ => large.push(name),
             }
@@ -212,7 +212,7 @@ impl<'a> KeyQueries<'a> {
         Ok(looked)
     }
 
-    /// Queries the TTLs, fencing tokens and subscribers of the locks, and adds them.
+    /// Queries the TTLs, fencing tokens and subscribers of the locks, and adds the locks to `looked`.
     fn complete(&mut self, hashes: Vec<Hash>, looked: &mut FoundLocks) -> Result<(), CallError> {
         let (is_sharded, mut listeners) = (self.node.pool.is_sharded, redis::cmd("PUBSUB"));
         listeners.arg(if is_sharded { "SHARDNUMSUB" } else { "NUMSUB" });
@@ -275,12 +275,12 @@ impl<'a> KeyQueries<'a> {
     }
 }
 
-/// Whether a refusal concerns a key. The command `hkeys` is none.
+/// Whether a permission error is about a key. An error about the command `hkeys` is not.
 fn is_about_a_key(text: &str) -> bool {
     text.contains("access") && text.contains("key")
 }
 
-/// A query about a key.
+/// Returns the query with the key added as an argument.
 pub(super) fn about(query: &Cmd, key: &str) -> Cmd {
     let mut query = query.clone();
     query.arg(key);

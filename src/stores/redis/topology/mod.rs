@@ -63,7 +63,7 @@ impl Topology {
         match self {
             Topology::One(_) if !done.is_empty() => None,
             Topology::One(node) => {
-                // The name must stay the same during a failover.
+                // The caller stores the name in `done`, so it must stay the same during a failover.
                 let name: Arc<str> = "the master".into();
                 let told = node.with(deadline, |connection| talk(node, connection, &name));
                 Some((name, told))

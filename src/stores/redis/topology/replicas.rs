@@ -1,7 +1,7 @@
 //! A master and its replicas at fixed addresses. `ROLE` says which server is the master.
 //!
-//! Two servers may both report the role master, for example if an old master comes back after a failover. Then the one with
-//! replicas is used. Only Sentinel can decide such cases reliably.
+//! Two servers may both report the role master, for example if an old master comes back after a failover. In that case the
+//! server with replicas is used. Only Sentinel can decide such cases reliably.
 
 use std::time::Instant;
 
@@ -23,7 +23,8 @@ impl Replicas {
         }
     }
 
-    /// Queries all servers. Returns a connection to the master with the most replicas, then with the highest replication offset.
+    /// Queries one server after another until a master with replicas is found, and returns its connection. If no master has
+    /// replicas, the master with the highest replication offset is used.
     fn search(
         &self,
         known: Option<&Address>,
@@ -31,7 +32,7 @@ impl Replicas {
     ) -> Result<(&Address, Connection), CallError> {
         let (mut best, mut found) = (None, None);
         let mut fault = None;
-        // The last known master comes last, because the caller has just queried it.
+        // The last known master is queried last, because the caller has just queried it.
         let is_known = |address: &&Address| known.is_some_and(|known| known.node == address.node);
         let mut order: Vec<&Address> = self.addresses.iter().collect();
         order.sort_by_key(is_known);

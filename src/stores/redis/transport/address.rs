@@ -35,11 +35,11 @@ pub(crate) struct Address {
     pub(crate) announced: Option<Announced>,
     /// The user's `map_address`.
     pub(crate) mapper: Option<Mapper>,
-    /// The identity to verify, because `map_address` changed the address.
+    /// The identity that the server must have; `Some` only if `map_address` changed the address.
     pub(super) expected_id: Option<ServerId>,
     /// TLS settings; `None` for plain text.
     pub(super) peer: Option<Peer>,
-    /// Sentinels lack commands such as `TIME`.
+    /// Whether the server is a sentinel, which lacks commands such as `TIME`.
     pub(super) is_sentinel: bool,
     /// Whether `HELLO` can be left out: the mode was checked before, or cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
@@ -138,7 +138,7 @@ impl Address {
         }
     }
 
-    /// Another server with the same user, database and TLS settings.
+    /// Returns the address of another server, with the same user, database and TLS settings.
     pub(crate) fn at_host(&self, host: &str, port: u16) -> Address {
         let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
@@ -160,7 +160,7 @@ impl Address {
         self
     }
 
-    /// Settings for a master that sentinels name, which has its own user and database.
+    /// Returns the settings for the master that the sentinels report. The master has its own user and database.
     pub(crate) fn for_master(
         mut self,
         credentials: Option<&Credentials>,

@@ -12,7 +12,7 @@ use crate::stores::redis::transport::reply_text::plain;
 pub(crate) enum CallError {
     /// The request was certainly not executed.
     NotSent(Reason),
-    /// All connections of the pool, this many, were in use until the deadline. Nothing was sent.
+    /// All connections of the pool were in use until the deadline; the value is their number. Nothing was sent.
     Exhausted(u32),
     /// The request was sent and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
@@ -21,7 +21,8 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// The server must not receive the request, for this reason (it is quarantined). Nothing was sent.
+    /// The server must not receive the request, for example because it is quarantined; the value is the reason. Nothing was
+    /// sent.
     Unfit(String),
 }
 
@@ -131,7 +132,7 @@ impl CallError {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
-    /// Whether a test dropped the reply. Then the replies to repetitions of the request are dropped, too.
+    /// Whether a test dropped the reply. The test also drops the replies to repetitions of the request.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_lost_by_a_test(&self) -> bool {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))

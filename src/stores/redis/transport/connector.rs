@@ -1,4 +1,4 @@
-//! The seam between connections and topologies.
+//! The interface between connections and topologies.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub(crate) trait Connector: Send + Sync {
 
     fn master(&self) -> &KnownMaster;
 
-    /// Whether another server may become the master. Then requests that were not executed are retried.
+    /// Whether another server may become the master. If true, requests that were not executed are retried.
     fn can_fail_over(&self) -> bool {
         false
     }

@@ -44,7 +44,7 @@ impl<T: Clone + Default + Send + 'static> Provider<T> {
         }
     }
 
-    /// Returns the result of a call that ends after this one began.
+    /// Returns the result of a call of the user function that ends after the call of `get` began.
     pub(crate) fn get(&self, deadline: Instant) -> Result<T, CallError> {
         let what = self.what;
         let ask = Arc::clone(&self.ask);

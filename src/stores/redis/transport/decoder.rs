@@ -22,7 +22,7 @@ const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 const NO_REPLY: &str = "it is not a reply of a Redis server; check the host and the port, and whether the server \
     requires TLS (rediss://)";
 
-/// The buffer of an idle connection, in bytes.
+/// The largest buffer that an idle connection keeps, in bytes.
 const MOST_KEPT: usize = 1 << 16;
 
 const READ_AT_ONCE: usize = 4096;
@@ -33,7 +33,7 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 /// Reads the replies of one stream.
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// `begin..end` was read and not returned yet.
+    /// The read buffer. The bytes in `begin..end` were read and not returned yet.
     block: Vec<u8>,
     begin: usize,
     end: usize,
@@ -46,11 +46,11 @@ pub(super) struct Decoder {
 /// The scanned part of the current reply.
 #[derive(Default)]
 struct Frame {
-    /// In bytes.
+    /// The length of the scanned part, in bytes.
     length: usize,
-    /// Complete values and begun arrays.
+    /// The number of complete values and begun arrays.
     values: usize,
-    /// The sum of the lengths of its arrays.
+    /// The sum of the lengths of the arrays of the reply.
     elements: usize,
 }
 

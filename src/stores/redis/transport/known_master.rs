@@ -55,7 +55,8 @@ impl KnownMaster {
         }
     }
 
-    /// Increases when the master changes or is doubted. Connections of earlier generations are closed.
+    /// The generation increases when the master changes or may have been replaced. Connections of earlier generations are
+    /// closed.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -64,7 +65,7 @@ impl KnownMaster {
         self.master.lock().clone()
     }
 
-    /// The name of the master, else of the previous one.
+    /// The name of the master, or of the previous master while none is known.
     pub(crate) fn last(&self) -> Option<Arc<str>> {
         let master = self.master.lock();
         master.clone().or_else(|| self.former.lock().clone())
@@ -75,8 +76,8 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Records the master that a search found, which began in the generation `began`. Returns the generation of its
-    /// connections, or `None` if another thread has found another master since.
+    /// Records the master found by a search that began in the generation `began`. Returns the generation of its connections,
+    /// or `None` if another thread has found another master since.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();

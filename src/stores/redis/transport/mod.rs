@@ -52,7 +52,8 @@ pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;
 
-/// Until when a request that was not executed is retried. A later retry would likely end in doubt, and hide the last error reply.
+/// Until when a request that was not executed is retried. A later retry would likely become an in-doubt request, and hide
+/// the last error reply.
 pub(crate) fn last_try(deadline: Instant) -> Instant {
     deadline - deadline.saturating_duration_since(time::now()) / 4
 }

@@ -28,7 +28,7 @@ impl Stream {
         }
     }
 
-    /// After a failure: the reason if the server refused TLS.
+    /// Called after a failure. Returns the reason if the server refused TLS.
     pub(super) fn refusal(&mut self) -> Option<CallError> {
         self.session.as_mut()?.refusal(&self.socket)
     }

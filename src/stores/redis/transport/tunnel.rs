@@ -52,7 +52,7 @@ impl Tunnel {
         deadline: Instant,
     ) -> io::Result<Tunnel> {
         let (sender, fault) = bounded(1);
-        // Mode 0700 keeps other users out. A forked child draws other names.
+        // Mode 0700 keeps other users out. A forked child generates other random names.
         let folder = std::env::temp_dir().join(format!("redlatch-{}", random::uuid()));
         let path = folder.join("tls");
         let made = DirBuilder::new().mode(0o700).create(&folder);

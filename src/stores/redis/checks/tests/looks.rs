@@ -39,7 +39,7 @@ pub(super) fn well(request: &Request) -> Option<Says> {
     request.is_script().then_some(Says::answer(none))
 }
 
-/// Replies that replace those of the healthy server.
+/// Replies that replace the replies of the healthy server.
 pub(super) type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
 
 /// Each finding as `code severity`.
@@ -205,7 +205,8 @@ fn a_wrong_password_is_not_reported_as_unreachable() {
     );
 }
 
-/// A Cluster of healthy servers, except for the replies of `rather`, and the findings of a check.
+/// Starts a Cluster of healthy servers, except for the replies of `rather`. Returns the findings of a check, and the
+/// servers.
 fn of_cluster(
     count: usize,
     rather: fn(&Request) -> Option<Says>,

@@ -16,7 +16,7 @@ fn missing_rights_are_found_and_named() {
         let words = "the user lacks rights that locks need: ";
         message.strip_prefix(words).unwrap().to_owned()
     };
-    // Missing keys and channels are left out.
+    // Missing rights to keys and channels are not reported.
     let refused = Value::Array(["hset", "~x", "&", "pexpire"].map(bulk).to_vec());
     let by_script =
         move |request: &Request| request.is_script().then(|| Says::answer(refused.clone()));

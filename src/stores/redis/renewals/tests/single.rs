@@ -12,7 +12,7 @@ fn the_reply_lists_claims_that_were_not_renewed() {
             (1, bulk("other:7")),
             (2, Value::Int(0)),
             (4, Value::Int(500)),
-            // Not an index of a claim.
+            // No claim has these indices.
             (0, bulk("odd")),
             (9, bulk("odd")),
         ]),
@@ -77,8 +77,8 @@ fn permanent_refusals_are_not_retried() {
     }
 }
 
-/// Renews two claims that need two replicas, of which the second is lost. Returns why the first is not renewed, empty
-/// if it is; `None` if there was no time for anything.
+/// Renews two claims that need two replicas; the second claim is lost. Returns why the first claim is not renewed, or an
+/// empty text if it is renewed; `None` if the deadline was too short for a reply.
 fn replicated(waited: Says, deadline: Instant) -> Option<String> {
     let server = StubServer::start(move |request| match request.is("WAIT") {
         true => Some(waited.clone()),

@@ -34,7 +34,7 @@ fn the_mode_field_makes_a_read_write_lock() {
         (Some(LockKind::Write), 2)
     );
     assert!(of(&[("mode", "dark"), (&reader, "1")]).is_none());
-    // Although the value looks like a count.
+    // These hashes are not locks, although the value looks like a hold count.
     assert!(of(&[("mode", "1")]).is_none() && of(&[("name", "1")]).is_none());
 }
 

@@ -143,7 +143,8 @@ impl Cluster {
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         let refreshed = self.refresh(share(deadline, 2));
         let mut shards = self.shards();
-        // Known masters may have idle connections although none accepts a new one.
+        // If the refresh fails, the known masters are used: they may have idle connections even if no node accepts a new
+        // one.
         if let Err(fault) = refreshed
             && shards.is_empty()
         {
@@ -161,8 +162,8 @@ impl Cluster {
         told.collect()
     }
 
-    /// Runs `talk` on the first master, by name, that is not in `done`; `None` if all are. If it fails, the map is refreshed and
-    /// `talk` runs again until `deadline`.
+    /// Runs `talk` on the first master, by name, that is not in `done`; `None` if all are. If `talk` fails and a retry may
+    /// succeed, the map is refreshed and `talk` runs again, until `deadline`.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],

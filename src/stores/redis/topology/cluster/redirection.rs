@@ -58,7 +58,7 @@ impl Cluster {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);
             if is_new {
-                // Migration targets are known masters, so a new one is the result of a failover.
+                // Slots migrate to known masters, so a target that is not known became a master by a failover.
                 self.on_takeover.call();
             }
             // More slots may have moved.

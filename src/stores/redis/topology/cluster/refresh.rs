@@ -18,7 +18,7 @@ use crate::stores::redis::transport::{
 /// The map is queried at most this often.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// A queried node gets at least one part in this many of the remaining time.
+/// A queried node gets at least 1/`LEAST_SHARE` of the remaining time.
 const LEAST_SHARE: usize = 4;
 
 impl Cluster {

@@ -67,7 +67,7 @@ impl Cluster {
             return Ok(shard);
         }
         refreshed?;
-        // Any server answers with the error for an unassigned slot.
+        // No master of this slot is known. Any server replies with the error for an unassigned slot.
         self.shards().into_iter().next().ok_or_else(|| {
             CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
         })

@@ -16,7 +16,7 @@ const NO_CLUSTER: &str = "it is not a cluster node; open it with Client::open (-
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotsReply {
-    /// First slot, last slot, master.
+    /// The first slot, the last slot and the master of each range.
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
     /// The ids of the nodes.

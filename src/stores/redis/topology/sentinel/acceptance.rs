@@ -32,7 +32,7 @@ pub(super) fn reason_to_ignore(
 ) -> Option<String> {
     let other = match failure {
         MasterState::Unclear => return Some("the last known master still reports".to_owned()),
-        // The choice of a new client.
+        // The report is accepted if a new client could choose the reported server.
         MasterState::NoMaster => {
             let ranked = ranked(reports, configured);
             let is_one = ranked.iter().any(|it| it.node() == lone.node());

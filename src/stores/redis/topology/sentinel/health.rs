@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_master_that_is_down_is_reported() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        // The address alone, because the user may not query the details.
+        // Only the address is known, because the user has no right to query the details.
         let address = Value::Array(vec![text("h"), text("1")]);
         let watched = watched_in(&address, &Value::Nil);
         assert_eq!(watched.report.map(|it| it.node()).as_deref(), Some("h:1"));

@@ -13,14 +13,14 @@
 //! | another master without a later failover | a majority of the configured sentinels |
 //! | no sentinel replies | the accepted master stays in use while it reports the role master |
 //!
-//! The report of one sentinel is accepted in two cases: the accepted master reports another role, and no two sentinels agree on a
-//! third server; or the accepted master is unreachable, and every sentinel that replies names the same server. In both cases the
-//! reported server must have the role master. Without this rule a client could not follow the last living sentinel, but a new
-//! client would.
+//! The report of one sentinel is accepted in two cases: the accepted master reports another role, and no two sentinels agree
+//! on a third server; or the accepted master is unreachable, and every sentinel that replies names the same server. In both
+//! cases the reported server must have the role master. Without this rule, a running client could not follow the last living
+//! sentinel, although a new client would follow it.
 //!
-//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels every third of a
-//! lease. The client leaves its master as soon as another one is accepted, even if the new one is unreachable. Then it tries to
-//! connect at least once a second.
+//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels every third of
+//! a lease. The client leaves its master as soon as another master is accepted, even if the new master is unreachable. In
+//! that case the client tries to connect to it at least once a second.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first sentinel
 //! that names a server with the role master. It notices no failover while the old master answers.
@@ -177,8 +177,8 @@ impl Shared {
         Err(fault)
     }
 
-    /// The masters to try after these reports, the best one first. `before` is the master that was accepted before the query. If
-    /// another thread accepted a later one since, the reports cannot revert that.
+    /// The masters to try after these reports, the best one first. `before` is the master that was accepted before the
+    /// query. If another thread has accepted a later master since, the reports cannot replace it by an earlier one.
     fn accept(&self, reports: &[Report], before: Option<&Report>) -> Vec<Report> {
         let mut accepted = self.accepted.lock();
         let Some(known) = &*accepted else {
@@ -257,8 +257,8 @@ impl Shared {
         }
     }
 
-    /// Connects to a reported master, if it has the role master and is the accepted master. It becomes the accepted master if there
-    /// is none, or if `instead_of` still is.
+    /// Connects to a reported master, if it has the role master and is the accepted master. The reported master becomes the
+    /// accepted master if there is none, or if `instead_of` is still the accepted master.
     fn connect_to(
         &self,
         report: &Report,

@@ -22,7 +22,7 @@ pub(super) struct Sentinel {
 pub(super) struct Report {
     pub(super) host: String,
     pub(super) port: u16,
-    /// `config-epoch` of the failover that made it master. Later failovers have higher epochs.
+    /// The `config-epoch` of the failover that made this server the master. Later failovers have higher epochs.
     pub(super) epoch: i64,
     pub(super) announced: Announced,
 }
@@ -32,12 +32,12 @@ impl Report {
         name_of(&self.host, self.port)
     }
 
-    /// Whether it reports nothing newer than `known`.
+    /// Whether this report names the same server as `known`, with the same or an earlier epoch.
     pub(super) fn is_no_newer_than(&self, known: &Report) -> bool {
         self.epoch <= known.epoch && self.node() == known.node()
     }
 
-    /// The same server with another epoch.
+    /// Returns a report of the same server with another epoch.
     pub(super) fn with_epoch(&self, epoch: i64) -> Report {
         Report {
             epoch,
@@ -61,7 +61,7 @@ impl Sentinel {
     /// Queries the master with this name; `None` if the sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
-            // A missing right is another error.
+            // The error for a missing right has another text.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
                 return Err(CallError::wrong_kind(NO_SENTINEL));
             }
@@ -74,7 +74,7 @@ impl Sentinel {
         Ok(report)
     }
 
-    /// Queries the addresses of the replicas, which have the settings of `master`.
+    /// Queries the replicas. Returns their addresses, with the settings of `master`.
     pub(super) fn replicas(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ pub(super) fn report_in(address: &Value, details: &Value) -> Option<Report> {
     let (host, port) = (item_at(address, 0)?, item_at(address, 1)?);
     let field = |name: &str| field_of(details, name);
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
-    // Empty right after a failover.
+    // The run id is empty right after a failover.
     let run_id = field("runid").filter(|id| !id.is_empty());
     let server_id = run_id.map(|id| ServerId::RunId(id.into()));
     Some(Report {

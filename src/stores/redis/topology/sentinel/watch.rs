@@ -30,7 +30,7 @@ impl Shared {
         let before = self.accepted.lock().clone();
         let known = self.known_master.master();
         if known.is_none() && self.replaced().is_none() {
-            // The next connection searches for it.
+            // The next connection searches for the master.
             return true;
         }
         let order = self.order();
@@ -75,8 +75,8 @@ impl Shared {
         self.known_master.last().filter(|last| **last != *accepted)
     }
 
-    /// Leaves the master of the generation `began` if another one is accepted but unreachable: other clients may acquire the same
-    /// locks on the accepted one. Returns whether the accepted master is still to be reached.
+    /// Leaves the master of the generation `began` if another master is accepted but unreachable: other clients may acquire
+    /// the same locks on the accepted master. Returns true until the client has connected to the accepted master.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;

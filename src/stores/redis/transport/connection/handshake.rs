@@ -163,7 +163,8 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // Without the server's clock the first request counts as late; its reply has the time for the retry.
+                    // Without the server's clock, the first request is treated as late. Its reply has the server's time,
+                    // which the retry uses.
                     has_time = false;
                     Value::Nil
                 }
@@ -232,7 +233,8 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
 pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a part of the names; open the \
     cluster with Builder::cluster (--cluster)";
 
-/// Ends the error of a server that refused credentials of a provider. They may change, so a retry may succeed.
+/// Marks the error text of a server that refused credentials of a provider. The credentials may change, so a retry may
+/// succeed.
 pub(crate) const REFUSED_CREDENTIALS: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
     Builder::sentinel (--sentinel MASTER --node URL)";

@@ -25,7 +25,7 @@ pub(crate) struct Identity {
     pub(crate) follows: bool,
     /// Whether the server is a cluster node. Slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
-    /// The least uptime at `told`; `None` if unlimited.
+    /// The minimum uptime of the server at `told`; `None` if unlimited.
     pub(crate) age: Option<Duration>,
     /// Whether locks survive a crash of the server: every write is synced to the append-only file.
     pub(crate) remembers: bool,

@@ -51,8 +51,9 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 /// A connection idle for longer is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// Because the server's clock is estimated, the server may still run a request this long after its deadline. It stays below
-/// [`EXPIRY_SLACK`]: by 1 s for the time between the arrival of a request and the clock that its script reads, and by the drift.
+/// Because the server's clock is estimated, the server may still run a request this long after its deadline. The value is
+/// less than [`EXPIRY_SLACK`] by 1 s, for the time from the arrival of a request until its script reads the clock, and by
+/// the drift.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
@@ -77,7 +78,8 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
     /// Whether the connection must be closed: it has an abandoned or an unsolicited reply.
     pub(crate) is_unusable: bool,
-    /// Whether the last reply was an error. Errors have no number, so a duplicate would pass for the next reply.
+    /// Whether the last reply was an error. An error reply has no request number, so a duplicate of it would be treated as
+    /// the reply to the next request.
     was_refused: bool,
     /// Replies to earlier requests, not read yet. They precede the reply to the next request.
     deferred: VecDeque<DeferredReply>,
@@ -119,8 +121,8 @@ impl Connection {
         }
     }
 
-    /// Fails if bytes follow an error reply. The error may be a duplicate of an earlier one. Then the next reply belongs to the
-    /// request, which may have been executed.
+    /// Fails if bytes follow an error reply. The error may be a duplicate of an earlier error. In that case the bytes are
+    /// the reply to the request, which may have been executed.
     pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
         if self.is_reset() {
             return Err(CallError::cut(UNSOLICITED));
@@ -234,14 +236,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the deferred replies that have arrived. Returns whether the connection is usable and the next one is not overdue.
+    /// Reads the deferred replies that have arrived. Returns whether the connection is usable and the next deferred reply is
+    /// not overdue.
     pub(crate) fn is_ready(&mut self) -> bool {
         let is_well = self.read_arrived().is_ok() && !self.is_unusable;
         let next = self.deferred.front();
         is_well && next.is_none_or(|due| time::now() < due.until)
     }
 
-    /// Reads the deferred replies that have arrived. Returns whether none is left, or the connection failed.
+    /// Reads the deferred replies that have arrived. Returns whether no deferred reply is left, or the connection failed.
     pub(crate) fn is_next(&mut self) -> bool {
         self.read_arrived().is_err() || !self.has_deferred()
     }
@@ -329,7 +332,7 @@ impl Connection {
 /// The server time in ms in the reply to a request with the expiry `not_after`.
 fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     let now = match answer {
-        // The time left until the expiry; the largest number means more than fits.
+        // The integer is the time left until the expiry. The largest number means that the time left does not fit.
         Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
         other => integer_at(other, 1),
     };

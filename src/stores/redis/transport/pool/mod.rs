@@ -33,7 +33,7 @@ pub(crate) struct Borrowed {
 /// Why no connection is usable at once.
 pub(crate) enum NotReady {
     NotConnected,
-    /// All connections of the pool, this many, are in use.
+    /// All connections of the pool are in use; the value is their number.
     Busy(u32),
     /// The server must not receive the request, for this reason.
     Unfit(String),
@@ -97,7 +97,7 @@ impl Pool {
         Ok(Borrowed { connection, slot })
     }
 
-    /// Borrows a connection without blocking. It may still have to read replies to earlier requests.
+    /// Borrows a connection without blocking. The connection may still have unread replies to earlier requests.
     pub(crate) fn borrow_ready(&self) -> Result<Borrowed, NotReady> {
         let mut slot = match self.slots.try_get() {
             Ok(slot) => slot,
@@ -118,7 +118,7 @@ impl Pool {
         Err(NotReady::NotConnected)
     }
 
-    /// Returns a connection, unless its state is unknown after `outcome`.
+    /// Puts a connection back into its slot, unless the state of the connection is unknown after `outcome`.
     pub(crate) fn give_back<T>(&self, mut borrowed: Borrowed, outcome: &Result<T, CallError>) {
         let connection = borrowed.connection;
         if let Err(fault) = outcome
@@ -131,7 +131,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection for later use, if a slot is free. Errors are reported by its first use.
+    /// Opens a connection for later use, if a slot is free. An error is not reported here, because the next use of the slot
+    /// connects again.
     pub(crate) fn prepare(&self, deadline: Instant) {
         if let Ok(mut slot) = self.slots.try_get() {
             let connected = self.connected(&mut slot, deadline);
@@ -197,7 +198,7 @@ impl Pool {
 fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
         Ok(_) | Err(CallError::Unfit(_)) => true,
-        // The next connection may reach the current master.
+        // The connection is not reused, because a new one may reach the current master.
         Err(fault @ CallError::Server(_)) => {
             !fault.is_not_master() && !may_use_another_connection(fault)
         }

@@ -42,7 +42,7 @@ impl Scene {
             .with(soon(), |connection| connection.call(PING, soon()))
     }
 
-    /// Lets a call on an idle connection fail with `fault`, and returns how often it was tried.
+    /// Makes a call on an idle connection fail with `fault`, and returns how often the call was made.
     fn ends(&self, fault: &CallError) -> u32 {
         self.ping().unwrap();
         let mut tries = 0;

@@ -29,7 +29,7 @@ pub(crate) struct TlsConfig {
     pub(crate) server_name: Option<String>,
     /// `tls_pin_sha256`, as set.
     pub(crate) pins: Vec<String>,
-    /// Returns authorities and identity for each connection; empty text stands for the settings above.
+    /// Returns authorities and identity for each connection. An empty text means that the setting above is used.
     pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }
@@ -149,7 +149,7 @@ impl TlsConfig {
     }
 
     fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
-        // The default provider of the process is left to the program.
+        // The default `CryptoProvider` of the process is neither set nor used: it belongs to the program.
         let provider: Arc<CryptoProvider> = aws_lc_rs::default_provider().into();
         let pins: Option<Vec<_>> = self.pins.iter().map(|text| pin_in(text)).collect();
         let verifier = Verifier {
@@ -189,7 +189,7 @@ impl TlsConfig {
             })
     }
 
-    /// Checks certificates by authority; `None` if only pinned keys are checked.
+    /// Returns the verifier that checks certificates by authority; `None` if only pinned keys are checked.
     fn chain(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {

@@ -78,7 +78,8 @@ impl Session {
         }
     }
 
-    /// A server without TLS may read the ClientHello as the start of a line and never reply.
+    /// Completes the handshake by `deadline`: a server without TLS may read the ClientHello as the start of a line and never
+    /// reply.
     fn shake_hands(&mut self, mut socket: &Socket, deadline: Instant) -> io::Result<()> {
         let left = || match deadline.saturating_duration_since(time::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),

@@ -94,7 +94,7 @@ fn sessions_may_end_without_close_notify() {
 fn ended_and_unsolicited_sessions_are_stale() {
     let (session, socket, mut end) = session();
     until(|| socket.has_arrived());
-    // A session ticket.
+    // The bytes that arrived are a session ticket.
     assert!(!session.is_stale(&socket) && !session.is_stale(&socket));
     end.say(b"x");
     until(|| socket.has_arrived());
