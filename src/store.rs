@@ -39,11 +39,11 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 6
 
 /// A store of locks.
 ///
-/// Every operation ends by `deadline`. On one server it is one atomic step. An `Err` of an operation that changes a hold
-/// means that nothing was changed; an unknown outcome is [`Outcome::Unknown`].
+/// Every operation ends by `deadline`. On one server, an operation is one atomic step. An `Err` of an operation that changes
+/// a hold means that nothing was changed; an unknown outcome is [`Outcome::Unknown`].
 pub(crate) trait Store: Send + Sync {
-    /// Acquires the lock, or re-enters it if `claim.count` is above 0. If the hold `is_renewed`, the store also prepares
-    /// the connection for its renewals.
+    /// Acquires the lock, or re-enters it if `claim.count` is above 0. If `claim.is_renewed` is true, the store also
+    /// prepares the connection for the renewals of the hold.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
 
     /// Reduces the hold to `left`, whatever its count in the store is.
@@ -73,8 +73,8 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Holding>;
 
-    /// Describes one lock, or the next locks of a scope, from `position` on. After an error the survey is over, unless
-    /// `position` says that other servers are left.
+    /// Describes one lock, or the next locks of a scope, from `position` on. An error ends the survey if it sets
+    /// `position.is_over`. If not, the survey continues with the next server.
     fn survey(
         &self,
         of: SurveyOf<'_>,
@@ -85,8 +85,7 @@ pub(crate) trait Store: Send + Sync {
     /// Subscribes a refused visitor to the messages after which it should attempt again. `entry` is its queue entry in the
     /// store, if it has one; the messages for that entry reach no other visitor.
     ///
-    /// The parker counts `source` and the following numbers as the sources of this store, because several stores may wake
-    /// it.
+    /// Several stores may wake one parker. So each store numbers its sources from the `source` that the caller passes.
     fn subscribe(
         &self,
         lock: &LockId,
@@ -95,7 +94,7 @@ pub(crate) trait Store: Send + Sync {
         parker: &Arc<Parker>,
     ) -> Subscription;
 
-    /// Checks the settings and the state of the server. The findings include what is as it should be.
+    /// Checks the settings and the state of the server. The findings include settings that are as they should be.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
     /// The operations that only a store on one Redis server has.
@@ -106,8 +105,8 @@ pub(crate) trait Store: Send + Sync {
     /// The properties of the store.
     fn facts(&self) -> &Facts;
 
-    /// The name, without a secret, of the part of the store that has this lock and can fail alone; without a lock, the name
-    /// of the whole store.
+    /// The name of the node that has this lock, without a secret. A node is a part of the store that can fail alone. If
+    /// `lock` is `None`, the name of the whole store.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
     /// Returns the connection gauges.
@@ -121,9 +120,9 @@ pub(crate) trait Store: Send + Sync {
 
 /// The operations of a store on one Redis server: guarded writes, counts and conditions.
 pub(crate) trait RedisOperations {
-    /// Executes work if its hold is valid, both in one atomic step. `Refused` with a duration means that nothing was done
-    /// and that the caller may repeat the request after it: a request of the hold may still arrive, or the validity is
-    /// about to end.
+    /// Checks in one atomic step that the hold of the work is valid, and executes the work. `Refused` with a duration means
+    /// that nothing was done, and that the caller may repeat the request after that duration: a request of the hold may
+    /// still arrive, or the validity is about to end.
     fn guarded(
         &self,
         work: &Guarded<'_>,
@@ -166,7 +165,7 @@ pub(crate) enum Left<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreEntry<'a> {
     OfLock(&'a VisitorId),
-    /// In the queue of a condition, under the ticket of one wait.
+    /// An entry in the queue of a condition, under the ticket of one wait.
     OfCondition(&'a Arc<str>, &'a VisitorId),
 }
 
@@ -178,7 +177,7 @@ impl<'a> StoreEntry<'a> {
     }
 }
 
-/// The hook of the one client that uses a store.
+/// The hook of the client that uses a store. A store has only one such client.
 pub(crate) type TakeoverHook = OnceLock<Box<dyn Fn() + Send + Sync>>;
 
 /// The properties of a store that never change.
@@ -196,13 +195,13 @@ pub(crate) struct Facts {
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
     /// Whether an unlock of this kind of lock sends no message, so that waiters poll.
     pub(crate) is_polled: fn(Kind) -> bool,
-    /// Whether the store consists of other stores: a part of them may keep a hold that is lost.
+    /// Whether the store consists of other stores. Some of them may keep a hold that is lost.
     pub(crate) is_composite: bool,
     /// Whether one request hands a hold to a waiter of the same client. If not, the waiter acquires the free lock.
     pub(crate) hands_off: bool,
-    /// Why the store has no [`RedisOperations`]; empty if it has.
+    /// Why the store has no [`RedisOperations`]; empty if it has them.
     pub(crate) lacks: &'static str,
-    /// Called after another server has taken over, which may lack holds. It must not block.
+    /// Called after another server has taken over. That server may lack holds. The hook must not block.
     pub(crate) takeover_hook: Arc<TakeoverHook>,
 }
 
@@ -243,7 +242,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, and no reply came.
     Unknown {
-        /// After a hand-off the store may have the successor's hold instead, until the same server time.
+        /// If the request was a hand-off, the successor's hold is in doubt as well, until the same server time.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -260,7 +259,7 @@ impl<D, R> Outcome<D, R> {
 pub(crate) struct Guarded<'a> {
     pub(crate) claim: &'a Claim,
     pub(crate) work: Work<'a>,
-    /// The end of the hold's validity as known now, from which the server refuses the work.
+    /// The end of the hold's validity, as known now. The server refuses the work from then on.
     pub(crate) valid_until: BootInstant,
 }
 
@@ -344,8 +343,9 @@ pub(crate) enum Renewal {
 
 /// A request may arrive until this time after its deadline, on this client's clock. After that every store refuses it.
 ///
-/// The expiry that a store sends with the request ensures it: the slack that the store passes to `clock::Offset::expiry`
-/// must be shorter than this by [`EXPIRY_DRIFT`], and by any time between the arrival and the effect.
+/// The expiry that a store sends with the request enforces this limit. The slack that the store passes to
+/// `clock::Offset::expiry` must be shorter than this limit by [`EXPIRY_DRIFT`] plus any time between the arrival and the
+/// effect of the request.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
 /// The clocks may drift by this much between the expiry of a request and the end of its slack.

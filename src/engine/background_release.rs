@@ -22,13 +22,13 @@ pub(crate) struct Resolver {
     command_timeout: Duration,
     client: Arc<Counters>,
     state: Mutex<State>,
-    /// A release is due earlier, or the client is shut down.
+    /// Notified when a release may be due earlier, or when the client is shut down.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// By server; each has a thread.
+    /// The releases by server. Each server in this map has a thread.
     open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
@@ -96,7 +96,7 @@ impl Resolver {
         u64::try_from(open).unwrap_or(u64::MAX)
     }
 
-    /// Stops the threads after their current call and the owed releases, and returns them.
+    /// Makes each thread stop after its current call and its owed releases, and returns the threads.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         for open in state.open.values_mut() {

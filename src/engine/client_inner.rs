@@ -40,7 +40,7 @@ pub(crate) struct ClientInner {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyPrefix {
     pub(crate) text: String,
-    /// A name that begins with the prefix gets no second one.
+    /// If true, a name that already begins with the prefix gets no second prefix.
     pub(crate) is_once: bool,
 }
 
@@ -190,7 +190,8 @@ impl ClientInner {
         poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);
-        // On a thread, because closing waits for threads in `getaddrinfo`, which cannot be cancelled.
+        // The store is closed on another thread, because closing waits for threads in `getaddrinfo`, which cannot be
+        // cancelled.
         match sync::spawn("redlatch-close", move || store.close()) {
             Ok(closing) => join(closing, at_last),
             Err(_) => self.store.close(),

@@ -99,11 +99,11 @@ impl LossNotice {
         }
     }
 
-    /// Closes a channel. `unheard` is sent first if the channel is empty, so that clones of its receiver do not take the
-    /// closing for a release.
+    /// Closes a channel. `unheard` is sent first if the channel is empty, so that clones of its receiver do not treat the
+    /// closing as a release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.state.lock().channels.remove(&number) {
-            // A full channel has a loss, and a channel without receivers needs none.
+            // `try_send` fails only if the channel already contains a loss, or has no receivers.
             let _ = channel.try_send(unheard);
         }
     }
@@ -121,7 +121,7 @@ pub(crate) struct LossHook {
 #[derive(Default)]
 struct HookState {
     sender: Option<Sender<Loss>>,
-    /// Set by the shutdown: no call of the hook begins later.
+    /// Set by the shutdown. No call of the hook begins after this instant.
     deadline: Option<Instant>,
 }
 
@@ -141,7 +141,7 @@ impl LossHook {
         }
     }
 
-    /// Calls the hook for each loss, after the shutdown until its deadline.
+    /// Calls the hook for each loss. After the shutdown, calls begin only until the deadline.
     pub(crate) fn call(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
         for loss in losses {
             let deadline = self.state.lock().deadline;

@@ -54,7 +54,7 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// Fewer cancelled entries are not swept.
+    /// Up to this many cancelled entries are not swept.
     const SWEEP_FROM: usize = 64;
 
     /// Adds an entry. Wakes the thread only if it would sleep too long, so that a short hold causes no wake-up. Returns false

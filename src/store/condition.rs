@@ -13,7 +13,7 @@ pub(crate) const CONDITION_ENTRY_LIFE: Duration = Duration::from_secs(10);
 pub(crate) struct ConditionOp<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) condition: &'a Arc<str>,
-    /// The ticket of one wait; for a signal the hold under which it is given.
+    /// For a wait, its ticket. For a signal, the visitor id of the hold under which the signal is sent.
     pub(crate) visitor: &'a VisitorId,
     pub(crate) step: ConditionStep<'a>,
 }

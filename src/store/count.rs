@@ -34,7 +34,7 @@ pub(crate) enum CountStep {
     Get,
     /// Sets the count if there is none, with this TTL if one is given. Returns 1, or 0 if there is a count.
     SetIfMissing(u32, Option<Duration>),
-    /// Subtracts 1, and deletes the count at 0. Returns the rest.
+    /// Subtracts 1, and deletes the count at 0. Returns the new count.
     CountDown,
     /// Adds a number to the count, or to 0 if there is none. Returns the sum.
     Add(i64),
@@ -42,7 +42,7 @@ pub(crate) enum CountStep {
     AddIfThere(i64),
     /// Sets the count to 0. Returns the former count.
     Drain,
-    /// Removes the owner record of the visitor whose id is the request. Returns 1, or 0 if it owned nothing.
+    /// Removes the owner record of the visitor whose id is `CountOp::request`. Returns 1, or 0 if it owned nothing.
     Forget,
     /// Deletes the count. Returns 1, or 0 if there is none.
     Delete,

@@ -26,7 +26,7 @@ pub struct HealthWarning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// As it should be. [`Client::check`](crate::Client::check) leaves these out.
+    /// The subject is as it should be. [`Client::check`](crate::Client::check) omits such findings.
     Ok,
     /// A promise has a narrower limit than necessary, or the check was not possible.
     Note,

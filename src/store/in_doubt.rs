@@ -11,7 +11,7 @@ use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
-/// A request without a reply may arrive up to this long after it was sent; its lease counts from then.
+/// A request without a reply may arrive up to this long after it was sent. The lease counts from the arrival.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
 
 /// An in-doubt request: a field that it may have left in the store, or may still write there.
@@ -20,10 +20,12 @@ pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// Set for an entry in the queue of a condition instead of a hold; then the visitor is its ticket.
+    /// Set if the request concerns an entry in the queue of a condition, not a hold. Then `visitor` is the ticket of that
+    /// entry.
     pub(crate) place: Option<EntryInDoubt>,
     /// For each node, the time of the node's clock in ms after which the node refuses the request, so that a later release
-    /// resolves it. `None` for a node that is resolved. A node beyond the list is like the last one.
+    /// resolves it. `None` for a node that is resolved. A node beyond the end of the list has the value of the last listed
+    /// node.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
     /// The end of any lease that the request may set.
     pub(crate) ends: BootInstant,
@@ -79,7 +81,7 @@ impl InDoubt {
         self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
     }
 
-    /// The part of one node.
+    /// The part of this in-doubt request that concerns one node.
     pub(crate) fn part(&self, node: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![self.not_after(node)],
@@ -105,14 +107,14 @@ impl InDoubt {
         self.not_after.iter().all(Option::is_none)
     }
 
-    /// The time of node `node` after which it refuses the request; `None` if the node is resolved.
+    /// The time on the clock of node `node` after which the node refuses the request; `None` if the node is resolved.
     pub(crate) fn not_after(&self, node: usize) -> Option<i64> {
         let listed = self.not_after.get(node).or(self.not_after.last());
         listed.copied().unwrap_or(Some(0))
     }
 }
 
-/// Resolves one by one, until a request gets no reply or `deadline` passes.
+/// Resolves the requests one by one, until one gets no reply or `deadline` passes.
 pub(crate) fn resolve_each(
     in_doubts: &mut [&mut InDoubt],
     deadline: Instant,

@@ -16,7 +16,7 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
-    /// The delivery of messages that `needed` of the parts must send.
+    /// The delivery to a waiter that needs a message from each of `needed` parts.
     pub(crate) fn joint(parts: &[Subscription], needed: usize) -> Delivery {
         let count = |what| parts.iter().filter(|part| part.delivery == what).count();
         if count(Delivery::Live) >= needed {
@@ -31,10 +31,10 @@ impl Delivery {
 
 /// The entry of a waiter in the client's queue, and the parts that deliver messages to it.
 pub(crate) struct Subscription {
-    /// Declared, and so dropped, before `keep`: the entry must leave its queue before its sources end.
+    /// Declared before `keep`, and so dropped before it: the entry must leave its queue before its sources end.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
-    /// The number of the parker's sources that it uses.
+    /// How many of the parker's sources this subscription uses.
     pub(crate) sources: u32,
     /// The longest random pause between a message and the next attempt, so that waiters do not attempt all at once.
     pub(crate) jitter: Duration,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::ground::claim::{Kind, LockId};
 
-/// The kind of a lock, as far as its store shows.
+/// The kind of a lock, as far as the store records it.
 ///
 /// In Redis a [`lock`](crate::Client::lock) and a [`spin_lock`](crate::Client::spin_lock) are the same lock. A
 /// [`fair_lock`](crate::Client::fair_lock) without waiters looks like a lock, and so does a fenced lock for which no token
@@ -88,14 +88,14 @@ pub struct Holder {
     pub hold: Option<u64>,
     /// The hold count.
     pub count: u32,
-    /// The library that holds it: `redlatch`, `Redisson`, or `unknown` for a token.
+    /// The library of the holder: `redlatch`, `Redisson`, or `unknown` for a token.
     pub by: &'static str,
     /// The address of a connection of the client, as the server sees it.
     pub address: Option<String>,
-    /// The name of the machine, from the name of that connection; see
+    /// The name of the machine, taken from the name of that connection; see
     /// [`Builder::connection_name`](crate::Builder::connection_name).
     pub host: Option<String>,
-    /// The process, from the same name.
+    /// The process id, taken from the name of the same connection.
     pub pid: Option<u32>,
 }
 
@@ -116,7 +116,8 @@ pub struct LockInfo {
     pub holders: Vec<Holder>,
     /// The remaining life of the lock without a renewal; `None` if the lock is free or has no end.
     pub expires: Option<Duration>,
-    /// The number of processes that subscribe to its unlock messages, up to 2 s longer than they wait; `None` if unknown.
+    /// The number of processes that are subscribed to the unlock messages of the lock; `None` if unknown. A process stays
+    /// subscribed for up to 2 s after its last wait.
     pub listening: Option<u32>,
     /// The last fencing token, if the lock has tokens.
     pub fence: Option<u64>,
@@ -177,12 +178,12 @@ pub(crate) fn shown_token(token: &str) -> String {
 }
 
 impl Holder {
-    /// Returns whether `id`, in full, is the id of this hold, even if this shows a token in part.
+    /// Returns whether the full id `id` is the id of this hold, even if `visitor` shows only a part of a token.
     pub fn is_visitor(&self, id: &str) -> bool {
         self.visitor == id || self.visitor == shown_token(id)
     }
 
-    /// The holder of a field in the store, with its count.
+    /// The holder that a field in the store describes, with its hold count.
     pub(crate) fn of_field(field: &str, count: u32) -> Holder {
         let parts = Parts::of(field);
         let by = match &parts {
@@ -257,7 +258,7 @@ pub(crate) enum SurveyOf<'a> {
 /// The locks that a survey includes.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// The prefix of their names, key prefix included.
+    /// The prefix of the names of the locks, key prefix included.
     pub(crate) prefix: Arc<str>,
     /// Whether to include strings, which may be token locks.
     pub(crate) has_tokens: bool,
@@ -271,7 +272,7 @@ pub(crate) struct Position {
     pub(crate) is_over: bool,
     /// The servers whose survey is complete.
     pub(crate) done: Vec<Arc<str>>,
-    /// The server of the present cursor, and its generation.
+    /// The server of the present cursor, and the generation of the connection to it.
     pub(crate) at: Option<(Arc<str>, u64)>,
     pub(crate) cursor: u64,
     /// The processes connected to that server.
@@ -294,7 +295,7 @@ pub(crate) struct Connected {
     pub(crate) pid: u32,
 }
 
-/// Fills in the process of each holder, if it is connected.
+/// Fills in the process of each holder, if that process is connected.
 pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected]) {
     for holder in locks.iter_mut().flat_map(|lock| &mut lock.holders) {
         let is_it = |it: &&Connected| holder.client.as_deref() == Some(&*it.client);
@@ -306,7 +307,7 @@ pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected])
     }
 }
 
-/// One lock as several of the `of` nodes of a quorum have described it.
+/// Merges the descriptions of one lock by several of the `of` nodes of a quorum.
 pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();
@@ -316,12 +317,12 @@ pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> 
         let holding = told.iter().filter(|info| held_by(info, &it.visitor));
         holding.count()
     };
-    // The holder at most nodes. Other holders are remains of attempts that did not get a majority.
+    // The holder that the largest number of nodes has. Other holders are remains of attempts that did not get a majority.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
     told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
-    // The longest first; no end is longest.
+    // Sorted from longest to shortest. No end counts as the longest.
     expires.sort_unstable_by_key(|it| std::cmp::Reverse(it.unwrap_or(Duration::MAX)));
     let last = needed.min(expires.len()).saturating_sub(1);
     let held = told.len();

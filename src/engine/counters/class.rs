@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use crate::engine::counters::ClassOf;
 use crate::ground::error::{Error, Result};
 
-/// The most classes of a client.
+/// The maximum number of classes of a client.
 const MOST_CLASSES: usize = 64;
 
-/// The class of all other locks.
+/// The class of all locks that have no class of their own.
 const REST: &str = "other";
 
 /// Longer class names are counted as [`REST`]: names of locks may have 512 bytes, and labels are never freed.

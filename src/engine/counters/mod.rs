@@ -1,6 +1,6 @@
 //! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! An uncontended lock and unlock use only atomics. A thread that waits behind others also locks a mutex, to be listed.
+//! An uncontended lock and unlock use only atomics. A thread that waits also locks a mutex, to be listed.
 
 pub(crate) mod class;
 mod requests;

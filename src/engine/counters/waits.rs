@@ -1,4 +1,4 @@
-//! The threads of a client that wait behind others.
+//! The threads of a client that wait for a lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct OpenWait {
     counters: Arc<Counters>,
     number: u64,
     wait: Arc<ListedWait>,
-    /// The age from which it is reported next.
+    /// The age from which the wait is reported next.
     long_from: Duration,
 }
 

@@ -111,7 +111,7 @@ impl Hold {
         }
     }
 
-    /// Returns where listeners wait for a loss or the release.
+    /// Returns the notice at which listeners wait for a loss or the release.
     pub(crate) fn news(&self) -> Arc<LossNotice> {
         let mut state = self.state.lock();
         if let Some(news) = &state.news {

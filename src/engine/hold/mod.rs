@@ -51,7 +51,7 @@ pub(crate) type LevelId = u32;
 #[derive(Debug)]
 pub(crate) struct HandOffOffer {
     pub(crate) thread: u64,
-    /// Lives as long as the thread.
+    /// A token that lives as long as the thread.
     pub(crate) liveness: Weak<()>,
     pub(crate) lease: Lease,
 }
@@ -62,11 +62,11 @@ pub(crate) struct Hold {
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
     pub(crate) fence: Option<u64>,
-    /// The number of its owner: a thread, or an owned guard or handle.
+    /// The number of the owner of the hold: a thread, or an owned guard or handle.
     pub(crate) thread: u64,
     owner: Weak<()>,
     client: Arc<Counters>,
-    /// The class under which it is counted; `None` if it is not counted.
+    /// The class under which the hold is counted; `None` if it is not counted.
     class: Option<ClassId>,
     /// The clock of the store.
     timeline: Timeline,
@@ -76,11 +76,11 @@ pub(crate) struct Hold {
 /// The request that an unlock of one level has to send.
 #[derive(Debug)]
 pub(crate) enum ReleasePlan {
-    /// None: the hold was lost before. `had_level` is false if this level had been released before.
+    /// No request: the hold was lost before. `had_level` is false if this level had been released before.
     Lost { cause: LossCause, had_level: bool },
-    /// None: this level was released before.
+    /// No request: this level was released before.
     AlreadyGivenBack,
-    /// A release of the whole hold: it was the last level.
+    /// A release of the whole hold: the level was the last one.
     Whole(Claim),
     /// A release of one level. It sets the lease of the remaining levels.
     Part(Claim, InFlightId),
@@ -276,7 +276,8 @@ impl Hold {
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request got no reply. It extends nothing; the lease that it may shorten was noted when it was sent.
+    /// Notes that a request got no reply. Such a request extends no lease. The lease that it may shorten was noted when it
+    /// was sent.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);
     }
@@ -310,7 +311,7 @@ impl Hold {
             return ReleasePlan::AlreadyGivenBack;
         }
         if state.levels.is_empty() {
-            // It is not renewed from here on: the last release ends the hold here, whatever the reply.
+            // The hold is not renewed from here on: the last release ends the hold in this process, whatever the reply.
             state.phase = Phase::Released;
             _ended = self.end_notice(&mut state, false);
             claim.lease = state.longest_in_store(&self.timeline);
@@ -335,7 +336,8 @@ impl Hold {
         self.state.lock().pinned_since().is_some()
     }
 
-    /// If a transaction has locked the row, leaves level `id` to be released after the transaction, and returns true.
+    /// If a transaction has locked the row, postpones the release of level `id` until after the transaction, and returns
+    /// true.
     pub(crate) fn put_off(&self, id: LevelId) -> bool {
         let mut state = self.state.lock();
         let is_pinned = state.pinned_since().is_some();

@@ -14,8 +14,8 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 
 impl Hold {
-    /// Leaves the hold to a transaction: it neither expires by the clock nor is renewed until [`Hold::unpin`]. Returns false if
-    /// it is not held, or another transaction has it.
+    /// Notes that a transaction has locked the row. Until [`Hold::unpin`], the hold neither expires by the clock nor is
+    /// renewed. Returns false if the hold has ended, or if another transaction has locked the row.
     pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.lock();
         let is_free = matches!(state.phase, Phase::Held) && state.pinned_since().is_none();
@@ -33,8 +33,8 @@ impl Hold {
             .unwrap_or_default()
     }
 
-    /// Ends [`Hold::pin`]. `committed` is the lease that the transaction set, and when its request was sent. It counts even if
-    /// the lease before it has ended: the locked row kept other clients out.
+    /// Ends [`Hold::pin`]. `committed` is the lease that the transaction set, and when its request was sent. This lease
+    /// counts even if the previous lease has ended: the locked row kept other clients out.
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();

@@ -20,12 +20,12 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum DueAction {
     Renew,
-    /// Nothing: its renewal is queued.
+    /// Do nothing: the renewal of the hold is queued.
     Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
-    /// Check it again later: a transaction has its row, or its thread has ended. A hold without a thread is not renewed, so its
-    /// lock is free within one lease.
+    /// Check the hold again later: a transaction has locked its row, or its thread has ended. A hold without a thread is not
+    /// renewed, so its lock is free within one lease.
     Idle,
     Over,
 }
@@ -36,16 +36,17 @@ pub(crate) struct RenewalStart {
     pub(crate) claim: Claim,
     pub(crate) in_flight_id: InFlightId,
     pub(crate) valid_until: BootInstant,
-    /// The lease that the watchdog renews by, which may be shorter than the lease of the claim.
+    /// The lease from which the watchdog derives the time of the next renewal. It may be shorter than the lease of the
+    /// claim.
     pub(crate) pace: Duration,
 }
 
 #[derive(Debug)]
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
-    /// Whether the validity ends then.
+    /// Whether the validity ends at the time of this check.
     pub(crate) is_end: bool,
-    /// Whether it replaces an entry of the timer.
+    /// Whether this check replaces an entry of the timer.
     pub(crate) replaces_another: bool,
 }
 
@@ -117,7 +118,7 @@ impl Hold {
         }
     }
 
-    /// Notes the reply to a renewal or to the release of a level. It extends the validity unless the hold has ended.
+    /// Notes the reply to a renewal or to the release of a level. The reply extends the validity unless the hold has ended.
     pub(crate) fn confirmed(
         &self,
         in_flight_id: InFlightId,
@@ -159,8 +160,8 @@ impl Hold {
             return None;
         }
         if state.due.is_some_and(|due| due <= time::now()) {
-            // A check was requested while the last renewal ran, because the master changed. Its reply says nothing of the new
-            // master.
+            // A check was requested while the last renewal ran, because the master changed. The reply to that renewal says
+            // nothing about the new master.
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);
@@ -177,8 +178,8 @@ impl Hold {
         state.due.is_none_or(|due| now.instant_of(at) < due)
     }
 
-    /// Returns the next check, a third of the lease after the last renewal or the end of the validity, and whether it is that
-    /// end.
+    /// Returns the time of the next check, and whether it is the end of the validity. Otherwise the check is a renewal, a
+    /// third of the lease after the last one.
     fn next_look(
         &self,
         state: &State,

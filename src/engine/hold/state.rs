@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) levels: SmallVec<[Level; 1]>,
     pub(super) next_level: LevelId,
     pub(super) valid_until: BootInstant,
-    /// When the request was sent that set `valid_until`.
+    /// When the request that set `valid_until` was sent.
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
     pub(super) next_in_flight_id: u32,
@@ -58,12 +58,12 @@ pub(super) struct State {
     /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
     pub(super) news: Option<Arc<LossNotice>>,
-    /// The store may keep the hold longer than its validity: a re-entry is in doubt, or a late copy of the first request may
-    /// run.
+    /// The store may keep the hold longer than its validity: a re-entry is in doubt, a late copy of the first request may
+    /// run, or the thread holds the other side of the same read-write lock.
     pub(super) may_outlast: bool,
     /// The client was shut down, so renewals have ended.
     pub(super) is_abandoned: bool,
-    /// When a thread got the hold, which is then counted.
+    /// When a thread got the hold. The hold is counted from then on.
     pub(super) began: Option<BootInstant>,
     pub(super) span: Option<HoldSpan>,
     /// Boxed to save a third of the memory of each hold.
@@ -74,7 +74,8 @@ pub(super) struct State {
 pub(super) struct Rare {
     /// Why the last renewal failed, for the cause of a later loss.
     pub(super) last_trouble: Option<String>,
-    /// Since when a transaction has locked its row. Until the transaction ends, no client can acquire or renew the lock.
+    /// Since when a transaction has locked the row of the hold. Until the transaction ends, no client can acquire or renew
+    /// the lock.
     pub(super) pinned_since: Option<BootInstant>,
     /// Levels whose guards were dropped during the transaction.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
@@ -128,8 +129,8 @@ impl State {
             .life_ends()
             .is_some_and(|end| end <= self.valid_until + ROUNDING)
         {
-            // The semaphore's key expires together with the validity. A renewal whose reply came too late would have found
-            // the same time, apart from rounding.
+            // The semaphore's key expires together with the validity. A renewal whose reply came too late would have
+            // reported the same expiry, apart from rounding.
             LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded
@@ -187,7 +188,7 @@ impl State {
         counted_on.max().is_some_and(|end| self.valid_until < end)
     }
 
-    /// Returns whether the watchdog has to renew it.
+    /// Returns whether the watchdog has to renew the hold.
     pub(super) fn is_looked_after(&self, rules: &Rules) -> bool {
         self.renewed_lease().is_some() || self.is_short() || rules.restores_lifetime
     }

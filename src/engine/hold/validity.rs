@@ -14,8 +14,8 @@ use crate::store::EXPIRY_SLACK;
 
 /// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
-/// It may run at any time from when it is sent until its reply, or until it expires if there is no reply. Two requests that
-/// overlap in this way may run in either order, and the lease set last remains:
+/// Such a request may run at any time from when it is sent until its reply, or until it expires if there is no reply. Two
+/// requests that overlap in this way may run in either order, and the lease set last remains:
 ///
 /// | first request | second request | lease that counts |
 /// |---|---|---|
@@ -38,12 +38,12 @@ pub(super) struct InFlight {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flying {
-    /// Its reply has not come yet.
+    /// The reply to the request has not arrived yet.
     Awaited,
-    /// Its caller no longer waits for the reply.
+    /// The caller no longer waits for the reply to the request.
     Unanswered,
-    /// It has its reply, but may run once more: in a part of the store that has not replied, or as an earlier copy on a closed
-    /// connection. Only its expiry bounds that.
+    /// The request got its reply, but may run once more: in a part of the store that has not replied, or as an earlier copy
+    /// on a closed connection. Only the expiry of the request rules that out.
     Answered,
 }
 

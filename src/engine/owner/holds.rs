@@ -11,7 +11,7 @@ use crate::ground::sync::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct OwnerHolds {
     pub(super) stacks: Mutex<ByName>,
-    /// For each part of a `MultiLock` of this thread, the `MultiLock` that last held it.
+    /// For each member of a `MultiLock` of this thread, the `MultiLock` that last held the member.
     pub(super) parts: Mutex<HashMap<LockKey, LockKey>>,
 }
 
@@ -61,12 +61,12 @@ impl LockKey {
 
 #[derive(Debug, Default)]
 pub(super) struct Stack {
-    /// The number of the last hold of this stack, in the order of the thread's holds.
+    /// The sequence number of the last hold of this stack, among all holds of the thread.
     began: u64,
     /// The current hold: `lock()` re-enters it, and `unlock()` releases it.
     current: Option<Arc<Hold>>,
     /// Levels of lost holds without an unlock, and the last of these holds. An `unlock()` without a current hold uses up one
-    /// level. Only a count, so that a program that never unlocks uses no more memory.
+    /// level. The levels are only counted, so that a program that never unlocks uses no more memory.
     lapsed: u32,
     last_lost: Option<Arc<Hold>>,
 }
@@ -76,7 +76,8 @@ impl OwnerHolds {
         self.stacks.lock().stacks.get(key)?.current.clone()
     }
 
-    /// Returns the name of a held lock that shares a part with `key`, whose parts are `parts`.
+    /// Returns the name of a held lock that has a member in common with `key`, whose members are `parts`. A single lock
+    /// counts as its own member.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
         let whole_of = self.parts.lock();
         if parts.is_none() && whole_of.is_empty() {
@@ -98,7 +99,7 @@ impl OwnerHolds {
         current.is_some_and(|hold| hold.excludes_overlap())
     }
 
-    /// Adds a new hold. A current hold was lost, and becomes the last lost one.
+    /// Adds a new hold. If there is a current hold, it was lost, and becomes the last lost hold.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
             let mut whole_of = self.parts.lock();

@@ -15,8 +15,8 @@ use crate::ground::process;
 
 /// The owner of holds: a thread of this process, or a guard or handle that threads pass on.
 ///
-/// Its holds keep a `Weak` of `alive`, so that they are not renewed after its end. Numbers come from a counter and are never
-/// reused, unlike the operating system's thread ids.
+/// The holds of an owner keep a `Weak` of `alive`, so that they are not renewed after the owner is dropped. Numbers come
+/// from a counter and are never reused, unlike the operating system's thread ids.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Owner {
     pub(crate) held: OwnerHolds,
 }
 
-/// The living owners by process and number. A forked child leaves the entries of its parent alone.
+/// The living owners by process and number. A forked child does not change the entries of its parent.
 static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
 
 type Owners = BTreeMap<(u32, u64), Weak<Owner>>;
@@ -47,7 +47,7 @@ fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
-    /// Needs no destructor, so it outlives the thread's other values: an ending thread keeps its number.
+    /// The number needs no destructor, so it outlives the other thread-local values: an ending thread keeps its number.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -131,7 +131,7 @@ fn new_number() -> u64 {
 
 /// Returns the number that this library has given the calling thread.
 ///
-/// Numbers start at 1 and are never used twice in a process, also not for an [`OwnedGuard`](crate::OwnedGuard).
+/// Numbers start at 1 and are never used twice in a process, not even for an [`OwnedGuard`](crate::OwnedGuard).
 /// [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
 ///
 /// # Examples

@@ -12,7 +12,7 @@ use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::ground::claim::{Kind, LockId};
 use crate::{Client, Error, Guard, Lock, MultiLock};
 
-/// Returns the numbers of lock names and of parts remembered for the calling thread.
+/// Returns how many lock names, and how many members of a `MultiLock`, are remembered for the calling thread.
 fn remembered() -> (usize, usize) {
     let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().stacks.len();
@@ -196,7 +196,7 @@ fn a_multi_lock_is_reentrant_and_refuses_overlaps() {
         c.unlock().unwrap();
         both.unlock().unwrap();
         both.unlock().unwrap();
-        // The last `MultiLock` that held the part is remembered.
+        // The last `MultiLock` that held the member is remembered.
         assert!(others.try_lock().unwrap());
         others.unlock().unwrap();
         assert!(a.try_lock().unwrap());

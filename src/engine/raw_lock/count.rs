@@ -94,7 +94,7 @@ impl RawLock {
 
 struct CountVisit<'a> {
     raw_lock: &'a RawLock,
-    /// Its first refusal was reported.
+    /// True if the first refusal of this wait was reported.
     was_refused: bool,
 }
 

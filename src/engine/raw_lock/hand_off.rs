@@ -11,7 +11,7 @@ use crate::ground::events;
 use crate::store::{Left, Outcome, Released};
 
 impl RawLock {
-    /// Hands the hold off to the head of the queue; `None` if no waiter takes it, or if nothing was changed.
+    /// Hands the hold off to the first waiter of the queue; `None` if no waiter takes it, or if nothing was changed.
     pub(super) fn hand_off(
         &self,
         hold: &Hold,

@@ -35,11 +35,11 @@ pub(crate) struct RawLock {
     pub(crate) lease: Lease,
     /// The pauses between attempts of a spin lock, which receives no messages.
     pub(crate) polling: Option<Box<Polling>>,
-    /// The class under which its waits and holds are counted.
+    /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
-    /// What is wrong with the name; the first operation returns it.
+    /// The error in the name of the lock, if there is one. Every operation returns it.
     pub(crate) flaw: Option<Box<Error>>,
-    /// The parts of a `MultiLock`.
+    /// The members of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
     /// How many permits an acquisition of a semaphore takes.
     pub(crate) permits: Option<u32>,
@@ -109,8 +109,8 @@ impl RawLock {
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.stands(key) {
-            // Fails before it joins the queue: there it would be after waiters that wait for this thread's own hold of the
-            // other side.
+            // Fails before the thread joins the queue. In the queue, the thread would be after waiters that wait for its own
+            // hold of the other side.
             self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);

@@ -19,7 +19,7 @@ const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 impl RawLock {
     /// Releases level `level` of `hold`, for the thread that holds it. The caller has called [`RawLock::ready`].
     pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
-        // A guard may be dropped while its thread ends.
+        // A guard may be dropped while its thread ends. Then the thread has no owner any more.
         let me = self.inner.thread(&self.key.lock.name).ok();
         self.release_of(me.as_deref(), hold, level)
     }
@@ -43,7 +43,7 @@ impl RawLock {
             ReleasePlan::AlreadyGivenBack => Err(self.given_back(hold)),
             ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
-                // The validity may end before the reply.
+                // The validity may end before the reply, so the next check is planned now.
                 self.inner.watchdog.rewatch(hold);
                 self.give_level_back(hold, &claim, in_flight_id, deadline)
             }
@@ -72,7 +72,7 @@ impl RawLock {
                 hold.close_listeners();
                 events::unlocked(&claim.name, &claim.visitor);
             } else if let Err(error) = self.release_whole(hold, &claim, deadline) {
-                // The client was shut down, and has no thread for it.
+                // The client was shut down, and has no thread for the release.
                 events::unlock_failed(&claim.name, &error);
             }
         }
@@ -96,7 +96,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // Some parts may still have the hold, which no thread would release.
+                // Some parts of the store may still have the hold. `lost` releases it there in the background.
                 Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {
@@ -142,7 +142,7 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.resolve_later(leftover);
                 }
-                // Another process needs two round trips to receive the message and to ask.
+                // Another process needs two round trips to receive the message and to attempt.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);

@@ -24,20 +24,20 @@ pub(super) struct LockVisit<'a> {
     /// attempt has its own id, so that one can be resolved while the next runs.
     visitor: Option<VisitorId>,
     was_refused: bool,
-    /// It makes more than one attempt.
+    /// True if this wait makes more than one attempt.
     waits: bool,
-    /// It was refused, and has a queue entry in the store.
+    /// True if this wait was refused and has a queue entry in the store.
     has_place: bool,
-    /// Its contention was reported.
+    /// True if the contention of this wait was reported.
     was_contended: bool,
     /// The holder named by the last refusal.
     holder: Option<Box<str>>,
     /// The holder named by the first refusal, for the span.
     pub(super) first_holder: Option<Box<str>>,
     pub(super) attempts: u32,
-    /// Its entry in the list of waits, see `Client::activity`.
+    /// The entry of this wait in the list of waits, see `Client::activity`.
     open_wait: Option<OpenWait>,
-    /// How it acquired the lock, for `Event::Acquired`.
+    /// How this wait acquired the lock, for `Event::Acquired`.
     via: Option<&'static str>,
 }
 
@@ -47,7 +47,7 @@ impl Visit for LockVisit<'_> {
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
         self.attempts += 1;
         let RawLock { inner, key, .. } = self.raw_lock;
-        // Before each attempt, because the renewal thread may die during the wait.
+        // Called before each attempt, because the renewal thread may die during the wait.
         inner.watchdog.ensure_running(&key.lock.name)?;
         if let Some(hold) = self.current()
             && let Some(entry) = self.reenter(&hold, deadline)?
@@ -100,8 +100,8 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
-            // The waiter notes this itself, because the watchdog has no loss to report: no thread of this client holds the
-            // lock now.
+            // No thread of this client holds the lock now. The waiter notes this itself, because the watchdog has no loss to
+            // report.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -160,11 +160,12 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // The first attempt for a `MultiLock` asks every part, like `try_lock`. The refusal names the holder.
+        // The first attempt for a `MultiLock` tries every member, like `try_lock`. The refusal names the holder.
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // A listed waiter attempts only as the head of the client's queue, so it may take a queue entry in the store.
+                // A listed waiter attempts as the first waiter of the client's queue, so it may take a queue entry in the
+                // store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },
@@ -243,7 +244,7 @@ impl<'a> LockVisit<'a> {
                 }
                 Ok(ControlFlow::Continue(refusal))
             }
-            // The store knows no hold of a new visitor id; ask again at once.
+            // The store has no hold of a new visitor id, so the waiter attempts again at once.
             Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal::until(Some(Duration::ZERO)))),
             Outcome::Unknown { in_doubt, error } => {
                 self.resolve_attempt(in_doubt);

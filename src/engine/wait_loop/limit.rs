@@ -20,7 +20,8 @@ pub(crate) struct WaitLimit<'a> {
 enum Bound {
     /// One attempt.
     Once,
-    /// Until `end`. A test that advances the clock, which was `ahead` at the beginning, brings it nearer.
+    /// Until `end`. A test that advances the clock brings `end` nearer. `ahead` is how far the clock had been advanced when
+    /// the wait began.
     Until {
         end: Instant,
         ahead: Duration,

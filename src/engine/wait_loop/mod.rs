@@ -1,8 +1,8 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
-//! Attempt, subscribe, attempt again, sleep: in this order a waiter misses no release between its refusal and its sleep. After
-//! a wake-up it attempts first and checks its deadline second. It retries passing errors until its deadline, or without one for
-//! `outage_timeout`. `waiting.rs` decides each step.
+//! Attempt, subscribe, attempt again, sleep: in this order a waiter misses no release between its refusal and its sleep.
+//! After a wake-up it attempts first and checks its deadline second. A waiter retries transient errors until its deadline.
+//! Without a deadline, it retries them for `outage_timeout`. `waiting.rs` decides each step.
 
 mod limit;
 mod sleeper;
@@ -29,18 +29,19 @@ use crate::store::{Refusal, StoreEntry};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
-/// One wait of a thread: what the wait loop asks for, and what it reports.
+/// One wait of a thread. The wait loop calls these methods to make attempts, and to report what happened to the wait.
 pub(crate) trait Visit {
     type Entry;
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
 
-    /// Its queue entry in the store, if it has one.
+    /// The queue entry of this wait in the store, if it has one.
     fn entry(&self) -> Option<StoreEntry<'_>> {
         None
     }
 
-    /// The data a releaser needs to hand its hold off to this waiter; `None` if it does not queue.
+    /// The data a releaser needs to hand its hold off to this waiter; `None` if this waiter does not join the client's
+    /// queue.
     fn offer(&self) -> Option<HandOffOffer> {
         None
     }
@@ -53,7 +54,7 @@ pub(crate) trait Visit {
     /// Frees a hold that was handed off to a waiter that has acquired the lock itself.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Called when this wait joins the client's queue.
+    /// Called when this wait joins the client's queue, or would join it if `Visit::offer` returned an offer.
     fn joined(&mut self) {}
 
     /// Called after each sleep.
@@ -70,11 +71,12 @@ pub(crate) struct Polling {
     pub(crate) longest: Duration,
 }
 
-/// Waits until an attempt succeeds, the limit is reached, or an error cannot pass.
+/// Waits until an attempt succeeds, the limit is reached, or an attempt fails with a permanent error.
 ///
-/// `Ok(None)` means that it was refused until the limit. A waiter that is refused, or finds other waiters queued, joins the
-/// client's queue if `Visit::offer` returns an offer. There it sleeps until it is the head or is handed the lock. A waiter
-/// leaves the queue without the lock only after a last attempt, or if a waiter before it was refused just now.
+/// `Ok(None)` means that the waiter was refused until the limit. A waiter that is refused, or finds the client's queue busy,
+/// joins that queue if `Visit::offer` returns an offer. In the queue it sleeps until it is the first waiter, or until the
+/// lock is handed off to it. A waiter leaves the queue without the lock only after a last attempt, or if a waiter before it
+/// was refused just now.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -106,7 +108,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// How it would have acquired the lock if the next attempt succeeds.
+    /// How this wait has acquired the lock if its next attempt succeeds.
     woken_by: &'static str,
 }
 
@@ -122,7 +124,7 @@ impl<V: Visit> Wait<'_, V> {
             if let Some(entry) = self.take() {
                 return Ok(Some(entry));
             }
-            // Before each attempt, because an attempt may take long.
+            // Checked before each attempt, because an attempt may take long.
             if limit.is_raised() {
                 let lock = Arc::clone(name);
                 return Err(Error::Interrupted { lock });
@@ -166,20 +168,21 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
-    /// Accepts a hold that was handed off. If the hold is no longer valid, the waiter goes to the end of the queue.
+    /// Accepts a hold that was handed off. If the hold is no longer valid, the waiter joins the end of the queue.
     fn take(&mut self) -> Option<V::Entry> {
         let node = self.node.as_ref()?;
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // Messages go to listeners in their order, and only the head of the queue can use one.
+            // Each message is delivered to the listener that arrived first, and only the first waiter of the queue can use
+            // it.
             self.sleeper.unsubscribe();
             self.join(false);
         }
         entry
     }
 
-    /// Sleeps until `until` without consuming messages, unless it is handed the lock.
+    /// Sleeps until `until` without consuming messages. Ends earlier if the lock is handed off to this waiter.
     fn rest(&mut self, until: Instant) -> Result<()> {
         while self.sleeper.sleep_past_messages(until)? != Wake::TimedOut
             && !self.node.as_ref().is_some_and(Node::is_granted)
@@ -203,7 +206,7 @@ impl<V: Visit> Wait<'_, V> {
         if let Some(node) = self.node.as_ref().filter(|_| is_refused) {
             node.note_refused_before_joining();
         }
-        // The wait is listed from here on, because it is now in the queue.
+        // The wait is listed from here on.
         self.visit.joined();
     }
 

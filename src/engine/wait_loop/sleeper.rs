@@ -17,7 +17,7 @@ pub(super) struct Sleeper<'a> {
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
-    /// The visitor id of its queue entry in the store, whose messages it receives.
+    /// The visitor id of the queue entry in the store whose messages this subscription receives.
     place: Option<VisitorId>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Sleeper<'a> {
         })
     }
 
-    /// How messages arrive, and the longest random pause after one; `None` if it is not subscribed.
+    /// How messages arrive, and the longest random pause after a message; `None` if the waiter is not subscribed.
     pub(super) fn messages(&self) -> Option<(Delivery, Duration)> {
         if self.polls {
             return Some((Delivery::Polling, Duration::ZERO));
@@ -68,7 +68,8 @@ impl<'a> Sleeper<'a> {
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
-    /// Unsubscribes if the queue entry is another one now, whose messages go to another channel.
+    /// Unsubscribes if the waiter now has another queue entry, because the messages for that entry arrive on another
+    /// channel.
     pub(super) fn unsubscribe_unless_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.unsubscribe();

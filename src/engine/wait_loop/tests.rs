@@ -19,7 +19,7 @@ enum Limit {
     For(u64),
 }
 
-/// What a wait is told, or sees from now on.
+/// A reply or a wake-up of the wait, or the state that the wait sees from now on.
 #[derive(Clone, Copy)]
 enum Told {
     Nothing,
@@ -30,7 +30,7 @@ enum Told {
     /// A split vote, with this round trip.
     Split(u64),
     Fails(fn(Arc<str>) -> Error),
-    /// It is queued; the time is that of the last usable reply.
+    /// The wait is queued, as the first waiter. The number is the time of the last usable reply.
     First(u64),
     Behind(u64),
     HeldLocally(u64),
@@ -40,7 +40,7 @@ enum Told {
     Hears(Delivery, u64),
     Woken,
     TimedOut,
-    /// It is woken and refused this many times, and sleeps.
+    /// The wait is woken and refused this many times, and sleeps.
     WokenInVain(u32),
 }
 

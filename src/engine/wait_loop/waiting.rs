@@ -39,7 +39,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Whether a wait that began at `began` had some time, and its deadline has passed.
+    /// Whether the deadline has passed, and was later than the beginning of the wait, `began`.
     pub(super) fn has_waited(self, began: Instant) -> bool {
         self.end.is_some_and(|end| began < end && end <= self.now)
     }
@@ -50,7 +50,7 @@ pub(super) struct Seen {
     pub(super) time: Time,
     /// The queue of this client, if the waiter is queued.
     pub(super) queue: Option<View>,
-    /// How messages arrive, and the longest random pause after one; `None` if it is not subscribed.
+    /// How messages arrive, and the longest random pause after a message; `None` if the waiter is not subscribed.
     pub(super) messages: Option<(Delivery, Duration)>,
 }
 
@@ -83,7 +83,8 @@ pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 pub(super) const BURST: u32 = 100;
 pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
 
-/// The longest pause between attempts, and so the cost of a lost message, unless the store sets another one.
+/// The longest pause between attempts, unless the store sets another one. A lost message delays a waiter by about this time
+/// at most.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a waiter does when it is its turn.
@@ -95,7 +96,7 @@ enum Then {
         length: Duration,
         listens: bool,
     },
-    /// Sleep for this time after subscribing, unless messages arrive from now on.
+    /// The waiter has subscribed: attempt at once if messages arrive from now on, else sleep for this time.
     Listened(Duration),
     /// Sleep for this time without consuming messages.
     Rest(Duration),
@@ -104,7 +105,8 @@ enum Then {
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// For a queued waiter that may not attempt yet: true if other waiters are before it. `None` for all others.
+    /// For a queued waiter that may not attempt yet: false if the client yields the lock to other processes, else true.
+    /// `None` for all other waiters.
     is_behind: Option<bool>,
 }
 
@@ -131,8 +133,8 @@ pub(super) struct Waiting<'a> {
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// Its deadline has passed, and it makes a last attempt out of turn. Without an attempt of its own, a waiter may not
-    /// report an outage, and may give up only after a fresh refusal of the first waiter.
+    /// True if the time of the wait is over and the waiter makes a last attempt out of turn. Without an attempt of its own,
+    /// a waiter may not report an outage, and may give up only after a fresh refusal of the first waiter.
     last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
@@ -142,7 +144,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// With `joins`, other waiters are queued, so it joins them before its first attempt.
+    /// If `joins`, the client's queue is busy, and the waiter joins it before its first attempt.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,
@@ -247,7 +249,7 @@ impl<'a> Waiting<'a> {
             let (length, listens) = (sleep_for(refusal), true);
             return Then::Pause { length, listens };
         };
-        // Longer than a round trip, and longer each time, so that competing clients soon ask one at a time.
+        // The pause is longer than a round trip and grows each time, so that competing clients soon attempt one at a time.
         let split_backoff = &mut self.split_backoff;
         let split_backoff = split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
         Then::Rest(round_trip + split_backoff.next())
@@ -258,7 +260,7 @@ impl<'a> Waiting<'a> {
         self.over = Some(outcome);
     }
 
-    /// Notes the end of a sleep. `was_woken`: a wake-up ended it, not its deadline.
+    /// Notes the end of a sleep. `was_woken`: a wake-up ended the sleep, not its deadline.
     pub(super) fn slept(&mut self, was_woken: bool) {
         self.was_woken = was_woken;
     }
@@ -303,7 +305,7 @@ impl<'a> Waiting<'a> {
     /// a hint.
     fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
-        // The lock is left to other processes, whatever messages say.
+        // The client yields the lock to other processes, whatever messages arrive.
         if matches!(seen.queue.map(|queue| queue.turn), Some(Turn::Yield(_))) {
             return None;
         }
@@ -340,13 +342,14 @@ impl<'a> Waiting<'a> {
                 return Some(Next::Return(Ok(())));
             }
         }
-        // The holder in this client may have lost the lock without notice, so after a while the waiter asks the store.
+        // The holder in this client may have lost the lock without notice, so the waiter attempts `LONGEST_SLEEP` after the
+        // last usable reply.
         let is_held = queue.turn == Turn::HeldLocally;
         let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }
-        // Subscribes while the lock is left to other processes.
+        // Subscribes while the client yields the lock to other processes.
         if matches!(queue.turn, Turn::Yield(_)) && seen.messages.is_none() {
             return Some(Next::Listen);
         }
@@ -398,13 +401,13 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Whether a fresh refusal of the head counts for this waiter.
+/// Whether a fresh reply to the first waiter counts for this waiter.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// The pause after a refusal: until the holder's lease ends, but never longer than a lost message may cost.
+/// The pause after a refusal: until the holder's lease ends, but never longer than a lost message may delay a waiter.
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;

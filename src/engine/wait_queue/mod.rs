@@ -1,7 +1,7 @@
-//! The waiting threads of one client, in one queue for each lock. Only the head of a queue asks the store.
+//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts.
 //!
-//! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
-//! joins at the end. A re-entry and an attempt without a wait overtake the queue.
+//! A thread that unlocks hands its hold off to the first waiter of the queue, in one request (see `raw_lock/hand_off.rs`). A
+//! new waiter joins at the end. A re-entry and an attempt without a wait overtake the queue.
 
 mod run;
 
@@ -15,7 +15,7 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// How long a waiter relies on a holder of this client without asking the store.
+/// How long a waiter relies on a holder of this client without making an attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
@@ -28,7 +28,8 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// Whether a thread of this client holds the lock, as far as known. While it does, no waiter asks the store.
+    /// Whether a thread of this client holds the lock, as far as known. While a thread holds the lock, no waiter makes an
+    /// attempt.
     is_held_locally: bool,
     run: Run,
     /// When the store last gave a usable reply.
@@ -81,8 +82,8 @@ impl<O, G> Default for WaitQueue<O, G> {
 }
 
 impl<O, G> WaitQueues<O, G> {
-    /// Whether a new waiter for `lock` has to queue: others are queued, or the lock is left to other processes, or a thread of
-    /// this client holds it.
+    /// Whether a new waiter for `lock` has to queue: other waiters are queued, the client yields the lock to other
+    /// processes, or a thread of this client holds the lock.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         let wait_queues = self.wait_queues.lock();
         wait_queues.get(lock).is_some_and(WaitQueue::is_busy)
@@ -124,9 +125,9 @@ impl<O, G> WaitQueues<O, G> {
         }
     }
 
-    /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
+    /// Chooses the first waiter of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// `None` if no thread waits, or if it is time to leave the lock to other processes. `poll_pause` is how long polling
+    /// `None` if no thread waits, or if it is time to yield the lock to other processes. `poll_pause` is how long polling
     /// processes need to find the lock free; `None` if the lock is not polled.
     pub(crate) fn choose(
         self: &Arc<Self>,
@@ -152,9 +153,10 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that no thread of this client holds the lock any more, and wakes the head of the queue. `head_start` is the
-    /// time for which the lock is left to other processes, and the number of their waiters that were notified. The first
-    /// waiter of this client attempts after that time. After a long run it leaves `poll_pause` to pollers.
+    /// Notes that no thread of this client holds the lock any more, and wakes the first waiter of the queue. `head_start` is
+    /// the time for which the client yields the lock to other processes, and the number of their waiters that were notified.
+    /// The first waiter of this client attempts after that time. After a long run, the client yields the lock to pollers for
+    /// `poll_pause`.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -173,7 +175,7 @@ impl<O, G> WaitQueues<O, G> {
             wait_queues.remove(lock);
         }
         drop(wait_queues);
-        // The head checks the queue when it wakes. If it leaves before, it wakes the next waiter.
+        // The first waiter checks the queue when it wakes. If it leaves the queue before, it wakes the next waiter.
         if let Some(first) = first {
             first.parker.give_permit();
         }
@@ -197,8 +199,8 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// A waiter chosen for a hand-off, unless it leaves before. The releaser ends with [`Successor::grant`] or
-/// [`WaitQueues::freed`].
+/// The waiter chosen for a hand-off. It may still leave the queue before the grant. The releaser completes the hand-off with
+/// [`Successor::grant`], or frees the lock and calls [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -250,7 +252,7 @@ pub(crate) enum Turn {
     HeldLocally,
     /// Sleep: other waiters are before it.
     NotFirst,
-    /// Sleep until this instant: the lock is left to other processes.
+    /// Sleep until this instant: the client yields the lock to other processes.
     Yield(Instant),
 }
 
@@ -265,7 +267,7 @@ pub(crate) struct View {
     pub(crate) unreplicated_at: Option<Instant>,
 }
 
-/// The place of one waiter in a queue.
+/// The queue entry of one waiter.
 #[derive(Debug)]
 pub(crate) struct QueueNode<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -339,7 +341,7 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Notes a refusal from before this waiter joined. It says nothing about later holders in this client.
+    /// Notes a refusal from before this waiter joined. Such a refusal says nothing about later holders in this client.
     pub(crate) fn note_refused_before_joining(&self) {
         self.note(WaitQueue::note_usable_reply);
     }

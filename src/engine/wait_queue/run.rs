@@ -1,4 +1,5 @@
-//! How long the threads of one client keep a lock among themselves, and how long they then leave it to others.
+//! How long the threads of one client keep a lock among themselves, and how long the client then yields it to other
+//! processes.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 /// The longest head start of other processes.
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// Within this time, slower processes receive an unlock message and ask.
+/// The time in which slower processes receive an unlock message and attempt.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
 /// Pollers are not known to the client, and attempt rarely. So the client keeps a polled lock for this many of their pauses,
@@ -28,9 +29,10 @@ pub(super) struct Run {
     /// Whether this client knows that other processes wait.
     others_wait: bool,
     since: Option<Instant>,
-    /// Until this instant the lock is left to other processes.
+    /// Until this instant the client yields the lock to other processes.
     left_until: Option<Instant>,
-    /// True if the lock was freed while two or more other processes waited, and has not been left to the slower ones since.
+    /// True if the lock was freed while two or more other processes waited, and the client has not yet yielded it to the
+    /// slower of them.
     owes_slower_turn: bool,
 }
 
@@ -48,7 +50,8 @@ impl Run {
         self.others_wait = others_wait;
     }
 
-    /// Notes that the lock was freed. It is left to notified processes for `head_start`, and after a long run to pollers.
+    /// Notes that the lock was freed. The client yields it to notified processes for `head_start`, and after a long run to
+    /// pollers for `poll_pause`.
     pub(super) fn freed(
         &mut self,
         head_start: Option<(Duration, u32)>,
@@ -64,7 +67,7 @@ impl Run {
     }
 
     /// Notes an unlock in another process. If two or more processes waited, the fastest has already had the lock, so the
-    /// lock is left once to the slower ones.
+    /// client yields the lock once to the slower processes.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
         // During the head start, the message was caused by this client's own unlock, and is ignored.
@@ -79,7 +82,7 @@ impl Run {
         self.left_until = None;
     }
 
-    /// Returns until when the lock is left to other processes.
+    /// Returns until when the client yields the lock to other processes.
     pub(super) fn is_left_until(&self, now: Instant) -> Option<Instant> {
         self.left_until.filter(|until| now < *until)
     }
@@ -91,7 +94,7 @@ mod tests {
 
     const PAUSE: Option<Duration> = Some(Duration::from_millis(200));
 
-    /// A run that began so many pauses ago, without waiters in other processes.
+    /// A run that began this many pauses ago, without waiters in other processes.
     fn old(pauses: u32) -> Run {
         let since = PAUSE.and_then(|pause| time::now().checked_sub(pause * pauses));
         Run {

@@ -82,7 +82,7 @@ impl Watchdog {
         #[cfg(feature = "in-memory")]
         facts.timeline.attach(&watchdog);
         let weak = Arc::downgrade(&watchdog);
-        // The new server may lack holds: their holders learn of it now, not at their next renewal.
+        // The new server may lack holds. Renewing all holds reports such losses now, not at the next regular renewal.
         let renew_all = move || {
             if let Some(watchdog) = weak.upgrade() {
                 watchdog.timer.schedule(time::now(), Job::RenewAll);
@@ -123,7 +123,7 @@ impl Watchdog {
         // If a thread cannot be started, the threads before it end, because their channels are closed.
         if let Some(on_lost) = &self.on_lost {
             let (on_lost, losses) = (Arc::clone(on_lost), self.hook.open());
-            // A thread of its own, so that a slow hook delays no renewal.
+            // The hook has its own thread, so that a slow hook delays no renewal.
             let call = move |it: &Watchdog| it.hook.call(&on_lost, &losses);
             start("redlatch-on-lost", Box::new(call))?;
         }
@@ -193,7 +193,7 @@ impl Watchdog {
         hold.lost_error(cause)
     }
 
-    /// Ends the hold like `end`. Returns its error.
+    /// Ends the hold like `end`, and returns the error that reports the loss.
     pub(crate) fn lost(&self, hold: &Hold, cause: LossCause) -> Error {
         self.end(hold, cause.clone());
         hold.lost_error(cause)
@@ -211,8 +211,8 @@ impl Watchdog {
         self.resolver.queue(hold, true)
     }
 
-    /// Gives up the queue entry of a waiter: in the background, also during shutdown, or until `deadline` here after the
-    /// shutdown.
+    /// Gives up the queue entry of a waiter in the background, also during shutdown. After the shutdown, the calling thread
+    /// does so, until `deadline`.
     pub(crate) fn give_up_entry(&self, mut place: InDoubt, deadline: Instant) {
         if self.resolver.queue(place.clone(), true) {
             return;
@@ -223,8 +223,8 @@ impl Watchdog {
         }
     }
 
-    /// Ends the threads, and waits for them until `deadline`, and for calls of the hook until `hook_until`. The holds stay, but
-    /// their listeners are notified that renewals have ended.
+    /// Ends the threads, and waits for them until `deadline`. No call of the hook begins after `hook_until`. The holds stay,
+    /// but their listeners are notified that renewals have ended.
     pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
         let mut handles = {
             let mut threads = self.threads.lock();

@@ -88,7 +88,7 @@ impl Watchdog {
 
     /// Makes the renewal of these holds due now.
     pub(super) fn renew_now(&self, is_meant: impl Fn(&Hold) -> bool) {
-        // One instant, so that they are renewed in one batch.
+        // All these holds get the same instant, so that they are renewed in one batch.
         let due = time::now();
         for hold in self.holds().into_iter().filter(|hold| is_meant(hold)) {
             if hold.set_due(Some(due)) {
@@ -105,7 +105,7 @@ impl Watchdog {
             in_hand: Vec::new(),
         };
         while let Ok(mut batch) = due.recv() {
-            // Includes the holds that fell due during the last batch.
+            // The batch includes the holds that fell due during the previous batch.
             batch.extend(due.try_iter().flatten());
             if self.timer.is_closed() {
                 return;
@@ -226,7 +226,7 @@ impl Drop for PanicGuard<'_> {
 
 /// Joins a thread, waiting until `deadline`. A thread that hangs in the user's code or a system call is left running.
 pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
-    // The hook may drop the last handle of its client.
+    // The hook may drop the last handle of its client, and a thread cannot join itself.
     let is_other = handle.thread().id() != thread::current().id();
     if is_other && poll_until(deadline, || handle.is_finished()) {
         // A panic was already reported as losses.

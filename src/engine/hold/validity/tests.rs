@@ -41,7 +41,7 @@ fn many_requests_without_a_reply_are_merged() {
         (last, Flying::Awaited),
     ];
     assert_eq!(left, expected);
-    // It promises at most what each of the merged requests promises.
+    // The merged request promises at most what each of the original requests promises.
     let one = &state.in_flight[2];
     let longest = MINUTE + SECOND * 7;
     assert_eq!(one.lease, MINUTE + SECOND * 2);

@@ -250,7 +250,7 @@ fn a_queued_waiter_checks_a_second_after_the_last_reply() {
     assert!(second(sleep(Turn::NotFirst, Some(ago))));
     let rest = sleep(Turn::HeldLocally, Some(ago));
     assert!(second(rest.map(|rest| rest + ago)), "{rest:?}");
-    // After that, a holder of this client is not relied on.
+    // Without a usable reply for one second, the waiter does not rely on a holder of this client.
     assert!(sleep(Turn::HeldLocally, Some(SECOND)).is_none());
     assert!(sleep(Turn::HeldLocally, None).is_none());
 }
