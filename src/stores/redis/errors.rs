@@ -35,7 +35,7 @@ impl Redis {
         })
     }
 
-    /// The error for a failed request other than a script of a lock. `keys` are the keys that it names.
+    /// The error for a failed request other than a script of a lock. `keys` are the keys that the request names.
     pub(super) fn error_about(
         &self,
         node: Arc<str>,
@@ -93,7 +93,7 @@ impl Redis {
                 }
             }
             CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
-            // No right can allow it.
+            // No additional right would help, so this is not a `Permission` error.
             CallError::Server(text) if runs_no_scripts(&text) => {
                 let reason = format!(
                     "{node} runs no scripts ({}), and locks need EVAL; without EVAL, Client::token_lock works on \
@@ -199,7 +199,7 @@ impl Redis {
     }
 }
 
-/// Whether the server has no EVAL, which no right changes.
+/// Whether the server has no EVAL command, so that no additional right would help.
 fn runs_no_scripts(text: &str) -> bool {
     lacks_eval(text) && !text.starts_with("NOPERM")
 }
@@ -212,7 +212,7 @@ pub(super) enum ReplyClass {
     WrongType,
     /// The server is of another kind than the settings say.
     Misplaced,
-    /// It may succeed later.
+    /// The request may succeed later.
     Passing,
     Unknown,
 }

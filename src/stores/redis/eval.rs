@@ -138,8 +138,8 @@ impl Pool {
         }
     }
 
-    /// Queries whether the server has commands that replace the scripts of token locks. No lock has the random token of
-    /// the query.
+    /// Queries whether the server has commands that replace the scripts of token locks. The token of the query is random, so
+    /// no lock has it and nothing is deleted.
     pub(crate) fn find_dialect(
         &self,
         connection: &mut Connection,
@@ -170,7 +170,7 @@ impl Pool {
 }
 
 impl Ticket {
-    /// Leaves the reply, which arrives by `deadline`, to the next user of the connection, which then sets `answered`.
+    /// Abandons the reply, which is expected by `deadline`. The next user of the connection reads it and sets `answered`.
     pub(crate) fn leave(
         &self,
         connection: &mut Connection,

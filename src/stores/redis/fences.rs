@@ -1,4 +1,4 @@
-//! The fencing tokens that this client has seen. It refuses smaller ones, also after the server lost its data.
+//! The fencing tokens that this client has seen. The client refuses smaller tokens, even after the server has lost its data.
 
 use std::collections::HashMap;
 use std::mem::take;

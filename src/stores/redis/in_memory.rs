@@ -40,7 +40,7 @@ struct State {
 
 struct FarEnd {
     stream: UnixStream,
-    /// The part of an incomplete request.
+    /// The received part of an incomplete request.
     received: Vec<u8>,
     /// Replies that did not fit into the socket yet.
     unsent: Vec<u8>,
@@ -206,7 +206,8 @@ impl State {
         let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
         is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
-        // A script that was ended after running too long may have written, which an error would deny.
+        // A script that was stopped after running too long may have written. Its error reply would say that it has not, so
+        // the reply is lost.
         is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {
@@ -223,7 +224,7 @@ impl State {
         }
     }
 
-    /// Whether a test drops this message, then for all subscribers.
+    /// Whether a test drops this message. A dropped message is lost for all subscribers.
     fn loses(&mut self, bytes: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
         let is_new = lost.as_deref() != Some(bytes);
         if !bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
@@ -272,7 +273,7 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Refills the socket after a read, and says why the connection ended.
+    /// Refills the socket after a read. If the connection has ended because a reply was lost, returns that as the error.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if let Some(end) = state.connections.get_mut(&self.connection) {

@@ -69,7 +69,7 @@ pub(crate) struct Redis {
     traffic: Arc<ConnectionCounter>,
     replication: Option<Replication>,
     fences: Mutex<Fences>,
-    /// How long a waiter in a queue on the server counts as alive behind the waiter before it.
+    /// How much longer a waiter in a queue on the server counts as alive than the waiter before it.
     patience: Duration,
     /// The server, if it is in this process.
     #[cfg(feature = "in-memory")]

@@ -80,7 +80,7 @@ impl RedisNode {
         }
     }
 
-    /// Connects for `purpose`, identifies the server, and registers it behind `handle`.
+    /// Connects for `purpose`, identifies the server, and registers it with `handle`.
     pub(crate) fn connect(
         &self,
         handle: &NodeHandle,

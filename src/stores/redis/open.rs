@@ -23,7 +23,7 @@ use crate::stores::redis::wait_replicas::Replication;
 /// The settings of a client that concern its store.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// The name of its connections in `CLIENT LIST`.
+    /// The name of the client's connections in `CLIENT LIST`.
     pub(crate) connection_name: Arc<str>,
     /// The counters of connections and messages.
     pub(crate) traffic: Arc<ConnectionCounter>,
@@ -34,9 +34,10 @@ pub(crate) struct Settings {
     pub(crate) check_idle_after: Duration,
     /// Access to the servers of the locks.
     pub(crate) access: Access,
-    /// Access to the sentinels, if different.
+    /// Access to the sentinels, if it differs from `access`.
     pub(crate) sentinel_access: Option<Access>,
-    /// Whether connections to the master behind sentinels use TLS; `None` for the same as to the sentinels.
+    /// Whether connections to the master behind sentinels use TLS; with `None`, they do so if the connections to the
+    /// sentinels do.
     pub(crate) master_tls: Option<bool>,
     /// The lease of locks under the watchdog.
     pub(crate) lease: Duration,
@@ -48,7 +49,7 @@ pub(crate) struct Settings {
     /// Whether unlock messages in a Cluster are sharded; `None` to detect it.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
-    /// How long a waiter in a queue on the server counts as alive behind the waiter before it.
+    /// How much longer a waiter in a queue on the server counts as alive than the waiter before it.
     pub(crate) patience: Duration,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Script {
     pub(super) args: &'static [Arg],
     /// Whether the script takes a server time after which it is refused, and returns the server time.
     pub(super) expires: bool,
-    /// The commands that replace it on a server without scripts.
+    /// The commands that replace the script on a server that runs no scripts.
     pub(super) instead: Option<Instead>,
     sharded: OnceLock<Box<Script>>,
 }
@@ -26,7 +26,7 @@ pub(super) enum Arg {
     Visitor,
     /// The visitor that receives the hold in a hand-off.
     Successor,
-    /// In ms.
+    /// The lease, in ms.
     Lease,
     /// The hold count that the client expects.
     Known,
@@ -60,7 +60,7 @@ pub(super) enum Arg {
     Inside,
     /// Whether the visitor joins the queue on the server.
     Wish,
-    /// How long a waiter counts as alive behind the waiter before it, in ms.
+    /// How much longer a waiter counts as alive than the waiter before it, in ms.
     Patience,
     /// Whether all subscribers of a channel are connected to this server.
     HearsAll,

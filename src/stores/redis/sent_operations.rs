@@ -124,7 +124,8 @@ impl RedisNode {
             expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
-        // The text is sent along if the server may not know the script: later, no thread may be there to send it.
+        // The text of the script is sent if the server may not know the script. When its error reply arrives, no thread may
+        // be waiting that could send the text.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &self.completed(call), limit, how, deadline);

@@ -44,8 +44,8 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, and again if the idle connection was closed. At the first renewal, a
-    /// file descriptor or a name server may be missing.
+    /// Connects for renewals at the first hold, and again if the idle connection was closed. If the client connected only at
+    /// the first renewal, it might lack a file descriptor or a name server by then.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
         if is_first || self.renewals.slots.are_gone() {
@@ -58,8 +58,8 @@ impl Node {
         self.pool.connector.master().node()
     }
 
-    /// Runs `talk` on a connection of the pool. A request that was certainly not executed is repeated until `deadline`.
-    /// If no other server can take over, it is repeated only if a server was reached.
+    /// Runs `talk` on a connection of the pool. A request that was certainly not executed is repeated until `deadline`. If
+    /// no other server can take over, the request is repeated only if a server was reached.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,

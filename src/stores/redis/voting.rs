@@ -27,7 +27,8 @@ pub(super) fn vote_of(
 /// A connection that can send a request at once. For a quorum, also the identity of its server, which may vote.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// Borrows a connection that can send a request at once. With a `handle`, its server is known to have a vote.
+/// Borrows a connection that can send a request at once. With a `handle`, the server of the connection is known to have a
+/// vote.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {

@@ -14,7 +14,7 @@ pub(crate) struct Replication {
     pub(crate) timeout: Duration,
 }
 
-/// With the default `hz`, a server checks every 100 ms for expired `WAIT`s, so its reply is late by that.
+/// With the default `hz`, a server checks every 100 ms for expired `WAIT`s, so its reply may be late by 100 ms.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
 /// The acknowledgment of the replicas.
@@ -30,7 +30,7 @@ pub(super) enum ReplicaAck {
 }
 
 impl Replication {
-    /// The encoded `WAIT` for the writes of this connection. It leaves time to undo them.
+    /// The encoded `WAIT` for the writes of this connection. Its timeout leaves time to undo the writes.
     pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);
@@ -56,7 +56,7 @@ impl ReplicaAck {
         }
     }
 
-    /// Why a request does not count; `None` if it does.
+    /// Why a request does not count as replicated; `None` if it does.
     pub(super) fn flaw(&self, wanted: Replication) -> Option<String> {
         let wanted = wanted.replicas;
         match self {

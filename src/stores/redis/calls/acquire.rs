@@ -117,8 +117,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered attempt may still run. Its precondition holds again when a later release restores the
-            // count, and it then overwrites the lease.
+            // An unanswered attempt may still run. Its precondition is the expected count, which a later release may
+            // restore. The attempt would then overwrite the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

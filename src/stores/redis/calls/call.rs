@@ -43,18 +43,18 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
     /// The fence that guards the work in place of a hold.
     pub(super) fence: Option<u64>,
-    /// Whether the request has to be acknowledged by replicas if the client is set to that.
+    /// Whether the request has to be acknowledged by replicas if the client is configured with `wait_replicas`.
     pub(in crate::stores::redis) replicates: bool,
-    /// How many replicas have to acknowledge it, set by `Redis::completed`.
+    /// How many replicas have to acknowledge the request, set by `Redis::completed`.
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// The node of a quorum, which must have a vote at the server.
+    /// For a quorum: the handle of the node. The request is sent only if the server may vote for this node.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
-    /// Whether no channel is passed, so that no message is published, unless messages are sharded.
+    /// Whether the script gets no channel, so that it publishes no message. Ignored if messages are sharded.
     pub(super) is_quiet: bool,
-    /// How long a waiter counts as alive behind the waiter before it.
+    /// How much longer a waiter counts as alive than the waiter before it.
     pub(in crate::stores::redis) patience: Duration,
-    /// Whether subscribers may be connected to other nodes than the receiver of the request. Not so if messages are
+    /// Whether subscribers may be connected to other nodes than the receiver of the request. Set to `false` if messages are
     /// sharded.
     pub(in crate::stores::redis) is_in_cluster: bool,
 }
@@ -63,16 +63,16 @@ pub(in crate::stores::redis) struct Call<'c> {
 #[derive(Clone, Copy)]
 pub(super) enum Repeat {
     Never,
-    /// If its connection was cut, up to [`REPEATS`](super::REPEATS) times.
+    /// The request is sent again if its connection was cut, up to [`REPEATS`](super::REPEATS) times.
     IfCut,
-    /// Once. The first attempt gets half of the time, which leaves the other half for the second. With `unsent`, an
-    /// attempt that could not be sent in the first half is also repeated.
+    /// The request is sent again once. The first attempt gets half of the time, so that the other half is left for the
+    /// second attempt. With `unsent`, an attempt that could not be sent in the first half is also repeated.
     Halfway {
         unsent: bool,
     },
 }
 
-/// Until when a request may run, and on which server. Scripts that do not expire ignore it.
+/// Until when a request may run, and on which server. A script without an expiry ignores the limit.
 #[derive(Clone, Copy, Default)]
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.
@@ -154,8 +154,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query stores no answer, so its key is left out: in a Cluster, while a slot moves, a
-    /// missing key makes the node refuse the request.
+    /// The keys of the script. A query stores no reply, so the key of the stored reply is left out: in a Cluster, while a
+    /// slot moves, a missing key makes the node refuse the request.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();

@@ -24,8 +24,8 @@ pub(crate) struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// An operation on a counter. The server refuses attempts that arrive well after `deadline`, and remembers the
-    /// reply for longer.
+    /// An operation on a counter. The server refuses attempts that arrive well after `deadline`. It stores the reply for a
+    /// longer time than that.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let (script, reason) = match op.step {

@@ -35,8 +35,8 @@ const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 /// The line of the script that is replaced by the user's script.
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// Puts the user's script into the guarding script, as a function. A script that closes this function early (with
-/// `end`) runs unguarded code: no mistake in a complete script does that.
+/// Puts the user's script into the guarding script, as a function. A script that closes this function early (with an extra
+/// `end`) runs unguarded code. A script that is complete by itself cannot do that by mistake.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
@@ -56,7 +56,7 @@ struct Guarded<'a> {
     check: Check<'a>,
     work: Work<'a>,
     script: &'a Script,
-    /// Whether the server has refused it as late before, and its clock was corrected.
+    /// Whether the server has already refused the work as late once, so that the cached clock offset was corrected.
     was_late: bool,
 }
 
@@ -111,7 +111,7 @@ impl Guarded<'_> {
     }
 }
 
-/// A reply; `Err` with the text of an error in it.
+/// Converts a reply. If the reply contains an error, returns the text of the error as `Err`.
 fn reply_of(value: &Value) -> Result<Reply, String> {
     Ok(match value {
         Value::Nil => Reply::Nil,
@@ -185,7 +185,7 @@ impl Operation for Guarded<'_> {
         Err(redis.unknown(self.lock(), visitor, operation, fault.into_reason()))
     }
 
-    /// Names the keys of the data as well, and reports a script that does not compile.
+    /// The error also names the keys of the work, and reports a script of the user that does not compile.
     fn refused(&self, redis: &Redis, fault: CallError, _: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
@@ -257,7 +257,7 @@ impl Redis {
             Outcome::Done(replies) => Ok(replies),
             Outcome::Unknown { error, .. } => Err(error),
             Outcome::Gone(_) | Outcome::Refused(_) => {
-                let reason = "the server spoke of a hold".into();
+                let reason = "the server replied about a hold".into();
                 Err(self.unknown(resource, None, "fenced write", reason))
             }
         }

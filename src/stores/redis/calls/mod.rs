@@ -69,7 +69,8 @@ impl From<Error> for Unread {
     }
 }
 
-/// The result of an operation, and the same before errors are mapped.
+/// The result of an operation (`Answered`), and the result of reading one reply, in which `Unread` is not mapped to an error
+/// yet (`Read`).
 type Answered<O> = Result<<O as Operation>::Answer>;
 type Read<O> = Result<<O as Operation>::Answer, Unread>;
 

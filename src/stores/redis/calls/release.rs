@@ -12,7 +12,8 @@ use crate::stores::redis::transport::CallError;
 /// Releases a hold with all its levels.
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
-    /// Whether nothing is published where a message would go to every node of a Cluster.
+    /// Whether no message is published in a Cluster whose messages are not sharded, because each message would be sent to
+    /// every node.
     pub(crate) is_quiet: bool,
 }
 
@@ -48,7 +49,7 @@ impl Operation for Release<'_> {
         })
     }
 
-    /// Any later reply resolves it: the request can only release.
+    /// Any later reply resolves this in-doubt request, because the request can only release the hold.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Ok(redis.not_known(self.claim, "release", fault.into_reason(), attempts))
     }

@@ -39,7 +39,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // Checked on the connection of the request: another connection may lead to another server.
+            // The vote is checked on the connection of the request, because another connection may lead to another server.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),
@@ -68,7 +68,8 @@ impl Redis {
     }
 }
 
-/// Notes the server time in a reply, and that a reply reports another server.
+/// Notes the server time that a reply contains. Forgets the identity of the server if the reply reports that it is another
+/// server.
 pub(in crate::stores::redis) fn note_in(
     connection: &mut Connection,
     reply: &Value,
@@ -88,7 +89,7 @@ pub(crate) struct Attempts {
     pub(crate) deadline: Instant,
     /// When the oldest attempt that may have run was sent; `None` if none ran.
     pub(crate) sent_since: Option<BootInstant>,
-    /// The value of `sent_since` without the last attempt: those before it got no reply.
+    /// The value of `sent_since` without the last attempt. The attempts before the last one got no reply.
     pub(crate) earlier_sent_since: Option<BootInstant>,
     /// The server refuses all attempts after this time of its clock.
     pub(crate) not_after: i64,

@@ -100,7 +100,7 @@ impl Redis {
     }
 
     /// Sends all requests to the node that has the first key, then reads the replies: the server time of each request that
-    /// was executed. `replies` also has those that arrived before a fault.
+    /// was executed. After a fault, `replies` has the replies that arrived before it.
     fn resolve_at_once(
         &self,
         in_doubts: &[&mut InDoubt],

@@ -17,14 +17,14 @@
 --
 -- Keeps: the commands and the check are one step. Replies are limited in size.
 
--- Replaced by the user's script, as a function with its own KEYS and ARGV.
+-- The next line is replaced by the user's script, as a function with its own KEYS and ARGV.
 local script = nil
 
 -- include holder_of.lua
 
 -- include side_holder.lua
 
--- The holder of a read-write lock, as above; '' if it is free.
+-- The holder of a read-write lock, as side_holder_of returns it; '' if the lock is free.
 local function holder_of_sides(key)
     if redis.call('HGET', key, 'mode') then
         return side_holder_of(key)
@@ -88,7 +88,7 @@ local function size_of(reply, depth)
     return size
 end
 
--- Stores a reply. Returns why it cannot be returned.
+-- Stores a reply of the work. If the client cannot get this reply, returns the reason.
 local replies, room = {}, 1040000
 local function keep(reply)
     if type(reply) == 'table' and reply.err then
@@ -96,9 +96,9 @@ local function keep(reply)
     end
     room = room - size_of(reply, 1)
     if room == -math.huge then
-        return 'ERR the command was carried out, but its reply is nested too deep to be told'
+        return 'ERR the command took effect, but its reply is nested too deep'
     elseif room < 0 then
-        return 'ERR the command was carried out, but with its reply there is more to tell than 1 MiB'
+        return 'ERR the command took effect, but with its reply the replies exceed 1 MiB'
     end
     replies[#replies + 1] = reply
 end
@@ -133,16 +133,17 @@ else
         at = at + words + 1
     end
 end
--- Whether this is the error of a replica. Redis before 7 puts the script line first.
+-- Whether this is the error of a replica. Redis before 7 puts the name of the script and the line number before the error.
 local function is_read_only(text)
     return string.find(text, '^READONLY ') or string.find(text, '^@user_script: %d+: %-READONLY ')
 end
 
 if flaw and string.find(flaw, 'READONLY', 1, true) then
-    -- The user's text may contain READONLY. A master refuses this probe only for its last argument.
+    -- The error may contain READONLY only because the user's own text does, so a probe follows. A master refuses the probe
+    -- only for its invalid last argument.
     local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
     if is_read_only(probe.err) then
-        -- A replica refuses every write, so nothing was written: the request has to go to the master.
+        -- A replica refuses every write, so nothing was written: the request has to be sent to the master.
         return redis.error_reply('READONLY this server is a replica')
     end
 end

@@ -29,7 +29,8 @@ use wakes::{wakes_all, wakes_as_many, wakes_one};
 
 /// The layout of one kind of lock in Redis, and its scripts.
 ///
-/// The same script of different kinds replies in the same format. Kinds share the scripts in which they do not differ.
+/// The scripts for one operation reply in the same format for all kinds. Kinds share the scripts in which they do not
+/// differ.
 pub(super) struct Layout {
     /// The channel of a lock's unlock messages.
     pub(super) channel: Key,
@@ -48,11 +49,11 @@ pub(super) struct Layout {
     pub(super) resolve: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
-    /// The operations on the counter, if this kind is one.
+    /// The operations on the counter, if this kind is a counter.
     pub(super) count: Option<Script>,
-    /// The query for the length of the queue, if there is one on the server.
+    /// The query for the length of the queue, if this kind has a queue on the server.
     pub(super) waiters: Option<Script>,
-    /// Keys of scripts outside of this layout.
+    /// Keys of the lock that are used by scripts outside of this layout.
     beside: &'static [Key],
 }
 

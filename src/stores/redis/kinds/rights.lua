@@ -32,7 +32,7 @@ local function try(command, ...)
         refused[#refused + 1] = string.lower(command)
     end
 end
--- The right to this key is not tested.
+-- Tests the right to a command with a key that no lock has. A missing right to that key is not reported.
 local function try_apart(command, ...)
     local before = #refused
     try(command, key .. '\n', ...)

@@ -15,7 +15,7 @@ pub(super) fn wakes_one(words: &str) -> usize {
     }
 }
 
-/// For a latch: "0" says that it opened, "1" that it was set.
+/// For a latch: "0" says that the latch opened, "1" that its count was set.
 pub(super) fn wakes_all(words: &str) -> usize {
     match words {
         "0" => usize::MAX,

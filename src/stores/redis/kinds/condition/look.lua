@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue: waiters by the time of joining, µs since 1970
--- KEYS[3]  the deadlines for the next request of each waiter, also of signalled ones that have not asked since, ms
+-- KEYS[3]  the deadlines for the next request of each waiter, also of signalled waiters without a request since, ms
 --          since 1970
 -- ARGV[1]  the visitor of the queue entry
 -- ARGV[2]  the operation: 'enlist' joins, 'look' checks, 'leave' leaves unless signalled; 'drop' leaves and passes a
@@ -35,7 +35,8 @@ end
 
 -- Extends the life of the queue entry. Returns the error of a refused command.
 local function keep()
-    -- First: after a write that needs no memory, a server at maxmemory accepts the next one in the script.
+    -- PEXPIRE is the first command, because after a write that needs no memory a server at maxmemory accepts the next write
+    -- in the script.
     local lasts = pcall('PEXPIRE', waiting, 10 * life)
     local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)
     local lasts_too = pcall('PEXPIRE', due, 10 * life)
@@ -52,7 +53,7 @@ if op == 'enlist' then
         return gone(has, '')
     end
     if not call('ZSCORE', waiting, visitor) then
-        -- After all others, also if the server's clock was set back.
+        -- The visitor joins after all other waiters, even if the server's clock was set back.
         local last = call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2]
         local came = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
         call('ZADD', waiting, string.format('%.0f', came), visitor)
@@ -78,7 +79,7 @@ if op == 'look' then
     -- A deadline beyond the lease was set before the server's clock was set back: the signalled waiter may be dead.
     local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
     for _, other in ipairs(ahead) do
-        -- wake_first may have removed it from both sets: then it had no signal.
+        -- If wake_first has removed this waiter from both sets, the waiter had no signal.
         if not call('ZSCORE', waiting, other) and other ~= visitor and call('ZREM', due, other) == 1 then
             wake_first(waiting, due, channels, now)
         end

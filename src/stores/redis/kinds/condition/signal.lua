@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue: waiters by the time of joining, µs since 1970
--- KEYS[3]  the deadlines for the next request of each waiter, also of signalled ones that have not asked since, ms
+-- KEYS[3]  the deadlines for the next request of each waiter, also of signalled waiters without a request since, ms
 --          since 1970
 -- ARGV[1]  the visitor that has to hold the lock
 -- ARGV[2]  the amount: how many waiters to signal

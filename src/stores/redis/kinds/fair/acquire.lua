@@ -15,9 +15,9 @@
 -- ARGV[9]  the server time after which the request is refused, ms since 1970
 -- ARGV[10]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as acquire.lua: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, or
+-- Returns as plain/acquire: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, or
 --         {0, now, ttl, holder, pause}  refused; holder is the holder, or the first waiter while the lock is free; the
---           visitor has to ask again within pause ms
+--           visitor has to send its next request within pause ms
 --
 -- Keeps: the key of a hold always has a TTL. A repeated first request changes no count and shortens no lease. A visitor has
 -- one queue entry. A write that a server at maxmemory may refuse is the first write of the script, or follows only the
@@ -52,9 +52,9 @@ if is_held then
     end
 end
 
--- How much longer the first waiter of a free lock counts as alive, ms. It is notified again, because a message may have
--- been lost. A subscribed waiter of Redisson always reacts to a message. Without the right to query subscribers, all
--- waiters count as subscribed.
+-- How much longer the first waiter of a free lock counts as alive, ms. It is notified again, because a message may have been
+-- lost. A subscribed waiter of Redisson always reacts to a message. Without the right to PUBLISH, all waiters count as
+-- subscribed.
 local function left_of(waiter, ends, is_behind_dead)
     local heard = pcall('PUBLISH', base .. ':' .. waiter, '0') ~= 0 or ARGV[8] ~= '1'
     if heard and not is_ours(waiter) then
@@ -94,13 +94,13 @@ end
 local ends, length = call('ZSCORE', times, visitor), call('LLEN', queue)
 local is_in = ends and true
 if length ~= call('ZCARD', times) or not ends and wish == 'rejoin' then
-    -- The list or the set was lost in part.
+    -- A part of the list or of the set was lost.
     is_in = false
     for _, waiter in ipairs(call('LRANGE', queue, 0, -1)) do
         is_in = is_in or waiter == visitor
     end
 end
--- A waiter that was removed without leaving was the first: only the first is removed.
+-- A waiter that was removed without leaving was the first waiter, because only the first waiter is ever removed.
 local is_first = first == visitor or not is_in and wish == 'rejoin'
 local place = is_first and 1 or is_in and call('LINDEX', queue, 1) == visitor and 2 or is_in and length or length + 1
 call('ZADD', times, time_of(now + patience * place, now), visitor)

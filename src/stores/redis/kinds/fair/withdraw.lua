@@ -22,7 +22,8 @@ call('ZREM', times, visitor)
 if type(freed) == 'table' then
     return freed
 end
--- While its slot moves, a Cluster node refuses queries about a missing key.
+-- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is treated as a missing
+-- key.
 if opens and pcall('EXISTS', key) ~= 1 then
     tell_first(queue, times, ARGV[2], now)
 end

@@ -10,9 +10,9 @@
 -- ARGV[6]  the server time after which the request is refused, ms since 1970
 -- ARGV[7]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as acquire.lua, but for the first:
---         {1, now, token}   granted, with the fencing token of the hold number * 4194304 + left  re-entered; left is
---           the time until ARGV[6], ms, at most 4194303
+-- Returns as plain/acquire.lua, except for a granted request:
+--         {1, now, token}          granted, with the fencing token of the hold
+--         number * 4194304 + left  re-entered; left is the time until ARGV[6], ms, at most 4194303
 --         {0, now, ttl, holder}, {2, now, holder}, {3, now}, {4, now, count}
 --
 -- Keeps: the key of a lock always has a TTL. The token has none, and only increases. It is drawn before the hold

@@ -10,7 +10,7 @@
 -- ARGV[6]  the server time after which the request is refused, ms since 1970
 -- ARGV[7]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as transfer.lua, with the token: {1, now, listeners, token}, {2, now, holder}, {3, now}
+-- Returns as plain/transfer.lua, with the token: {1, now, listeners, token}, {2, now, holder}, {3, now}
 --
 -- Keeps: the lock is never free in between. After an error the first visitor still holds it. The token only increases;
 -- a repeated request draws another.

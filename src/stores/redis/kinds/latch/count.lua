@@ -50,7 +50,8 @@ else
     done, message = pcall('DEL', latch), '0'
 end
 if type(done) == 'table' and done.err then
-    -- Without the right to it, the user can send the request again.
+    -- The change failed, for example for lack of a right. The stored reply is deleted, so that the user can send the request
+    -- again.
     pcall('DEL', once)
     return done
 end

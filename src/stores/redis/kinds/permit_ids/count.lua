@@ -1,4 +1,4 @@
--- Changes or returns the permits of a semaphore, or one of its ids. A repeated request is executed once.
+-- Changes or returns the permits of a semaphore, or one taken permit by its id. A repeated request is executed once.
 --
 -- KEYS[1]  the semaphore: the number of free permits
 -- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', 'taken' and 'lease', which
@@ -19,8 +19,8 @@
 --         {3, now}          too late, nothing was done
 --         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --
--- Keeps: the reply is stored before anything changes, so a server at maxmemory refuses both, except for a taken permit.
--- Permits of a deleted semaphore are not returned to the next one.
+-- Keeps: the reply is stored before anything changes, so a server at maxmemory refuses the whole request. Only changes to a
+-- taken permit work at maxmemory. Permits of a deleted semaphore are not returned to the next one.
 
 -- include id_of.lua
 -- include keep_taken.lua
@@ -52,7 +52,8 @@ if op == 'give_back' or op == 'set_lease' then
     does = rest()
     answer = does and 1 or 0
     if does then
-        -- Checks the right to ZREM. After it, a server at maxmemory accepts the following writes.
+        -- Checks the right to ZREM. After this write, which needs no memory, a server at maxmemory accepts the following
+        -- writes.
         call('ZREM', taken, '')
     end
 elseif op == 'set' then

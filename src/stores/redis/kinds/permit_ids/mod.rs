@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// As the layout of permits, but with ids, in Redisson's own set, in place of owners.
+/// Like the layout of semaphores without ids, but the set of taken permits has ids in place of owners, and is Redisson's own
+/// set.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

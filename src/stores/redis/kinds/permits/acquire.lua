@@ -13,9 +13,9 @@
 --         {0, now, ttl, ''}  refused; ask again in ttl ms, or after a message
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of free and owned permits. A repeated request takes nothing, and shortens no lease. A server at maxmemory
--- refuses the first write. A write for which the user may lack the right is the first write of the script, or its failure is
--- undone by a command that the user has the right to, because it has just run.
+-- Keeps: the sum of free and owned permits does not change. A repeated request takes nothing, and shortens no lease. A
+-- server at maxmemory refuses the first write. A write for which the user may lack the right is the first write of the
+-- script, or its failure is undone by a command that has just run, so the user has the right to that command.
 
 -- include owners.lua
 

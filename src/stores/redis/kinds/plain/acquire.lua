@@ -17,7 +17,7 @@
 --         {6, now}          another server may have taken over the address, nothing was done
 --         {4, now, count}   the count is another, nothing was done
 --
--- now is the server time in ms since 1970, for the expiry of the next request.
+-- now is the server time in ms since 1970, from which the client computes the expiry of its next request.
 --
 -- Keeps: the key of a lock always has a TTL. A count above 1 is set only in the visitor's own field.
 

@@ -16,7 +16,8 @@ local number = ARGV[3] + 0
 local call, key = redis.pcall, KEYS[1]
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- While its slot moves, a Cluster node refuses queries about a missing key.
+    -- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is treated as a
+    -- missing key.
     if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304
     end

@@ -8,7 +8,7 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as acquire.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
+-- Returns as plain/acquire.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
 --
 -- Keeps: the lease is set before the count is lowered.
 

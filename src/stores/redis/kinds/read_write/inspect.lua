@@ -17,7 +17,7 @@ local mode, flaw = mode_of(key)
 if flaw then
     return flaw
 end
--- A writer may also read.
+-- In write mode, the writer's thread may hold the read side too.
 if not mode or mode ~= ARGV[2] and (mode == 'read' or call('HLEN', key) < 3) then
     return {number, {0, '', -2}}
 end

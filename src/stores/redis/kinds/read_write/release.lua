@@ -7,9 +7,10 @@
 -- ARGV[2]  the channel of unlock messages, '' to send none
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as release.lua: number * 4194304 + n freed and n clients received the message, {1, error} freed without a
---          message,
---         {0, holder} not held by the visitor
+-- Returns as plain/release.lua: number * 4194304 + n  released, and n clients received the message (0 for the last reader,
+--           which notifies no reader)
+--         {1, error}   released without a message
+--         {0, holder}  not held by the visitor
 --
 -- Keeps: other holds are unchanged. Works at maxmemory.
 

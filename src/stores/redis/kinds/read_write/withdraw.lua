@@ -1,4 +1,4 @@
--- Releases what an in-doubt request may have left of a hold of a reader or a writer, or of its queue entry.
+-- Releases the hold and removes the queue entry that an in-doubt request of a reader or a writer may have left.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the TTL key of the visitor
@@ -18,7 +18,7 @@
 -- include clock.lua
 local message, told, refused
 if redis.pcall('ZREM', KEYS[3], ARGV[1]) == 1 and (is_writer(ARGV[1]) or redis.pcall('EXISTS', KEYS[1]) == 0) then
-    -- Its queue entry may have kept others waiting.
+    -- The visitor's queue entry may have kept other waiters from acquiring the lock.
     message = '1'
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then

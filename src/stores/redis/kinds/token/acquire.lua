@@ -9,7 +9,7 @@
 -- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
 -- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as acquire.lua: number * 4194304 + left  granted, also to a repeated request
+-- Returns as plain/acquire.lua: number * 4194304 + left  granted, also to a repeated request
 --         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of its
 --           token
 --         {3, now}               too late, nothing was done

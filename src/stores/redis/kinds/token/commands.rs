@@ -1,7 +1,7 @@
 //! Token locks on a server without scripts: commands replace each script, with replies in the same format.
 //!
-//! The server cannot refuse late commands: a delayed one may acquire a free lock for one lease, with a token that
-//! nobody holds. An `ECHO` after the commands identifies their replies.
+//! The server cannot refuse late commands. A delayed command may acquire a free lock for one lease, with a token that no
+//! client uses any more. An `ECHO` after the commands identifies their replies.
 
 use redis::Value;
 
@@ -34,7 +34,8 @@ pub(crate) enum Dialect {
 /// How many commands precede the `ECHO`.
 const COUNT: usize = 2;
 
-/// The bits above these in the number of a request say which commands it has.
+/// The number of a request has this many low bits for a plain number. The bits above them encode which commands the request
+/// has.
 const NUMBER_BITS: u32 = 32;
 
 impl Dialect {
@@ -53,7 +54,8 @@ impl Dialect {
     }
 }
 
-/// The number of a request by commands, made from a plain number.
+/// The number of a request that is sent as commands: a plain number, with the dialect and the replaced script in its high
+/// bits.
 pub(crate) fn numbered(number: i64, dialect: Dialect, step: Instead) -> i64 {
     number | (dialect as i64 | (step as i64) << 2) << NUMBER_BITS
 }
@@ -76,7 +78,8 @@ fn asked(number: i64) -> Option<(Dialect, Instead)> {
     Some((dialect, step))
 }
 
-/// Encodes the commands that replace the script of `call`. Returns `false` if its number says that it is a script.
+/// Encodes the commands that replace the script of `call`. Returns `false` if `number` says that the request is sent as a
+/// script.
 pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     let Some((dialect, step)) = asked(number) else {
         return false;
@@ -102,18 +105,18 @@ pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The replies received so far for one request by commands.
+/// The replies received so far for one request that was sent as commands.
 #[derive(Default)]
 pub(crate) struct Answers(Vec<Result<Value, String>>);
 
 impl Answers {
-    /// Whether a request with this number is answered by such replies.
+    /// Whether the request with this number was sent as commands, so that it gets several replies.
     pub(crate) fn are_of(number: i64) -> bool {
         asked(number).is_some()
     }
 
-    /// Adds the next reply. After the last one it returns the reply of the replaced script, and whether unsolicited
-    /// replies came before.
+    /// Adds the next reply. After the last reply, returns the reply that the replaced script would give, and whether
+    /// unsolicited replies arrived before.
     pub(crate) fn add(
         &mut self,
         number: i64,
@@ -133,7 +136,7 @@ impl Answers {
         let mut rest = rest.into_iter();
         let mut next = || rest.next().unwrap_or(Ok(Value::Nil));
         let read = match (next(), next()) {
-            // Without the echo, it is not known which request this answers.
+            // Without the echo, it is not known which request these replies answer.
             (Ok(_), _) if !is_echo => Err(CallError::NoReply {
                 reason: "the number of the request was refused".into(),
                 timed_out: false,
@@ -144,7 +147,7 @@ impl Answers {
     }
 }
 
-/// Makes the reply of the replaced script from those of the commands.
+/// Makes the reply of the replaced script from the replies of the commands.
 fn read(
     step: Instead,
     [visitor, successor]: [&str; 2],

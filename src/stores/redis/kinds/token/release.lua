@@ -1,4 +1,4 @@
--- Gives a token lock back.
+-- Releases a token lock.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the token

@@ -2,7 +2,7 @@
 call('HSET', key, visitor, ARGV[4])
 local expires = redis.pcall('PEXPIRE', key, ARGV[2])
 if expires ~= 1 then
-    -- One of the two rights may be missing.
+    -- The user may lack the right to one of these two commands.
     if redis.pcall('HDEL', key, visitor) ~= 1 then
         redis.pcall('DEL', key)
     end

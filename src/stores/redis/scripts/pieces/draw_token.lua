@@ -1,5 +1,5 @@
--- After a loss of the last token, the time in µs continues the sequence. Above the limit, Lua cannot represent each
--- integer.
+-- If the last token was lost, the sequence continues from the time in µs. Lua cannot represent every integer above
+-- 9007199254740991.
 local last = call('GET', KEYS[2]) or '0'
 local token = string.find(last, '^%d+$') and math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)
 if not token or token > 9007199254740991 then

@@ -4,8 +4,8 @@ if not field then
     return flaw or {number, {0, now}}
 end
 if #field > 256 then
-    -- holder_of does not read a very long field. Such a lock counts as held, but is freed only if the field looks like
-    -- a visitor.
+    -- holder_of does not check the form of a very long field. Such a lock counts as held, but is freed only if the field
+    -- looks like a visitor.
     local begin, rest = string.sub(field, 1, 256), string.sub(field, -256)
     if not (string.find(rest, '.:%d+$') or string.find(rest, '.:%d+:.') or string.find(begin, '.:%d+:.')) then
         return redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')

@@ -1,20 +1,20 @@
--- The queue of a fair lock is a list, in the order of joining. A sorted set has the time, ms, from which on each waiter
--- counts as dead. For a waiter of this library, it is the time of its last request plus one patience per position in
--- the queue, because each holder of Redisson subtracts one patience from all times. The score also encodes the time of
--- the last request; for a waiter of Redisson, the time since when its channel has no subscriber. Each waiter subscribes
--- to a channel of its own.
+-- The queue of a fair lock is a list, in the order of joining. The score of a waiter in a sorted set is the time, ms, from
+-- which on the waiter counts as dead. For a waiter of this library, this is the time of its last request plus one patience
+-- per position in the queue, because each holder of Redisson subtracts one patience from all times. The fraction of the
+-- score encodes the time of the waiter's last request (see looks.lua). For a waiter of Redisson, it encodes the time when
+-- its channel was first found without a subscriber. Each waiter subscribes to a channel of its own.
 
 -- include looks.lua
 
--- Whether a waiter is of this library: its visitors end with the number of a hold.
+-- Whether a waiter belongs to this library. Only visitors of this library end with the number of a hold.
 local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
 end
 
--- The first living waiter; false if there is none. Dead waiters before it, other than `me`, are removed: those whose
--- time is over or missing, and those for which `left_of`, if given, returns 0 or less for their time and whether a dead
--- waiter preceded them. Also returns the result of `left_of` for the first. If `call` returns errors, the first may be
--- an error.
+-- The first living waiter; false if there is none. Dead waiters before it, other than `me`, are removed: waiters whose time
+-- has passed or is missing, and waiters for which `left_of`, if given, returns 0 or less. The arguments of `left_of` are a
+-- waiter, its time, and whether a dead waiter preceded it. The second result is what `left_of` returned for the first living
+-- waiter. If `call` is `pcall`, the first result may be an error.
 local function first_of(call, queue, times, me, now, left_of)
     local first, has_dead = call('LINDEX', queue, 0), false
     while first and first ~= me and type(first) == 'string' do

@@ -1,5 +1,5 @@
--- Replies that a hold is gone. `has` is the reply of the query for it, which may be an error. `unnamed` replaces a
--- holder that holder_of cannot name.
+-- Replies that a hold is gone. `has` is the reply to the query for the hold, which may be an error. If holder_of returns an
+-- error, `unnamed` is reported as the holder.
 local function gone(has, unnamed)
     if type(has) == 'table' then
         return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has

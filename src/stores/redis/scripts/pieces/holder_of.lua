@@ -1,6 +1,6 @@
--- The holder of the lock: the start of the field, nil and the field; '' if it is free; nil and an error if the key is
--- not a lock. A lock is a hash of one field, which begins with `text:number`, and a count. A field longer than any
--- visitor is not read.
+-- Returns the holder of the lock, which is the start of the field, then nil and the whole field. Returns '' if the lock is
+-- free; nil and an error if the key is not a lock. A lock is a hash of one field, which begins with `text:number`, and a
+-- count. The form of a field that is longer than any visitor is not checked.
 local function holder_of(key)
     -- Without the right to HLEN, all field names are read.
     local size, fields = redis.pcall('HLEN', key), {}

@@ -1,4 +1,5 @@
--- The set of taken permits has the id of each. A visitor is a concatenation of ids, 32 hexadecimal digits each.
+-- The members of the set of taken permits are the ids of the permits. A visitor is a concatenation of ids, 32 hexadecimal
+-- digits each.
 local is_owned = false
 
 -- include id_of.lua
@@ -11,7 +12,7 @@ local function members_of(visitor)
     return ids
 end
 
--- The number of permits of members of the set.
+-- The total number of permits of these members of the set.
 local function permits_of(ids)
     return #ids
 end

@@ -1,6 +1,6 @@
--- Makes the set of taken permits expire with the semaphore, or a few ms earlier. Without the set, no permit returns. If
--- it outlived the semaphore, its permits would return to the next semaphore of this name. `life` is the semaphore's
--- PTTL.
+-- Makes the set of taken permits expire with the semaphore, or a few ms earlier. If the set expired much earlier, its
+-- permits would never be returned. If the set outlived the semaphore, its permits would be returned to the next semaphore of
+-- this name. `life` is the semaphore's PTTL.
 local function keep_taken(taken, key, life)
     local pcall = redis.pcall
     local left = pcall('PTTL', taken)
@@ -16,8 +16,8 @@ local function keep_taken(taken, key, life)
     elseif life == -1 and left >= 0 then
         last(10000000000000)
     elseif life >= 0 then
-        -- Time passes between two commands. If the PTTL of the semaphore, read after that of the set, is not smaller,
-        -- the set does not expire later.
+        -- Time passes between two commands. If the PTTL of the semaphore, read after the PTTL of the set, is not smaller,
+        -- the set does not expire later than the semaphore.
         for early = 0, 3 do
             local by = 10 ^ early
             life = math.min(pcall('PTTL', key), 10000000000000)
@@ -29,14 +29,14 @@ local function keep_taken(taken, key, life)
     end
 end
 
--- Deletes the set of taken permits of a semaphore that is gone or being deleted. A key of another type stays, and is
--- returned as an error.
+-- Deletes the set of taken permits of a semaphore that is gone or being deleted. A key of another type stays, and the error
+-- that it causes is returned.
 local function forget_taken(taken)
     local flaw = redis.pcall('ZSCORE', taken, '')
     return type(flaw) == 'table' and flaw or redis.pcall('DEL', taken)
 end
 
--- The expiry of a lease, as a score. The largest score is a permit without an expiry.
+-- The expiry of a lease, as a score. A permit without an expiry has the largest score.
 local function end_of(now, lease)
     return string.format('%.0f', math.min(now + lease, 922337203685477))
 end

@@ -4,7 +4,7 @@ local function leave(key, own, visitor, notes)
     local writes, mode = is_writer(visitor), redis.call('HGET', key, 'mode')
     local lasts, left = redis.call('PTTL', key), redis.call('PTTL', own)
     local others, flaw
-    -- Otherwise the TTL of the hash is that of another reader's hold.
+    -- If none of these conditions holds, the TTL of the hash comes from another reader's hold, so it does not change.
     if writes or mode ~= 'read' or left <= 0 or left >= lasts - 1000 or redis.call('HLEN', key) < 3 then
         others, flaw = others_of(key, own, visitor)
         if flaw then
@@ -12,8 +12,8 @@ local function leave(key, own, visitor, notes)
         end
     end
     if writes and redis.call('HLEN', key) > 2 then
-        -- First, so that after a later failure readers can acquire the lock. A server at maxmemory accepts it after
-        -- `prolong`.
+        -- The mode is changed first, so that readers can acquire the lock even if a later command fails. A server at
+        -- maxmemory accepts HSET after the write of `prolong`.
         prolong(key, 1)
         local set = redis.pcall('HSET', key, 'mode', 'read')
         if type(set) == 'table' then

@@ -1,5 +1,5 @@
--- Waiters of a condition are in two sorted sets: `waiting`, by the time of joining, µs, and `due`, by the deadline of
--- their next request, ms. A waiter only in `due` was signalled, and has not asked since.
+-- Waiters of a condition are in two sorted sets: `waiting`, by the time of joining, µs, and `due`, by the deadline of their
+-- next request, ms. A waiter that is only in `due` was signalled, and has sent no request since.
 
 -- Signals the longest waiting living waiter, and removes dead ones before it. Returns whether there was one.
 local function wake_first(waiting, due, channels, now)
@@ -12,8 +12,8 @@ local function wake_first(waiting, due, channels, now)
         redis.call('ZREM', waiting, first)
         if ends and ends + 0 > now then
             redis.pcall('PUBLISH', channels .. ':' .. first, '0')
-            -- A queue entry lasts 10 s. A later deadline was set before the server's clock was set back: this waiter
-            -- may be dead.
+            -- A queue entry lasts 10 s. If its deadline is later, the server's clock was set back since, so this waiter may
+            -- be dead.
             if ends - now <= 10000 then
                 return true
             end

@@ -23,7 +23,7 @@ elseif not free then
     pcall('ZREM', KEYS[2], unpack(there))
     return {number, {0, ''}}
 end
--- Checks the right to ZREM. After it, a server at maxmemory accepts the following writes.
+-- Checks the right to ZREM. After this write, which needs no memory, a server at maxmemory accepts the following writes.
 local may = pcall('ZREM', KEYS[2], '')
 if type(may) == 'table' then
     return may

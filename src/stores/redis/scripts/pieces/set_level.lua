@@ -1,5 +1,5 @@
--- Writes the count of a continuing hold. If a server at maxmemory refuses it, the level is released all the same: the
--- last release frees any count.
+-- Writes the count of a continuing hold. If a server at maxmemory refuses the write, the level still counts as released,
+-- because the last release frees the hold whatever its count is.
 local counted = pcall('HSET', key, visitor, ARGV[4])
 if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then
     return counted

@@ -1,4 +1,4 @@
--- Replies if the hold is gone, or has neither the count `known` nor ARGV[4].
+-- Ends the script with a reply if the hold is gone, or if its count is neither `known` nor ARGV[4].
 local count = redis.pcall('HGET', key, visitor)
 if type(count) == 'table' then
     return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count

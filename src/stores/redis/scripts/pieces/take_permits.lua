@@ -21,13 +21,13 @@ local function granted()
 end
 local has = call('ZSCORE', taken, members[1])
 if has then
-    -- The expiry of an id may have been set by others.
+    -- The expiry of an id is kept, because another client may have set it.
     if is_owned and has + 0 < ends + 0 then
         call('ZADD', taken, ends, members[1])
     end
     return granted()
 elseif 0 <= life and life <= 2 then
-    -- The permits expire too soon to be of use.
+    -- The semaphore expires too soon for its permits to be of use.
     keep_taken(taken, key, life)
     return {number, {0, now, 1000, ''}}
 end

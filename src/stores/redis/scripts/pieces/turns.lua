@@ -1,6 +1,6 @@
 -- Waiters for a read-write lock have entries in a sorted set, by the time of joining, ms, with the times of their last
--- requests. An entry expires 3 s after the last request. A writer that releases the lock sets the times of waiting
--- readers to 0. The entries affect only the order, so their errors are ignored.
+-- requests. An entry expires 3 s after the last request. A writer that releases the lock sets the times of waiting readers
+-- to 0. The entries affect only the order of acquisition, so errors of commands on them are ignored.
 
 -- include looks.lua
 

@@ -8,7 +8,7 @@ for _, member in ipairs(members_of(ARGV[1])) do
     end
 end
 if #there > 0 then
-    -- Checks the right to ZREM. After it, a server at maxmemory accepts the following writes.
+    -- Checks the right to ZREM. After this write, which needs no memory, a server at maxmemory accepts the following writes.
     call('ZREM', taken, '')
     local free = pcall('GET', key)
     if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then
