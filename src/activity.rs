@@ -48,8 +48,8 @@ pub struct Activity {
 pub struct ActiveHold {
     /// The lock, prefix included.
     pub lock: String,
-    /// The number of its thread, as in [`current_thread_id`](crate::current_thread_id), or of its
-    /// [`OwnedGuard`](crate::OwnedGuard).
+    /// The number of the thread that holds the lock, as in [`current_thread_id`](crate::current_thread_id), or of the
+    /// [`OwnedGuard`](crate::OwnedGuard) that holds it.
     pub thread: u64,
     /// The id of the hold in the store.
     pub visitor: VisitorId,
@@ -65,7 +65,8 @@ pub struct ActiveHold {
 pub struct ActiveWait {
     /// The lock, prefix included.
     pub lock: String,
-    /// The number of its thread, as in [`current_thread_id`](crate::current_thread_id).
+    /// The number of the thread that waits, as in [`current_thread_id`](crate::current_thread_id), or of the
+    /// [`OwnedGuard`](crate::OwnedGuard) for which it waits.
     pub thread: u64,
     /// The time since the call began.
     pub lasts: Duration,

@@ -36,8 +36,8 @@ impl Client {
 impl Redlock {
     /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
     ///
-    /// Besides the findings of [`Client::check`] these are nodes without a vote, with the reason, nodes that another
-    /// server may replace, and nodes where this user may flush the keys. A node that cannot be queried is a warning.
+    /// Besides the findings of [`Client::check`], a finding may be a node without a vote, with the reason, a node that
+    /// another server may replace, or a node where this user may flush the keys. A node that cannot be queried is a warning.
     ///
     /// # Errors
     ///

@@ -24,9 +24,9 @@ use crate::stores::redis::node::RedisNode;
 /// A client of one Redis server, cluster or database, shared by all its clones, locks and guards.
 ///
 /// A client has a random uuid, a pool of connections, threads that renew holds, and a thread that listens for unlock
-/// messages. All of them start when they are first needed. [`Builder`](crate::Builder) also creates clients for
-/// sentinels, for a cluster, and for a master with replicas. Dropping the last clone, lock and guard does what
-/// [`Client::shutdown`] does.
+/// messages. Connections and threads start when they are first needed. [`Builder`](crate::Builder) also creates clients for
+/// sentinels, for a cluster, and for a master with replicas. When the last clone, lock and guard of the client is dropped,
+/// the client is shut down as by [`Client::shutdown`].
 ///
 /// # Examples
 ///
@@ -43,7 +43,7 @@ pub struct Client {
     pub(crate) backend: Backend,
 }
 
-/// The store of a client, with its type: for operations that [`Store`](crate::store::Store) does not have.
+/// The store of a client by its concrete type, for operations that the trait [`Store`](crate::store::Store) does not have.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Redis(Arc<Redis>),
@@ -54,9 +54,9 @@ pub(crate) enum Backend {
 impl Client {
     /// Returns the lock of this name, without I/O.
     ///
-    /// Every client and every Redisson with the same name and prefix on the same server and database has the same
-    /// lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included; in a database at
-    /// most 255 bytes. An invalid name is [`Error::InvalidName`] at the first operation.
+    /// All clients of this library and of Redisson that use the same name and prefix on the same server and database share
+    /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included; in a database at most
+    /// 255 bytes. An invalid name is [`Error::InvalidName`] at the first operation.
     ///
     /// In Redis the name is a key. Give locks separate names, such as `lock:orders:42` beside the data `orders:42`:
     /// an operation on a key with other data is [`Error::WrongType`] and changes nothing.
@@ -117,10 +117,10 @@ impl Client {
     /// after a server lost its data, unless the clock of the server went back. The last token stays in the key
     /// `redisson_lock_token:{name}`, which has no TTL.
     ///
-    /// This is Redisson's `RFencedLock`. It also excludes a [`lock`](Client::lock) of the same name, but is not
-    /// reentrant with it. In a database this is [`lock`](Client::lock), whose holds have tokens. A
-    /// [`Redlock`](crate::Redlock) and a [`MultiLock`](crate::MultiLock) have no tokens, because tokens of several
-    /// servers have no order.
+    /// This is Redisson's `RFencedLock`. It also excludes a [`lock`](Client::lock) of the same name, but is not reentrant
+    /// with it. In a database this method returns a [`lock`](Client::lock), because every hold in a database has a token. A
+    /// [`Redlock`](crate::Redlock) and a [`MultiLock`](crate::MultiLock) have no tokens, because tokens of several servers
+    /// have no order.
     ///
     /// # Errors
     ///
@@ -166,10 +166,10 @@ impl Client {
     /// reply may move to the end of the queue.
     ///
     /// Redis keeps the waiters in the list `redisson_lock_queue:{name}` and their times in the sorted set
-    /// `redisson_lock_timeout:{name}`. A fair lock and a [`lock`](Client::lock) of the same name exclude each other,
-    /// but the [`lock`](Client::lock) ignores the queue, and the waiters of one notice an unlock of the other within
-    /// about a second. As a part of a [`MultiLock`](crate::MultiLock) it is acquired only if no thread waits. In a
-    /// database it is [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
+    /// `redisson_lock_timeout:{name}`. A fair lock and a [`lock`](Client::lock) of the same name exclude each other, but the
+    /// [`lock`](Client::lock) ignores the queue, and the waiters of one notice an unlock of the other within about a second.
+    /// As a part of a [`MultiLock`](crate::MultiLock) a fair lock is acquired only if no thread waits. In a database a fair
+    /// lock is [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has no fair locks.
     ///
     /// A fair lock is slower than a [`lock`](Client::lock): each hold starts with a message to the next waiter.
     ///
@@ -188,11 +188,11 @@ impl Client {
     /// Returns the [`lock`](Client::lock) of this name, without I/O, whose waiters poll instead of listening for
     /// unlock messages.
     ///
-    /// It needs no subscription, so it suits users without a right to channels, and clusters without sharded
-    /// messages, where every message goes to every node. A waiter pauses for about 1 ms, then twice as long each
-    /// time, up to about 128 ms; [`Lock::with_backoff`] sets other pauses. It is the same lock as
-    /// [`lock`](Client::lock): they are reentrant with each other, and its unlock notifies listening waiters, except
-    /// in such a cluster.
+    /// A spin lock needs no subscription, so it suits Redis users without a right to channels, and clusters without sharded
+    /// messages, where every message is sent to every node. A waiter pauses for about 1 ms, then twice as long each time, up
+    /// to about 128 ms; [`Lock::with_backoff`] sets other pauses. It is the same lock as the [`lock`](Client::lock) of this
+    /// name: the two are reentrant with each other, and an unlock of a spin lock notifies listening waiters, except in a
+    /// cluster without sharded messages.
     ///
     /// It is Redisson's `RSpinLock`, whose unlock notifies no waiters.
     ///
@@ -211,8 +211,8 @@ impl Client {
 
     /// Returns the semaphore of this name, without I/O: Redisson's `RSemaphore`.
     ///
-    /// Names are as for [`Client::lock`]. In Redis the string key `name` has the number of free permits, and the
-    /// sorted set `redlatch_sc:{name}` the holders of this library. **Acquisitions wait until the semaphore has been
+    /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
+    /// `redlatch_sc:{name}` contains the holders that use this library. **Acquisitions wait until the semaphore has been
     /// set**; see [`Semaphore`].
     ///
     /// # Examples
@@ -234,9 +234,9 @@ impl Client {
     /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's
     /// `RPermitExpirableSemaphore`.
     ///
-    /// Names are as for [`Client::lock`]. In Redis the string key `name` has the number of free permits, and the
-    /// sorted set `{name}:timeout` the ids of the acquired permits with their ends. **Acquisitions wait until the
-    /// semaphore has been set**; see [`PermitSemaphore`].
+    /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
+    /// `{name}:timeout` contains the ids of the acquired permits, each with the time at which it ends. **Acquisitions wait
+    /// until the semaphore has been set**; see [`PermitSemaphore`].
     ///
     /// # Examples
     ///
@@ -258,8 +258,8 @@ impl Client {
 
     /// Returns the count-down latch of this name, without I/O: Redisson's `RCountDownLatch`.
     ///
-    /// Names are as for [`Client::lock`], but without braces. In Redis the string key `name` has the count. **A latch
-    /// that was never set is open**; see [`Latch`].
+    /// Names are as for [`Client::lock`], but must not contain braces. In Redis the string key `name` has the count. **A
+    /// latch that was never set is open**; see [`Latch`].
     ///
     /// # Examples
     ///
@@ -283,9 +283,9 @@ impl Client {
 
     /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
     ///
-    /// Names are as for [`Client::lock`]. In Redis the hash key `name` has the mode and the holds, and keys
-    /// `{name}:…:rwlock_timeout:1` the end of each read hold. **A thread that holds the read side must not acquire
-    /// the write side**, and **new readers queue behind a waiting writer**; see [`ReadWriteLock`].
+    /// Names are as for [`Client::lock`]. In Redis the hash key `name` contains the mode and the holds. For each read hold a
+    /// key `{name}:…:rwlock_timeout:1` records when the hold ends. **A thread that holds the read side must not acquire the
+    /// write side**, and **new readers queue behind a waiting writer**; see [`ReadWriteLock`].
     ///
     /// # Examples
     ///
@@ -311,13 +311,13 @@ impl Client {
         lock
     }
 
-    /// Returns the uuid of this client, with which the ids of its holds in the store begin.
+    /// Returns the uuid of this client. The ids of its holds in the store begin with this uuid.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// Returns the oldest holds and the oldest waits of this client, and its connections, without I/O. It is empty in a
-    /// forked child.
+    /// Returns the oldest holds and the oldest waits of this client, and its connections, without I/O. The result is empty
+    /// in a forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }
@@ -335,8 +335,8 @@ impl Client {
     /// Threads that hold locks can still unlock. A hold that is not unlocked ends with its lease. Every
     /// [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed).
     ///
-    /// A [`MultiLock`](crate::MultiLock) of locks of this client and a [`Redlock`](crate::Redlock) over it have
-    /// clients of their own, which continue to renew.
+    /// A [`MultiLock`](crate::MultiLock) with locks of this client and a [`Redlock`](crate::Redlock) with this client as a
+    /// node have internal clients of their own, which continue to renew.
     pub fn shutdown(&self) {
         self.inner.shut_down();
     }

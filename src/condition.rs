@@ -16,14 +16,14 @@ const LONGEST_NAME: usize = 128;
 /// A condition of a lock, on which threads of many processes wait until another thread changes what the lock
 /// protects.
 ///
-/// It has the meaning of `java.util.concurrent.locks.Condition`; Redisson has no conditions. A waiting call releases
-/// the lock with all levels, sleeps until it is signalled, and holds the lock again, as often as before, when it
-/// returns. A thread that holds the lock signals one waiter or all waiters.
+/// It has the meaning of `java.util.concurrent.locks.Condition`; Redisson has no conditions. A waiting call releases all
+/// levels of the hold and sleeps until it is signalled. When it returns, it holds the lock again, with as many levels as
+/// before. A thread that holds the lock signals one waiter or all waiters.
 ///
 /// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a pause
 ///   of more than 10 seconds, or a lost reply. A signal to a waiter that cannot return wakes the next waiter instead.
 /// * **A signal without a waiter has no effect.** Change what the lock protects before you signal.
-/// * **A guard needs [`Condition::wait_with`].** The other waits are for levels of [`Lock::lock`]. A hold with levels
+/// * **A guard needs [`Condition::wait_with`].** The other methods wait with levels of [`Lock::lock`]. A hold with levels
 ///   of both kinds is [`Error::Nested`].
 /// * **The hold after the wait is a new one**, with a new validity, new [`Losses`](crate::Losses) and, for a
 ///   [`fenced_lock`](crate::Client::fenced_lock), a new token. A fixed lease starts again.
@@ -83,12 +83,12 @@ impl Condition {
 
     /// Releases the lock, waits for a signal without a limit, and acquires the lock again.
     ///
-    /// The current thread holds the lock through [`Lock::lock`] or a sibling; for a guard see
-    /// [`Condition::wait_with`]. Test in a loop.
+    /// The current thread must hold the lock through [`Lock::lock`] or one of its siblings; for a guard see
+    /// [`Condition::wait_with`]. Call this method in a loop that tests the awaited state.
     ///
     /// # Errors
     ///
-    /// With the lock held as before:
+    /// After these errors the lock is held as before:
     ///
     /// - [`Error::Nested`]: a guard has a level of the hold;
     /// - [`Error::Upgrade`]: the thread also holds the read side (only the write side of a
@@ -99,7 +99,7 @@ impl Condition {
     ///   right, TLS does not trust the other side, or the key of the waiters has other data;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or this lock has no conditions.
     ///
-    /// Without the lock:
+    /// After these errors the lock is not held:
     ///
     /// - [`Error::NotHeld`]: the current thread does not hold it;
     /// - [`Error::Lost`]: it was lost before the wait could release it; unlock the levels as after any loss;
@@ -111,7 +111,7 @@ impl Condition {
         self.wait_until(WaitLimit::forever(None)).map(drop)
     }
 
-    /// Waits like [`Condition::wait`], until `interrupt` is raised.
+    /// Waits like [`Condition::wait`], but at most until `interrupt` is raised.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Condition {
         self.wait_until(self.raw_lock.limit(time, None)?)
     }
 
-    /// Waits like [`Condition::wait_for`], until `interrupt` is raised.
+    /// Waits like [`Condition::wait_for`], but at most until `interrupt` is raised.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Condition {
 
     /// Waits like [`Condition::wait`] with the hold of a guard, and returns a new guard.
     ///
-    /// The guard has the only level of the thread's hold.
+    /// The level of the guard must be the only level of the thread's hold.
     ///
     /// # Errors
     ///
@@ -203,19 +203,19 @@ impl Condition {
 
     /// Wakes the thread that has waited longest, and returns whether one was waiting.
     ///
-    /// The current thread holds the lock. The woken thread returns after the lock is free. An unneeded signal does no
-    /// harm.
+    /// The current thread must hold the lock. The woken thread returns once it has acquired the lock, so not before the
+    /// current thread unlocks. An unneeded signal does no harm.
     ///
     /// # Errors
     ///
-    /// With the lock held as before:
+    /// After these errors the lock is held as before:
     ///
     /// - [`Error::Unknown`]: a reply was lost, and the signal may have been sent or not;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: no signal was sent;
     /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`],
     ///   [`Error::InvalidName`], [`Error::Unsupported`]: as for [`Condition::wait`].
     ///
-    /// Without the lock: [`Error::NotHeld`], [`Error::Lost`] and [`Error::Forked`].
+    /// After these errors the lock is not held: [`Error::NotHeld`], [`Error::Lost`] and [`Error::Forked`].
     pub fn signal(&self) -> Result<bool> {
         Ok(self.raw_lock.signal(&self.name, 1)? > 0)
     }
@@ -231,8 +231,8 @@ impl Condition {
 }
 
 impl Lock {
-    /// Returns the condition of this name, without I/O; the `newCondition` of Java, shared by all clients that use
-    /// the same names.
+    /// Returns the condition of this name, without I/O, like the `newCondition` of Java. All clients that use the same lock
+    /// name and condition name share the condition.
     ///
     /// The name is 1 ..= 128 bytes without control characters and `:`; other names are [`Error::InvalidName`] at the
     /// first operation. A lock has any number of conditions. Redis keeps the waiters in the keys

@@ -14,9 +14,9 @@ use crate::stores::redis::flaw;
 impl Guard {
     /// Runs commands on the server of the lock, in one step with a check that this hold still exists.
     ///
-    /// Between [`Guard::is_valid`] and a separate write time passes; here it does not. A holder that was paused or
-    /// lost its lock writes nothing and gets [`Error::Lost`]. The server also refuses a request that arrives after
-    /// the end of the validity at the time of sending.
+    /// Time passes between [`Guard::is_valid`] and a separate write, but not between this check and the commands. A holder
+    /// that was paused or lost its lock writes nothing and gets [`Error::Lost`]. The server also refuses a request that
+    /// arrives after the end that the validity had when the request was sent.
     ///
     /// `batch` collects the commands, and the replies have the same order. **The commands run together, but not all
     /// or nothing**: Redis undoes nothing, so after [`Error::CommandFailed`] the commands before the failed one have
@@ -36,7 +36,7 @@ impl Guard {
     /// - [`Error::CommandFailed`]: the server refused a command, such as a write at `maxmemory`; the commands before
     ///   it have run;
     /// - [`Error::Unknown`]: the request got no readable reply, and is not sent again. It has run, runs while this
-    ///   hold lasts, or never runs. After an unlock that returned `Ok` it does not run. Also if too few replicas
+    ///   hold lasts, or never runs. After an unlock that returned `Ok` it does not run. Also returned if too few replicas
     ///   acknowledged the write (only with [`wait_replicas`](crate::Builder::wait_replicas));
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the lock;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the
@@ -67,10 +67,10 @@ impl Guard {
 
     /// Runs a Lua script on the server of the lock, in one step with a check that this hold still exists.
     ///
-    /// `script` is as for `EVAL`, without a first line `#!lua`. It sees `keys` and `args` as `KEYS` and `ARGV`, and
-    /// its value is the reply. The server caches the script by its hash. **Never build the text from untrusted
-    /// input**: a text such as `end)()` leaves the function and runs before the check. If the server became a
-    /// replica, the script is sent again to the new master. All else is as in [`Guard::write`].
+    /// `script` is as for `EVAL`, without a first line `#!lua`. It sees `keys` and `args` as `KEYS` and `ARGV`, and its
+    /// value is the reply. The server caches the script by its hash. **Never build the text from untrusted input**: a text
+    /// such as `end)()` closes the function around the script, and what follows runs before the check. If the server became
+    /// a replica, the script is sent again to the new master. All else is as in [`Guard::write`].
     ///
     /// # Errors
     ///
@@ -144,11 +144,11 @@ impl Lock {
 impl Client {
     /// Runs commands on this server unless a write with a larger `fence` was made to `resource` before.
     ///
-    /// This is for data on another server than the lock. `fence` is the [fencing token](crate::Guard::fencing_token)
-    /// of the hold. The largest fence is kept in the key `redlatch_fence:{resource}`, which has no TTL; delete it
-    /// together with the resource. A write with the same fence as the last one runs. The resource and the keys do not
-    /// get the [`key_prefix`](crate::Builder::key_prefix) of the client. In a cluster all keys have to be in the slot
-    /// of `resource`. All else is as in [`Guard::write`](crate::Guard::write).
+    /// This is for data on another server than the lock. `fence` is the [fencing token](crate::Guard::fencing_token) of the
+    /// hold. The largest fence is kept in the key `redlatch_fence:{resource}`, which has no TTL; delete it together with the
+    /// resource. A write with the same fence as the last write also runs. The resource and the keys do not get the
+    /// [`key_prefix`](crate::Builder::key_prefix) of the client. In a cluster all keys have to be in the slot of `resource`.
+    /// All else is as in [`Guard::write`](crate::Guard::write).
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Client {
     /// - [`Error::CommandFailed`]: the server refused a command; the commands before it have run, and the fence is
     ///   recorded;
     /// - [`Error::Unknown`]: the request got no readable reply, and is not sent again. It has run, or may run within
-    ///   one [`command_timeout`](crate::Builder::command_timeout) unless a larger fence arrives before. Also if too
+    ///   one [`command_timeout`](crate::Builder::command_timeout) unless a larger fence arrives before. Also returned if too
     ///   few replicas acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the

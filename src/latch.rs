@@ -25,8 +25,8 @@ use crate::store::CountStep;
 ///
 /// A message wakes the waiters. If it is lost, they query the latch within a second.
 ///
-/// [`Client::latch`](crate::Client::latch) creates a latch without I/O; latches of the same name are the same latch.
-/// It exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a step.
+/// [`Client::latch`](crate::Client::latch) creates a latch without I/O; latches of the same name are the same latch. A latch
+/// exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a change of the count.
 ///
 /// # Examples
 ///
@@ -75,8 +75,8 @@ impl Latch {
 
     /// Counts down by one, and returns the remaining count. The latch opens and disappears at 0.
     ///
-    /// An open latch stays open, and the result is 0. The server executes the request at most once: after a lost
-    /// reply it is sent again under the same number.
+    /// An open latch stays open, and the result is 0. The server executes the request at most once: after a lost reply the
+    /// request is sent again with the same request number.
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// Those of [`Latch::count`]: outages after [`outage_timeout`](crate::Builder::outage_timeout), all others at
-    /// once. [`Error::Closed`] if the client was shut down.
+    /// Those of [`Latch::count`], and [`Error::Closed`] if the client was shut down. Errors of an outage are returned after
+    /// [`outage_timeout`](crate::Builder::outage_timeout), all others at once.
     pub fn wait(&self) -> Result<()> {
         let limit = WaitLimit::forever(None);
         self.raw_lock.wait_for_zero(limit).map(drop)
@@ -139,7 +139,7 @@ impl Latch {
 
     /// Deletes the latch, which opens it for all waiters, and returns whether there was one.
     ///
-    /// Redisson's `delete` does not wake its waiters.
+    /// The `delete` of Redisson does not wake the waiters of a latch.
     ///
     /// # Errors
     ///

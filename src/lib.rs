@@ -6,7 +6,7 @@
 //!
 //! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while
 //! its thread still works. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of
-//! [`Guard::unlock`] report the loss and its cause. Time passes between any check and the next step. A resource that must
+//! [`Guard::unlock`] report the loss and its cause. A hold may be lost right after any check. A resource that must
 //! never see two holders has to check a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run
@@ -23,7 +23,7 @@
 //! # Ok::<(), redlatch::Error>(())
 //! ```
 //!
-//! [`Lock::lock`] and [`Lock::unlock`] are the same without a guard, as in Java.
+//! [`Lock::lock`] and [`Lock::unlock`] acquire and release without a guard, as in Java.
 //!
 //! | lock | is |
 //! |---|---|
@@ -39,7 +39,7 @@
 //! | [`Lock::condition`] | a condition variable for threads that hold a lock |
 //! | [`Client::latch`] | a gate that opens when its count reaches 0, shared with Redisson |
 //!
-//! The README lists the promises. Each page in `docs/` of the repository answers one question: guarantees, failures,
+//! The README lists the promises. Each page in `docs/` of the repository covers one topic: guarantees, failures,
 //! configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and migration from Redisson, from `SET NX`
 //! scripts and from other crates.
 //!

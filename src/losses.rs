@@ -14,8 +14,8 @@ use crate::ground::{process, time};
 /// The receiver of the loss of one hold, created by [`Guard::lost`](crate::Guard::lost) and
 /// [`Lock::lost`](crate::Lock::lost).
 ///
-/// It can be sent to other threads, and outlives the guard. Every call returns the loss, on every thread and every
-/// clone: reading it does not consume it. [`NoLoss::NotYet`] means that the hold was not lost until now, and
+/// A receiver can be sent to other threads, and outlives the guard. Every call on every thread and every clone returns the
+/// loss: reading the loss does not consume it. [`NoLoss::NotYet`] means that the hold was not lost until now, and
 /// [`NoLoss::Ended`] that it was unlocked.
 ///
 /// # Examples
@@ -39,7 +39,7 @@ use crate::ground::{process, time};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// In a `select!` of [`crossbeam_channel`] beside other work:
+/// In a `select!` of [`crossbeam_channel`] a thread can wait for the loss and for other work:
 ///
 /// ```
 /// use crossbeam_channel::{bounded, select};
@@ -62,7 +62,7 @@ pub struct Losses {
     /// The process that created the hold; a forked child receives no reports.
     pid: u32,
     channel: OnceLock<Channel>,
-    /// The channel of a forked child, with a loss from the start.
+    /// The channel that a forked child gets. It contains a loss from the start.
     over: OnceLock<Receiver<Loss>>,
 }
 
@@ -97,7 +97,7 @@ impl Losses {
 
     /// Waits until the hold is lost, at most for `timeout`, and returns the loss.
     ///
-    /// A `timeout` whose end cannot be represented as an `Instant` has no limit.
+    /// If the end of `timeout` cannot be represented as an `Instant`, the call waits without a limit.
     ///
     /// # Errors
     ///

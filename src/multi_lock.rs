@@ -17,11 +17,12 @@ use crate::stores::multi::{Member, MultiStore};
 /// [`Redlock`](crate::Redlock), a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
 ///
 /// The lock never waits while it holds a part: if one part is refused, it releases the others, waits until that part
-/// changes, and starts again. So two multi-locks cannot deadlock. The hold is valid while every part is valid, and
-/// lost with the first lost part. A wait time is for all parts together.
+/// changes, and starts again. So two multi-locks cannot deadlock. The hold is valid while every part is valid, and lost with
+/// the first lost part. The wait time of a call is for all parts together.
 ///
-/// A thread that holds a part separately cannot acquire the multi-lock, nor the other way round: both are
-/// [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks instead.)
+/// A thread that holds a part separately cannot acquire the multi-lock, and a thread that holds the multi-lock cannot
+/// acquire a part separately: both are [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks
+/// instead.)
 ///
 /// A part has no queue entry in the store, so it is acquired only in a moment in which it is free:
 ///
@@ -55,7 +56,7 @@ use crate::stores::multi::{Member, MultiStore};
 pub struct MultiLock(());
 
 impl MultiLock {
-    /// Creates one lock of several, without I/O.
+    /// Creates one lock that consists of several locks, without I/O.
     ///
     /// Create it once and keep it, as a [`Client`](crate::Client): it has its own renewal threads, which start with
     /// its first hold and end with its last clone.
@@ -65,8 +66,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. Two addresses of one server are only
-    /// noticed by the first acquisition, which returns that error.
+    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. If two locks are the same under two addresses
+    /// of one server, only the first acquisition notices it, and returns that error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

@@ -26,9 +26,9 @@ use crate::store::CountStep;
 ///   same number in Redis.
 /// * It is not reentrant, and there is no order among processes, as for a [`Semaphore`](crate::Semaphore).
 ///
-/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates one without I/O; those of the same name are
-/// the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster). A failover may lose or
-/// double a step.
+/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates a semaphore without I/O; semaphores of the same
+/// name are the same semaphore. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover
+/// may lose a change of the number of free permits, or apply it twice.
 ///
 /// # Examples
 ///
@@ -63,7 +63,7 @@ impl PermitSemaphore {
     /// the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
-        // Permits of a handle always have an end.
+        // Permits of a handle must have an end, so an endless lease becomes one that the acquisition refuses.
         let is_endless = lease >= ENDLESS;
         let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);
@@ -73,7 +73,7 @@ impl PermitSemaphore {
     /// Sets the total of free and acquired permits, 0 ..= 2147483647, and creates the semaphore if there is none:
     /// Redisson's `setPermits`.
     ///
-    /// If more permits are acquired, the number of free permits is negative until enough are released.
+    /// If more permits than this are acquired, the number of free permits is negative until enough are released.
     ///
     /// # Errors
     ///
@@ -89,14 +89,14 @@ impl PermitSemaphore {
 
     /// Acquires one permit without a handle, and waits for it without a limit.
     ///
-    /// It ends after `lease`, 10 ms ..= 365 days. With `None` it ends only when it is released: **if its id is lost,
+    /// The permit ends after `lease`, 10 ms ..= 365 days. With `None` it ends only when it is released: **if its id is lost,
     /// so is the permit**.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is out of range,
-    /// [`Error::Lost`](crate::Error::Lost) or [`Error::Unknown`](crate::Error::Unknown) if it ended before the reply
-    /// arrived, and those of [`Semaphore::acquire`](crate::Semaphore::acquire).
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is out of range, [`Error::Lost`](crate::Error::Lost)
+    /// or [`Error::Unknown`](crate::Error::Unknown) if the permit ended before the reply arrived, and those of
+    /// [`Semaphore::acquire`](crate::Semaphore::acquire).
     pub fn acquire_id(&self, lease: Option<Duration>) -> Result<PermitId> {
         WaitLimit::without_end(None, |limit| self.acquire_id_within(lease, limit))
     }
@@ -134,8 +134,8 @@ impl PermitSemaphore {
     /// Releases a permit of any process, and returns whether it was taken: false if it was released or has ended, or
     /// belongs to another semaphore.
     ///
-    /// A handle of the permit loses it, and notices that at its next renewal, or at its release if it has a fixed
-    /// lease.
+    /// If the permit belongs to a [`Permits`] handle, the handle loses it. The handle notices the loss at its next renewal
+    /// or, if it has a fixed lease, at its release.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl PermitSemaphore {
     /// Sets the lease of a permit to `lease` from now, 10 ms ..= 365 days, and returns whether the permit was taken.
     /// `None` is a lease without an end.
     ///
-    /// Use it for ids without a handle: a handle renews its own lease, and one with a fixed lease still counts that
-    /// lease.
+    /// Use this method only for permits without a handle: a handle renews its permits with its own lease, and a handle with
+    /// a fixed lease does not notice the new lease.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl PermitSemaphore {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         Ok(match left {
             Duration::ZERO => None,
-            // The end counts from 1970, not from now.
+            // A permit without an end is stored with the end `ENDLESS` after 1970, so less than `ENDLESS` remains.
             left if left > ENDLESS / 2 => Some(Duration::MAX),
             left => Some(left),
         })
@@ -195,7 +195,7 @@ impl PermitSemaphore {
 }
 
 impl Permits {
-    /// Returns the ids of these permits; none if they are of a [`Semaphore`](crate::Semaphore).
+    /// Returns the ids of these permits; an empty list if they belong to a [`Semaphore`](crate::Semaphore).
     pub fn ids(&self) -> Vec<PermitId> {
         let has_ids = self.guard.held().hold.kind.rules().has_ids;
         let owners = self.guard.held().hold.visitor.owners().filter(|_| has_ids);

@@ -4,8 +4,8 @@ use crate::lock::Lock;
 
 /// A lock with two sides: many threads of many processes may read, or one may write. Redisson's `RReadWriteLock`.
 ///
-/// [`ReadWriteLock::read`] and [`ReadWriteLock::write`] return the sides. Each is a [`Lock`] with leases, renewal,
-/// re-entry and losses. For both together:
+/// [`ReadWriteLock::read`] and [`ReadWriteLock::write`] return the sides. Each side is a [`Lock`] with leases, renewal,
+/// re-entry and losses. These rules concern both sides:
 ///
 /// - **Readers share, a writer is alone.** Each thread has a separate hold with a separate lease.
 /// - **A writer may read.** A thread that holds the write side may acquire the read side. If it then unlocks the
@@ -13,20 +13,20 @@ use crate::lock::Lock;
 /// - **A reader may not write.** A thread that holds only the read side would wait for itself, so the write side is
 ///   [`Error::Upgrade`](crate::Error::Upgrade) at once.
 /// - **No side starves.** A reader that arrives while a writer waits queues behind it, and after a writer the waiting
-///   readers go first. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's readers and the
+///   readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's readers and the
 ///   parts of a [`MultiLock`](crate::MultiLock) do not queue. A dead waiter delays others by 3 seconds.
 ///
-/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read: that thread would
-/// queue behind a waiting writer.
+/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read: otherwise that thread
+/// would queue behind a waiting writer.
 ///
-/// Redisson of the same name and prefix has the same lock. Its renewals set the TTL of the key to its
-/// `lockWatchdogTimeout`, so [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than that;
-/// both are 30 s by default.
+/// Redisson's read-write lock of the same name and prefix is the same lock. Renewals by Redisson set the TTL of the key to
+/// its `lockWatchdogTimeout`, so [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than that; both
+/// are 30 s by default.
 ///
-/// [`Client::read_write_lock`](crate::Client::read_write_lock) creates one without I/O. A
-/// [`lock`](crate::Client::lock) of the same name is another kind: while one is held, the other is
-/// [`Error::WrongType`](crate::Error::WrongType). In a database this is
-/// [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
+/// [`Client::read_write_lock`](crate::Client::read_write_lock) creates one without I/O. A [`lock`](crate::Client::lock) of
+/// the same name is a lock of another kind: while one of the two is held, acquiring the other is
+/// [`Error::WrongType`](crate::Error::WrongType). In a database this is [`Error::Unsupported`](crate::Error::Unsupported),
+/// and a [`Redlock`](crate::Redlock) has none.
 ///
 /// # Examples
 ///
@@ -90,11 +90,11 @@ impl ReadWriteLock {
         self.write.clone()
     }
 
-    /// Returns the same lock with readers that do not queue behind waiting writers, as Redisson's; its writers wait
-    /// for a moment without readers.
+    /// Returns the same lock with readers that do not queue behind waiting writers, like readers of Redisson. A writer then
+    /// waits until no thread reads.
     ///
-    /// It is for programs in which a reader waits for another thread that wants to read. Use it for all readers and
-    /// writers of the lock.
+    /// This variant is for programs in which a reader waits for another thread that wants to read. Use it for all readers
+    /// and writers of the lock.
     ///
     /// # Examples
     ///

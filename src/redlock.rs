@@ -25,12 +25,12 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// Locks on several independent Redis masters, of which a majority decides.
 ///
 /// A lock on one server ends with that server, and may be granted twice after a failover, because replication is
-/// asynchronous. Redlock asks `n` independent masters, and acquires the lock when at least `n/2 + 1` of them granted
-/// it in time, so it survives the failure of a minority. It is the algorithm of the [Redis
-/// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its drift, delayed
-/// restarts and extension by a majority.
+/// asynchronous. Redlock sends each attempt to `n` independent masters, and acquires the lock when at least `n/2 + 1` of
+/// them granted it in time, so it survives the failure of a minority. It is the algorithm of the [Redis
+/// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its allowance for clock
+/// drift, delayed restarts and extension by a majority.
 ///
-/// [`Redlock::lock`] returns a [`Lock`] with the methods of any other.
+/// [`Redlock::lock`] returns a [`Lock`] with the methods of every other lock.
 ///
 /// # What is promised
 ///
@@ -54,9 +54,9 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// Use masters without replicas; a cluster is refused. [`Redlock::check`] reports problems. All clients of the same
 /// nodes must have the same `max_lease`.
 ///
-/// It remains a lease: a thread that is paused after a check does not notice the time. A quorum has **no fencing
-/// token**. A resource that must never see two holders needs a number from elsewhere, such as the version of the
-/// written row.
+/// A Redlock remains a lease: a thread that is paused after a check does not notice that its hold ends meanwhile. A quorum
+/// has **no fencing token**. A resource that must never see two holders needs a number from elsewhere, such as the version
+/// of the written row.
 ///
 /// # Examples
 ///
@@ -97,7 +97,8 @@ impl Redlock {
         Lock::named(&self.inner, self.kind, name)
     }
 
-    /// Returns the oldest holds and waits and the connections, without I/O; empty in a forked child.
+    /// Returns the oldest holds, the oldest waits and the connections of this quorum, without I/O. The result is empty in a
+    /// forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }
@@ -171,12 +172,12 @@ setters! {
 
     /// Sets how long one node may take for one request before it counts as silent.
     ///
-    /// It should be well above a round trip and small compared with the lease: the time that a silent node costs
-    /// shortens the validity. Connecting to a node does not count; it happens in the background. 1 ms ..= 1 day.
-    /// Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    /// It should be well above a round trip and small compared with the lease: the time that is spent waiting for a silent
+    /// node shortens the validity. The time to connect to a node does not count, because connections are made in the
+    /// background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     node_timeout(timeout: Duration) => node_timeout = Some(timeout);
 
-    /// Sets the longest lease that any client requests from these nodes, and the time without a vote after a restart.
+    /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for the same time.
     ///
     /// Longer leases are [`Error::InvalidLease`]. All clients of the same nodes must have the same value. 10 ms ..=
     /// 365 days. Defaults to 30 s.
@@ -184,7 +185,8 @@ setters! {
 
     /// Sets how often the watchdog extends a hold.
     ///
-    /// Then the hold ends with its lease, and is lost unless it was unlocked before. Defaults to no limit.
+    /// After the last extension the hold ends with its lease, and is lost unless it was unlocked before. Defaults to no
+    /// limit.
     max_extensions(extensions: u32) => max_extensions = Some(extensions);
 
     /// Sets the hook that is called when a hold of the quorum is lost; see [`Builder::on_lost`](crate::Builder::on_lost).
@@ -219,8 +221,8 @@ impl RedlockBuilder {
     /// Lets servers vote although they were started less than one `max_lease` before they are first seen, or may have
     /// replaced another server.
     ///
-    /// Only for servers that are known to be new, as in tests and examples. Servers that restart or fail over later
-    /// still have no vote for one `max_lease`. Defaults to off.
+    /// Use this setting only for servers that are known to be new, as in tests and examples. Servers that restart or fail
+    /// over later still have no vote for one `max_lease`. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self
@@ -238,8 +240,8 @@ impl RedlockBuilder {
 
     /// Creates the quorum.
     ///
-    /// Each node is asked for its identity, so that no server has two votes; an unreachable node is asked later. An
-    /// even number of nodes, or fewer than three, is a warning (feature `tracing`, and [`Redlock::check`]).
+    /// The identity of each node is queried, so that no server has two votes. An unreachable node is queried later. An even
+    /// number of nodes, or fewer than three, is a warning (feature `tracing`, and [`Redlock::check`]).
     ///
     /// # Errors
     ///
@@ -271,7 +273,7 @@ impl RedlockBuilder {
             outage_timeout: self.outage_timeout,
         };
         let nodes = self.nodes.iter().map(|client| {
-            // Keeps the thread that listens to the node.
+            // Keeps the client of the node open, because its thread listens for messages of the node.
             let keep: Arc<dyn Any + Send + Sync> = Arc::clone(client.inner()) as _;
             Ok((client.as_node()?, keep))
         });

@@ -14,9 +14,9 @@ use crate::store::CountStep;
 
 /// A number of permits that threads of many processes share by its name.
 ///
-/// It is Redisson's `RSemaphore`, with the meaning of `java.util.concurrent.Semaphore`: an acquisition takes permits,
-/// and waits until enough are free. Here they belong to the returned [`Permits`], and are free again when that is
-/// dropped, or one lease after their process died.
+/// It is Redisson's `RSemaphore`, with the meaning of `java.util.concurrent.Semaphore`: an acquisition takes permits, and
+/// waits until enough are free. In this library the permits belong to the returned [`Permits`]. They are free again when the
+/// [`Permits`] are dropped, or one lease after their process died.
 ///
 /// * **Acquisitions wait until the semaphore has been set.** Call [`Semaphore::try_set`] first; it sets the permits
 ///   once.
@@ -25,12 +25,12 @@ use crate::store::CountStep;
 /// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name is the same number in Redis, and
 ///   [`Lock::force_unlock`] of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
 /// * It is not reentrant: a thread that has permits and acquires more may wait for itself.
-/// * The waiting threads of one client acquire permits in the order of arrival. A try without a wait bypasses them.
+/// * The waiting threads of one client acquire permits in the order of arrival. [`Semaphore::try_acquire`] bypasses them.
 ///   There is no order among processes.
 ///
-/// [`Client::semaphore`](crate::Client::semaphore) creates a semaphore without I/O; semaphores of the same name are
-/// the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster). A failover may lose or
-/// double a step.
+/// [`Client::semaphore`](crate::Client::semaphore) creates a semaphore without I/O; semaphores of the same name are the same
+/// semaphore. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a change
+/// of the number of free permits, or apply it twice.
 ///
 /// # Examples
 ///
@@ -77,10 +77,10 @@ impl Semaphore {
         Ok(self.lock.add_permits(permits, step)? == 1)
     }
 
-    /// Takes all free permits without an owner, and returns how many there were.
+    /// Takes all free permits, which then have no owner, and returns how many there were.
     ///
-    /// Afterwards no permit is free, as in `java.util.concurrent`: a negative number of free permits is returned and
-    /// becomes 0. Permits of dead holders are included, at most those of 5,000 holders.
+    /// Afterwards no permit is free, as in `java.util.concurrent`: a negative number of free permits is returned and becomes
+    /// 0. Permits of dead holders are taken, too, but those of at most 5,000 holders.
     ///
     /// # Errors
     ///
@@ -104,14 +104,14 @@ macro_rules! counter_methods {
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if there are too many, and those of
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) if `permits` is out of range, and those of
             /// [`Semaphore::add_permits`](crate::Semaphore::add_permits).
             pub fn try_set(&self, permits: u32) -> Result<bool> {
                 self.lock.set_permits(permits, None)
             }
 
-            /// Sets the number of permits as [`Semaphore::try_set`](crate::Semaphore::try_set) does, for a semaphore
-            /// that ends after `life`.
+            /// Sets the number of permits as [`Semaphore::try_set`](crate::Semaphore::try_set) does, for a semaphore that
+            /// expires after `life`.
             ///
             /// `life` is 1 ms ..= 365 days. No permit is valid for longer, whatever its lease.
             ///
@@ -179,8 +179,8 @@ macro_rules! counter_methods {
 
             /// Queries the number of free permits, including those of dead holders; 0 if the semaphore was never set.
             ///
-            /// It is negative while more permits were removed by
-            /// [`Semaphore::add_permits`](crate::Semaphore::add_permits) than were free.
+            /// The number is negative if [`Semaphore::add_permits`](crate::Semaphore::add_permits) has removed more permits
+            /// than were free, until enough are released.
             ///
             /// # Errors
             ///
@@ -194,9 +194,9 @@ macro_rules! counter_methods {
             /// Adds free permits, or removes some if `permits` is negative, and creates the semaphore if there is
             /// none: Redisson's `addPermits`, and the `release` of its `RSemaphore`.
             ///
-            /// It is for forgotten ([`Permits::forget`](crate::Permits::forget)) or drained permits, and for a new
-            /// limit. The server executes the request at most once: after a lost reply it is sent again under the
-            /// same number.
+            /// Use this method to free forgotten ([`Permits::forget`](crate::Permits::forget)) or drained permits, and to
+            /// change the limit. The server executes the request at most once: after a lost reply the request is sent again
+            /// with the same request number.
             ///
             /// # Errors
             ///
@@ -242,7 +242,7 @@ pub(crate) use counter_methods;
 
 counter_methods!(Semaphore);
 
-/// What both semaphores need of their lock.
+/// The operations on the inner lock that both kinds of semaphores share.
 impl Lock {
     pub(crate) fn set_permits(&self, permits: u32, life: Option<Duration>) -> Result<bool> {
         let raw_lock = self.raw_lock();
@@ -292,10 +292,10 @@ impl Lock {
 /// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are released when this is
 /// dropped.
 ///
-/// They belong to this handle and not to a thread, so it can be sent to another thread. They are renewed until the
-/// drop, unless they have a fixed lease. The drop takes at most one
-/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`);
-/// [`Permits::release`] returns the error.
+/// The permits belong to this handle and not to a thread, so the handle can be sent to another thread. The permits are
+/// renewed until the drop, unless they have a fixed lease. The drop takes at most one
+/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Permits::release`]
+/// returns the error.
 ///
 /// # Examples
 ///

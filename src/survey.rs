@@ -23,7 +23,7 @@ pub struct Locks {
     inner: Arc<ClientInner>,
     scope: Scope,
     position: Position,
-    /// The locks of the last page that were not returned yet, and the names of all returned locks.
+    /// `page`: the locks of the last page that were not returned yet. `seen`: the names of all locks that were read.
     page: VecDeque<LockInfo>,
     seen: HashSet<Arc<str>>,
     /// How long the last page took.
@@ -46,14 +46,14 @@ impl Locks {
         }
     }
 
-    /// Includes the locks of [`Client::token_lock`]: each string with a TTL and at most 256 bytes, because a token
-    /// looks like any other text. Defaults to off.
+    /// Includes the locks of [`Client::token_lock`]. Every string with a TTL and at most 256 bytes is returned as one,
+    /// because a token cannot be told from other text. Defaults to off.
     pub fn with_tokens(mut self) -> Locks {
         self.scope.has_tokens = true;
         self
     }
 
-    /// Includes semaphores and latches: each string that is a number. Defaults to off.
+    /// Includes semaphores and latches. Every string that is a number is returned as one. Defaults to off.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self
@@ -100,9 +100,9 @@ impl Client {
     /// Returns an iterator over the held locks whose names begin with the key prefix of the client and `prefix`,
     /// including those of Redisson.
     ///
-    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is a lock if each of
-    /// its fields is that of a hold; at most 64 fields are read. In a database the lock table is read. Semaphores and
-    /// latches are included only with [`Locks::with_counters`], token locks only with [`Locks::with_tokens`].
+    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is returned as a lock
+    /// if each of its fields has the form of a hold; at most 64 fields are read. In a database the lock table is read.
+    /// Semaphores and latches are included only with [`Locks::with_counters`], token locks only with [`Locks::with_tokens`].
     /// `docs/rights.md` of the repository lists the rights that the user needs.
     ///
     /// # Errors

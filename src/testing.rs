@@ -2,9 +2,9 @@
 //! in-memory server.
 //!
 //! The tested code gets its [`Client`] as a parameter: in the program from [`Client::open`], in a test from
-//! [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] plays another process,
-//! and [`Controls`] let time pass and inject faults. Each in-memory client has a separate server, so tests can run in
-//! parallel.
+//! [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] creates a client as in
+//! another process, and [`Controls`] let time pass and inject faults. Each call of [`Client::in_memory`] creates a separate
+//! server, so tests can run in parallel.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,11 +61,11 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 impl Controls<'_> {
     /// Sets the clocks of the server and its clients ahead by `by` and one millisecond.
     ///
-    /// When the call returns, every hold whose validity ended is lost and reported
-    /// ([`Guard::lost`](crate::Guard::lost); the [`Builder::on_lost`](crate::Builder::on_lost) hook is called soon
-    /// after), and the renewals that fell due were made. Waiters query the lock again. The clock cannot be set back.
-    /// It does not affect timeouts of requests and outages, and other servers. A [`Redlock`](crate::Redlock) over the server
-    /// has a clock of its own, so its holds stay valid while the key expires: call [`advance_clock`] as well.
+    /// When the call returns, every hold whose validity ended is lost and reported ([`Guard::lost`](crate::Guard::lost); the
+    /// [`Builder::on_lost`](crate::Builder::on_lost) hook is called soon after), and the renewals that fell due were made.
+    /// Waiters query the lock again. The clock cannot be set back. This method affects neither the timeouts of requests and
+    /// outages nor other servers. A [`Redlock`](crate::Redlock) over the server has a clock of its own, so its holds stay
+    /// valid while the key expires: call [`advance_clock`] as well.
     ///
     /// # Examples
     ///
@@ -91,9 +91,9 @@ impl Controls<'_> {
     /// Removes the hold of this name from the server, as an eviction or `FLUSHALL` does, and makes all clients renew
     /// at once.
     ///
-    /// When the call returns, the loss is reported, also that of a hold with a fixed lease. (On a real server such a hold
-    /// notices it at its unlock or end.) A [`Redlock`](crate::Redlock) notices it at its next renewal.
-    /// [`Controls::expire`] notifies no holder.
+    /// When the call returns, the loss has been reported, even if the hold has a fixed lease. (On a real server the holder
+    /// of such a hold notices the loss at its unlock, or when the lease ends.) A [`Redlock`](crate::Redlock) notices the
+    /// loss at its next renewal. [`Controls::expire`] removes a hold without notifying its holder.
     ///
     /// # Errors
     ///
@@ -225,8 +225,8 @@ pub fn queue_length(lock: &Lock) -> usize {
     waits.iter().filter(|wait| wait.lock == key.lock).count()
 }
 
-/// Sets the clock ahead by which this process counts the validity of holds on real servers, as a suspend of the
-/// machine does.
+/// Sets ahead the clock with which this process measures the validity of holds on real servers, as a suspend of the machine
+/// does.
 ///
 /// All clients in this process share that clock, so use it in a process that runs one test. In-memory servers have
 /// separate clocks; see [`Controls::advance`]. As after a suspend, sleeping threads are not woken: a hold is invalid

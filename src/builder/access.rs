@@ -13,8 +13,8 @@ setters! {
     Builder:
     /// Sets separate TLS settings and credentials for the sentinels.
     ///
-    /// The settings of TLS and [`credentials_with`](Builder::credentials_with) of `settings` replace those of this
-    /// builder for connections to sentinels; its other settings are ignored. Defaults to the TLS settings of the
+    /// For connections to sentinels, the TLS settings and [`credentials_with`](Builder::credentials_with) of `settings`
+    /// replace those of this builder. The other settings of `settings` are ignored. Defaults to the TLS settings of the
     /// master, and the user and the password in the URLs of the sentinels.
     ///
     /// # Examples
@@ -34,9 +34,9 @@ setters! {
     #[cfg(feature = "tls")]
     /// Sets the name that the certificate of every server must have, and that is sent to it (SNI).
     ///
-    /// For servers behind a tunnel or a forwarded port, and for clusters and sentinels that announce other hosts than
-    /// their certificates. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL or the announced
-    /// host; for an announced IP address the host of one of the URLs is accepted, too.
+    /// Use this setting for servers behind a tunnel or a forwarded port, and for clusters and sentinels that announce other
+    /// hosts than the certificates name. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL or the
+    /// announced host; for an announced IP address the host of one of the URLs is accepted, too.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
@@ -61,12 +61,13 @@ impl Builder {
 
     /// Sets a function that returns the user and the password for each new connection; `""` is the default user.
     ///
-    /// It is for changing passwords and expiring tokens. It is called again if the server refuses its result. If that
-    /// is refused, too, or the function returns an error or panics, the server counts as unavailable: waits continue
-    /// for the [`outage_timeout`](Builder::outage_timeout), and renewals resume when the server accepts a connection.
+    /// Use this setting for passwords that change and tokens that expire. The function is called again if the server refuses
+    /// its result. If the second result is refused, too, or the function returns an error or panics, the server counts as
+    /// unavailable: waits continue for the [`outage_timeout`](Builder::outage_timeout), and renewals resume when the server
+    /// accepts a connection.
     ///
     /// The function runs on a separate thread, one call at a time, for at most
-    /// [`connect_timeout`](Builder::connect_timeout). Behind sentinels it is for the master; see
+    /// [`connect_timeout`](Builder::connect_timeout). Behind sentinels the function is for the master; for the sentinels see
     /// [`sentinel_settings`](Builder::sentinel_settings). A URL with a password is refused. Defaults to none.
     ///
     /// # Examples
@@ -113,9 +114,9 @@ impl Builder {
 
     /// Sets the file with the trusted certificate authorities; see [`ca_certificate`](Builder::ca_certificate).
     ///
-    /// It is read again after a change, at the next new connection. While it is invalid, such as half written, the
-    /// last valid content is used. A certificate that either side refuses counts as an outage, because the file may
-    /// be replaced soon: waits continue for the [`outage_timeout`](Builder::outage_timeout).
+    /// After a change the file is read again at the next new connection. While its content is invalid, such as half written,
+    /// the last valid content is used. A certificate that either side refuses counts as an outage, because the file may be
+    /// replaced soon: waits continue for the [`outage_timeout`](Builder::outage_timeout).
     pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
@@ -169,10 +170,10 @@ impl Builder {
 
     /// Adds the SHA-256 of a public key; a server must have one of the added keys.
     ///
-    /// It is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`.
-    /// For self-signed certificates: without [`ca_certificate`](Builder::ca_certificate) only the key is checked, not
-    /// the authority, the names and the time of the certificate. With it, all are checked. Only for `rediss://` and
-    /// `mysqls://`. Defaults to none.
+    /// `pin` is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`. Use
+    /// this setting for self-signed certificates: without [`ca_certificate`](Builder::ca_certificate) only the key is
+    /// checked, and not the authority, the names or the validity period of the certificate. With authorities set, all of
+    /// these are checked. Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
         self.with_tls(|tls| tls.pins.push(pin.into()))
     }

@@ -38,7 +38,7 @@ use crate::stores::redis::{Mapper, Replication, Settings};
 /// ```
 #[must_use]
 pub struct Builder {
-    /// The connection name and the traffic are set when a client is created.
+    /// The connection name and the traffic counters in these settings are set when a client is created.
     settings: Settings,
     outage_timeout: Duration,
     key_prefix: KeyPrefix,
@@ -64,7 +64,7 @@ impl Default for Builder {
     }
 }
 
-/// Setters of one value each.
+/// Defines setters that set one value each.
 macro_rules! setters {
     ($builder:ident: $($(#[$meta:meta])* $name:ident($value:ident: $type:ty) => $($field:ident).+ = $set:expr;)*) => {
         impl $builder {
@@ -80,10 +80,10 @@ pub(crate) use setters;
 
 setters! {
     Builder:
-    /// Sets the lease of locks without a fixed one; they are renewed at a third of it.
+    /// Sets the lease of locks that have no fixed lease. Each is renewed when a third of the lease has passed.
     ///
-    /// A lock stays taken for this time after its holder died. A renewal must be answered within a quarter of it, so
-    /// it should be at least ten round trips to the server, twenty with TLS, fifty behind sentinels or in a cluster.
+    /// A lock stays taken for this time after its holder died. A renewal must be answered within a quarter of the lease, so
+    /// the lease should be at least ten round trips to the server, twenty with TLS, fifty behind sentinels or in a cluster.
     /// 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
@@ -110,17 +110,17 @@ setters! {
     /// also while it waits. 1 ..= 5000. Defaults to 32.
     pool_size(connections: u32) => settings.pool_size = connections;
 
-    /// Sets after which time without a request a connection is closed, up to 30 s later.
+    /// Sets how long a connection may be without a request. After this time it is closed within 30 s.
     ///
     /// 1 ms ..= 1 day. Defaults to 5 minutes.
     idle_timeout(timeout: Duration) => settings.pool_settings.idle_timeout = timeout;
 
-    /// Sets the age at which an unused connection is closed, up to 30 s later.
+    /// Sets the age at which a connection that is not in use is closed, within 30 s.
     ///
-    /// For servers whose address or certificate changes. 1 ms ..= 1 day. Defaults to none.
+    /// Use this setting for servers whose address or certificate changes. 1 ms ..= 1 day. Defaults to no limit.
     max_lifetime(lifetime: Duration) => settings.pool_settings.max_lifetime = Some(lifetime);
 
-    /// Sets after which time without a request a connection is checked before the next request.
+    /// Sets how long a connection may be without a request before it is checked ahead of the next request.
     ///
     /// A load balancer or firewall may drop an idle connection silently, so this should be shorter than its timeout.
     /// The check takes a round trip, and at most a quarter of the time of the request; a connection that fails it is
@@ -163,18 +163,18 @@ setters! {
 
     /// Sets the hook that is called when a hold of this client is lost.
     ///
-    /// The hook runs on a separate thread without a lock of this library. A panic in it is caught, and a slow call
-    /// delays only the next one. It is not called after [`Client::shutdown`](crate::Client::shutdown). Defaults to
+    /// The hook runs on a separate thread that holds no internal lock of this library. A panic in it is caught, and a slow
+    /// call delays only the next one. It is not called after [`Client::shutdown`](crate::Client::shutdown). Defaults to
     /// none.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
     /// Sets the function that maps the name of a lock to its class, the label of metrics (feature `metrics`) and of
     /// events for an [`Observer`].
     ///
-    /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value, and returns a
-    /// part of it. The first 64 classes of a client count; further classes, and classes longer than 64 bytes, count
-    /// as `other`. Defaults to the name up to the last of `:`, `/`, `{` and `}`, ignoring braces at its start and
-    /// end: `lock:orders` for `lock:orders:42`.
+    /// The function is called once for each [`Lock`](crate::Lock) value. It gets the name without the key prefix, and
+    /// returns a part of the name. The first 64 classes of a client count; further classes, and classes longer than 64
+    /// bytes, count as `other`. Defaults to the name up to the last of `:`, `/`, `{` and `}`, ignoring braces at its start
+    /// and end: `lock:orders` for `lock:orders:42`.
     ///
     /// # Examples
     ///
@@ -192,17 +192,17 @@ setters! {
 
     /// Sets the observer of the locks of this client; see [`Observer`].
     ///
-    /// There is at most one. Defaults to none.
+    /// A client has at most one observer. Defaults to none.
     observer(observer: impl Observer) => count_settings.observer = Observed::by(Arc::new(observer));
 }
 
 impl Builder {
     /// Sets after which time a wait and a hold are reported as long.
     ///
-    /// They are reported to the [`Observer`] and as a warning of `tracing` (with that feature), and again each time
-    /// that their duration has doubled. A wait is reported at one of its queries, 1 to 3 s apart, with the last
-    /// holder; a hold at a renewal. Holds with a fixed lease are not reported. At least 1 ms; [`Duration::MAX`]
-    /// disables a report. Defaults to 30 s and 10 min.
+    /// They are reported to the [`Observer`] and as a warning of `tracing` (with that feature), and again each time that
+    /// their duration has doubled. A wait is reported, with the last holder, when the waiter queries the lock, which it does
+    /// every 1 to 3 s. A hold is reported at a renewal. Holds with a fixed lease are not reported. At least 1 ms;
+    /// [`Duration::MAX`] disables a report. Defaults to 30 s and 10 min.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
@@ -227,13 +227,14 @@ impl Builder {
         self
     }
 
-    /// Sets the function that maps announced hosts and ports to those to connect to, as behind NAT or forwarded
-    /// ports.
+    /// Sets the function that maps an announced host and port to the host and port to connect to, for servers behind NAT or
+    /// forwarded ports.
     ///
-    /// It applies to what sentinels and cluster nodes announce, and not to URLs. With TLS the certificate has to be
-    /// valid for the returned host. If another server answers there, or the function blocks, calls that need it are
-    /// [`Error::Unreachable`]; if it panics, or returns no host or port 0, [`Error::InvalidConfig`]. It runs on a
-    /// separate thread. Only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
+    /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS the
+    /// certificate has to be valid for the returned host. If another server answers at the returned address, or the function
+    /// blocks, calls that need the address return [`Error::Unreachable`]. If the function panics, or returns an empty host
+    /// or port 0, they return [`Error::InvalidConfig`]. The function runs on a separate thread. Only for
+    /// [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -329,8 +330,8 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-/// A waiter renews its queue entry every 3 s. When other waiters leave, it keeps at least half of this time, so 2 s are left
-/// for a late renewal.
+/// A waiter renews its queue entry every 3 s. When other waiters leave, the entry stays for at least half of this time (5
+/// s), so 2 s are left for a late renewal.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of the default `maxclients` of a Redis server.

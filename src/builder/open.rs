@@ -20,10 +20,10 @@ const REDIS: &str = "Redis servers";
 impl Client {
     /// Creates a client of the server at `url`, with the default settings.
     ///
-    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`. With
-    /// the feature `tls` also `rediss://…`, where the certificate and the host are always checked. With the feature
-    /// `mysql` also `mysql://user:password@host[:port]/database`, and `mysqls://…` for TLS. Connections are opened
-    /// when they are needed, so the server need not be running yet.
+    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`. The feature
+    /// `tls` adds `rediss://…`, for which the certificate and the host are always checked. The feature `mysql` adds
+    /// `mysql://user:password@host[:port]/database`, and `mysqls://…` for TLS. Connections are opened when they are needed,
+    /// so the server need not be running yet.
     ///
     /// # Errors
     ///
@@ -78,10 +78,10 @@ impl Builder {
 
     /// Creates a client of a Redis master with replicas, at fixed addresses in any order.
     ///
-    /// The server whose `ROLE` is master has the locks. If two servers are masters, the one with replicas is used;
-    /// only [`sentinel`](Builder::sentinel) can tell which of them was replaced. After a manual failover the client
-    /// finds the new master when a server answers `READONLY`, when a connection breaks, or when the master becomes a
-    /// replica. A request that was not executed is repeated within its time.
+    /// The server whose `ROLE` is master has the locks. If two servers are masters, the one with replicas is used; only
+    /// [`sentinel`](Builder::sentinel) can tell which of them was replaced. After a manual failover the client finds the new
+    /// master when a server answers `READONLY`, when a connection breaks, or when the master becomes a replica. A request
+    /// that was not executed is repeated within its time limit.
     ///
     /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
     /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
@@ -98,13 +98,13 @@ impl Builder {
 
     /// Creates a client of the Redis master that the sentinels at `urls` call `master_name`.
     ///
-    /// Before each connection a sentinel is asked for the master, whose `ROLE` must be master. A thread of the client
-    /// listens for `+switch-master` and checks the master three times per `watchdog_timeout`, so that a replaced
-    /// master is abandoned. The client accepts a failover with a later epoch from two sentinels (if there are three
-    /// or more), and an earlier one from a majority. While no sentinel answers, the client uses the last known
-    /// master.
+    /// Before each connection the client queries a sentinel for the address of the master. The `ROLE` of the server at this
+    /// address must be master. A thread of the client listens for `+switch-master` and checks the master three times per
+    /// `watchdog_timeout`, so that a replaced master is abandoned. The client accepts a master with a later epoch if two
+    /// sentinels report it (one, if there are fewer than three), and a master with an earlier epoch if a majority reports
+    /// it. While no sentinel answers, the client uses the last known master.
     ///
-    /// The user and the password in these URLs are for the sentinels; the master has
+    /// The user and the password in these URLs are for the sentinels. For the master, set
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database).
     ///
     /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
@@ -134,11 +134,12 @@ impl Builder {
         })
     }
 
-    /// Creates a client of the Redis Cluster of the servers at `urls`; one that answers is enough.
+    /// Creates a client of the Redis Cluster to which the servers at `urls` belong. It is enough if one of these servers
+    /// answers.
     ///
-    /// Every request goes to the master of the slot of its name, and follows redirections and failovers within its
-    /// time. Renewals go to all masters in parallel, so a silent shard delays no other. All keys and the channel of a
-    /// name are in one slot.
+    /// Every request is sent to the master of the slot of the lock's name, and follows redirections and failovers within its
+    /// time limit. Renewals are sent to all masters in parallel, so a silent shard does not delay the renewals in other
+    /// shards. All keys and the channel of a name are in one slot.
     ///
     /// Nodes that are not in `urls` get the user and the password of the first URL.
     /// [`map_address`](Builder::map_address) maps announced addresses that cannot be reached. All URLs have the same
@@ -168,7 +169,8 @@ impl Builder {
         })
     }
 
-    /// Creates a client of the store that `open` returns; `place` is the scope of its additional settings.
+    /// Creates a client of the store that `open` returns; `place` is the scope of the settings that it has in addition to
+    /// the common ones.
     fn on_redis(
         mut self,
         place: &str,

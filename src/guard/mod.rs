@@ -61,7 +61,7 @@ use crate::losses::Losses;
 pub struct Guard {
     held: HeldLevel,
     released: bool,
-    /// The thread is the owner.
+    /// Makes the guard not `Send`, because the thread that acquired the lock is its owner.
     not_send: PhantomData<*const ()>,
 }
 
@@ -130,9 +130,9 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::unlock`](crate::Lock::unlock). [`Error::NotHeld`] if [`Lock::unlock`](crate::Lock::unlock)
-    /// released the level of this guard before. [`Error::Unsupported`] inside a transaction of this lock, whose end
-    /// then unlocks.
+    /// Those of [`Lock::unlock`](crate::Lock::unlock). In addition [`Error::NotHeld`] if
+    /// [`Lock::unlock`](crate::Lock::unlock) released the level of this guard before, and [`Error::Unsupported`] inside a
+    /// transaction of this lock: the guard then unlocks when the transaction ends.
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         if self.is_put_off() {
@@ -145,12 +145,12 @@ impl Guard {
         &self.held
     }
 
-    /// Consumes the guard without an unlock: a wait has released its hold.
+    /// Consumes the guard without an unlock, because a wait on a condition has already released its hold.
     pub(crate) fn forget(mut self) {
         self.released = true;
     }
 
-    /// Leaves the level to an open transaction of the hold; returns whether there is one.
+    /// If the hold has an open transaction, the level is released when that transaction ends. Returns whether there is one.
     fn is_put_off(&self) -> bool {
         self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }

@@ -77,7 +77,7 @@ impl OwnedGuard {
         self.held.lock.name()
     }
 
-    /// Returns the number of this owner, which no thread and no other guard has.
+    /// Returns the number that this guard has as an owner. No thread and no other guard has the same number.
     ///
     /// # Examples
     ///
@@ -202,8 +202,8 @@ impl Drop for OwnedGuard {
 impl Lock {
     /// Acquires the lock, waits for it without a limit, and returns a guard that any thread may use.
     ///
-    /// The guard is not reentrant: while the calling thread keeps it, or holds the lock itself, a second call waits
-    /// for itself.
+    /// The guard is not reentrant: a call by a thread that keeps such a guard, or that holds the lock itself, waits for its
+    /// own thread.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_
 impl Lock {
     /// Queries the store for the holders of the lock, their processes, the remaining lease and the waiters.
     ///
-    /// Both sides of a read-write lock describe both. The query writes nothing.
+    /// For each side of a read-write lock the result describes both sides. The query writes nothing.
     ///
     /// # Errors
     ///

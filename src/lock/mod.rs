@@ -30,8 +30,9 @@ use crate::stores::redis::flaw;
 /// [`Client::lock`](crate::Client::lock) and its siblings create a lock without I/O. Clones, and locks of the same
 /// client and name, are the same lock.
 ///
-/// The waiting threads of one client form a queue. They acquire the lock in the order of arrival, and hand it off in
-/// one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. There is no order among processes.
+/// The waiting threads of one client form a queue. They acquire the lock in the order of arrival, and a holder hands it off
+/// to the next waiter in one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. There is no order
+/// among processes.
 ///
 /// [`Lock::guard`] and [`Lock::run`] unlock by themselves. [`Lock::lock`] and [`Lock::unlock`] are the methods of
 /// Java; `docs/migrate/redisson.md` of the repository lists all of them.
@@ -136,13 +137,13 @@ impl Lock {
         self.with(|raw_lock| raw_lock.lease = Lease::Fixed(lease))
     }
 
-    /// Returns the same lock whose waiters poll instead of listening for unlock messages: after about `first`, then
-    /// after pauses that double up to about `longest`.
+    /// Returns the same lock with waiters that poll instead of listening for unlock messages. The first pause is about
+    /// `first`, and each further pause is twice as long, up to about `longest`.
     ///
-    /// Each pause is random between half and one and a half times its length. Only the first waiter of a client
-    /// polls; the others queue behind it. All clients of a lock should use the same pauses, because clients with
-    /// longer pauses acquire it less often. In a Redis Cluster without sharded messages an unlock of such a lock
-    /// sends no message, so listening waiters notice it up to a second later.
+    /// Each pause is random between half and one and a half times its length. Only the first waiter of a client polls; the
+    /// client's other waiters queue behind it. All clients of a lock should use the same pauses, because clients with longer
+    /// pauses acquire it less often. In a Redis Cluster without sharded messages an unlock of such a lock sends no message,
+    /// so listening waiters notice it up to a second later.
     ///
     /// 100 µs ..= 1 s, `first` not longer than `longest`; other values are [`Error::InvalidConfig`] at the first
     /// operation. Defaults to listening; for a [`spin_lock`](crate::Client::spin_lock) to 1 ms and 128 ms.
@@ -195,7 +196,7 @@ impl Lock {
     ///
     /// After an error nothing was acquired. A failed re-entry leaves the outer levels as they are.
     ///
-    /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable reply:
+    /// These errors are returned after [`outage_timeout`](crate::Builder::outage_timeout) without a usable reply:
     ///
     /// - [`Error::Unreachable`]: the server was not reached, and nothing was sent;
     /// - [`Error::Exhausted`]: the client had no connection free, and nothing was sent;
@@ -206,7 +207,7 @@ impl Lock {
     /// - [`Error::NoQuorum`]: too few nodes answered (only a [`Redlock`](crate::Redlock));
     /// - [`Error::NoTtl`]: the lock is held by a key that never expires.
     ///
-    /// At once:
+    /// These errors are returned at once:
     ///
     /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease is invalid;
     /// - [`Error::NotReentrant`]: the thread already holds this [`token_lock`](crate::Client::token_lock);
@@ -243,7 +244,7 @@ impl Lock {
         Ok(())
     }
 
-    /// Acquires the lock if it is free now, and returns whether it did.
+    /// Acquires the lock if it is free now, and returns whether it was acquired.
     ///
     /// The call sends one attempt, ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the
     /// queue of this client's waiters. Check the result: the statement `lock.try_lock()?;` continues without the
@@ -269,11 +270,11 @@ impl Lock {
         Ok(self.raw_lock.acquire(WaitLimit::once())?.is_some())
     }
 
-    /// Acquires the lock, waits for it at most `wait`, and returns whether it did.
+    /// Acquires the lock, waits for it at most `wait`, and returns whether it was acquired.
     ///
-    /// The call takes up to 250 ms more than `wait` if the server is slow. A `wait` of zero tries once. The result is
-    /// also false if the client had no connection free during the wait, or if an earlier waiter of this client was
-    /// refused a moment before the end.
+    /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero the call makes one attempt.
+    /// The result is also false if the client had no connection free during the wait, or if an earlier waiter of this client
+    /// was refused a moment before the end.
     ///
     /// # Errors
     ///
@@ -300,8 +301,8 @@ impl Lock {
 
     /// Releases one level of the current thread's hold; the last release frees the lock.
     ///
-    /// Call it as often as the thread acquired the lock. Levels of guards are released last; such a guard then has
-    /// nothing to unlock.
+    /// Call it as often as the thread acquired the lock. The level of a guard is released only when no level of
+    /// [`Lock::lock`] is left; the guard then has nothing to unlock.
     ///
     /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock:
     /// after any error except [`Error::Unsupported`] and [`Error::Forked`] the level is released for this thread. If
@@ -345,9 +346,9 @@ impl Lock {
 
     /// Frees the lock, whichever thread of whichever process holds it, and returns whether it was held.
     ///
-    /// Holders of this client are notified at once. A holder of another client notices the loss at its next renewal
-    /// or unlock. A key that is not a lock is left alone ([`Error::WrongType`]). For a token lock every string under
-    /// the name counts as a token.
+    /// Holders of this client are notified at once. A holder of another client notices the loss at its next renewal or
+    /// unlock. A key that is not a lock is not changed ([`Error::WrongType`]). For a token lock every string under the name
+    /// counts as a token.
     ///
     /// # Errors
     ///

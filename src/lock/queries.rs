@@ -67,13 +67,13 @@ impl Lock {
     /// Queries the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock); the
     /// `getQueueLength` of Java.
     ///
-    /// The count includes waiters of Redisson, and dead waiters until they are skipped. Use it for monitoring only:
-    /// it may be outdated when it arrives.
+    /// The count includes waiters of Redisson, and dead waiters until they are skipped. Use the count for monitoring only,
+    /// because it may be outdated when it arrives.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for every lock that is not a `fair_lock`, because its waiters leave nothing to count in
-    /// the store. In addition those of [`Lock::is_locked`].
+    /// [`Error::Unsupported`] for every lock that is not a `fair_lock`, because the store does not record all waiters of
+    /// such a lock. In addition those of [`Lock::is_locked`].
     ///
     /// # Examples
     ///

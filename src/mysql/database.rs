@@ -49,11 +49,11 @@ impl Client {
 
     /// Deletes at most `limit` rows of locks that have been free for `free_for`, and returns their number.
     ///
-    /// The row of a lock stays after an unlock, because it has the fencing token; names that are used once would fill
-    /// the table. This call needs the right `DELETE`.
+    /// The row of a lock stays after an unlock, because it contains the fencing token. Without this call, names that are
+    /// used only once would fill the table. This call needs the right `DELETE`.
     ///
-    /// A deleted name starts again with the server's time as its token. Its tokens rise unless the server's clock
-    /// goes back by more than `free_for`, also by a failover. An hour is a safe value.
+    /// A deleted name starts again with the server's time as its token. Its tokens still rise, unless the server's clock
+    /// goes back by more than `free_for`, for example at a failover. An hour is a safe value.
     ///
     /// # Errors
     ///

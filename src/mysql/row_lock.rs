@@ -20,8 +20,8 @@ pub struct RowTarget {
 impl RowTarget {
     /// Returns the rows of `table`, whose primary key is the single column `key`.
     ///
-    /// The first lock refuses any other column ([`DatabaseError::Schema`]): without an index the server would lock
-    /// every row that it reads. The key is an integer, text, bytes, a date or a date with time.
+    /// If `key` is not the primary key, the first lock of a row fails ([`DatabaseError::Schema`]), because without an index
+    /// the server would lock every row that it reads. The key is an integer, text, bytes, a date or a date with time.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl RowTarget {
         Ok(RowTarget { keyed })
     }
 
-    /// Returns the named rows: rows of a table of this library that consist of a name of at most 255 bytes.
+    /// Returns the named rows. They are in a table of this library, and each consists of a name of at most 255 bytes.
     ///
     /// The first lock of a row inserts it, and the row stays. [`Client::create_tables`] creates the table.
     pub fn named() -> RowTarget {
@@ -44,11 +44,11 @@ impl RowTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Without a limit.
+    /// Waits without a limit.
     Forever,
-    /// At most this long.
+    /// Waits at most this long.
     For(Duration),
-    /// Not at all: the call fails if the row is locked.
+    /// Does not wait: the call fails if the row is locked.
     Never,
 }
 
@@ -90,9 +90,10 @@ impl Isolation {
 /// lease. After the holder died, the row is free when the server notices the closed connection. The server ends the
 /// transaction of a hung holder after the [idle limit](RowLock::with_idle_limit).
 ///
-/// Waiters queue on the server, fairly across processes; each joins again once a second, to notice interrupts and a
-/// shutdown. Each holder and each waiter uses a connection, so use row locks for low contention and short work. With
-/// Galera and group replication let all writers use the same node, because rows are locked on one node only.
+/// Waiters queue on the server, fairly across processes; each waiter leaves the queue and joins it again once a second, to
+/// notice interrupts and a shutdown. Each holder and each waiter uses a connection, so use row locks for low contention and
+/// short work. With Galera and group replication let all writers use the same node, because rows are locked on one node
+/// only.
 ///
 /// # Examples
 ///
@@ -127,8 +128,8 @@ impl RowLock {
 
     /// Returns the same lock with another limit of the time for which its transaction may be idle, in whole seconds.
     ///
-    /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`].
-    /// `None` is the limit of the server, by default eight hours. Defaults to 60 s.
+    /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`]. With `None`
+    /// the limit of the server applies, by default eight hours. Defaults to 60 s.
     #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
         let mut lock = self.clone();
@@ -267,7 +268,7 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
 
 /// An open transaction that has locked one or more rows; drop rolls it back.
 ///
-/// It may be sent to another thread.
+/// The guard may be sent to another thread.
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct RowGuard {

@@ -68,8 +68,8 @@ impl Tx<'_> {
 
     /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
     ///
-    /// A numeric type reads digits from any column. Read a BIT, BINARY or BLOB as `Vec<u8>`, or convert it on the
-    /// server: `SELECT flags + 0`.
+    /// A numeric type parses digits from a column of any type, so read a BIT, BINARY or BLOB column as `Vec<u8>`, or convert
+    /// it on the server: `SELECT flags + 0`.
     ///
     /// # Errors
     ///

@@ -29,8 +29,8 @@ pub enum Check {
 
 /// Optimistic updates of the rows of one table, created by [`Client::versioned`].
 ///
-/// An update reads a row, lets a closure compute changes, and writes them only if the row is unchanged; otherwise it
-/// repeats. Every writer must use the same check.
+/// An update reads a row, lets a closure compute changes, and writes them only if the row is unchanged. Otherwise it repeats
+/// these steps. Every writer must use the same check.
 ///
 /// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one
 /// atomic statement, and was three times as fast on a contended row. Use `Versioned` if SQL cannot express the new
@@ -63,7 +63,8 @@ pub struct Versioned {
 }
 
 impl Client {
-    /// Returns optimistic updates of `columns` of `table`, whose primary key is the single column `key`, without I/O.
+    /// Returns a handle for optimistic updates of `columns` of `table`, whose primary key is the single column `key`,
+    /// without I/O.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ impl Client {
 }
 
 impl Versioned {
-    /// Returns the same updates with another limit of the attempts of [`Versioned::update_with`], at least 1.
+    /// Returns the same handle with another limit for the number of attempts of [`Versioned::update_with`], at least 1.
     ///
     /// With 16 writers on one row an update took 3 attempts on average and 28 at most. Each attempt waits about a
     /// second for a locked row. Defaults to 50.
@@ -136,8 +137,8 @@ impl Versioned {
         Ok(found.map(|row| VersionedRow { key, row }))
     }
 
-    /// Writes `changes` if the row is unchanged since it was `seen`, and returns whether it was; false for a deleted
-    /// row.
+    /// Writes `changes` if the row has not changed since `seen` was read, and returns whether it wrote them; false for a
+    /// deleted row.
     ///
     /// # Errors
     ///
@@ -158,10 +159,9 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no
-    /// row has this key; [`Error::Closed`] if the client is shut down meanwhile; and those of
-    /// [`Versioned::try_update`] except [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], after which
-    /// it tries again.
+    /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no row has
+    /// this key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`] except
+    /// [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], after which the call tries again.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,
@@ -210,7 +210,7 @@ impl Versioned {
     }
 }
 
-/// Converts the error of a locked row or table into `None`; nothing was changed then.
+/// Converts the error of a locked row or table into `None`. After such an error nothing was changed.
 fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(Error::Database(

@@ -9,7 +9,7 @@ use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    /// The requested columns, and the check as the last one.
+    /// The values of the requested columns, and that of the check column as the last value.
     pub(crate) row: Row,
 }
 
@@ -20,9 +20,9 @@ pub struct Changes(pub(crate) Vec<(String, Value)>);
 /// The decision of the closure of an update.
 #[derive(Clone, Debug)]
 pub enum Step<T> {
-    /// Writes these values, and returns the second field.
+    /// Writes the changes in the first field. The update returns the second field as [`Outcome::value`].
     Set(Changes, T),
-    /// Leaves the row unchanged, and returns the field.
+    /// Leaves the row unchanged. The update returns the field as [`Outcome::value`].
     Stop(T),
 }
 
@@ -41,7 +41,7 @@ pub struct Outcome<T> {
 impl VersionedRow {
     /// Returns the value of a column.
     ///
-    /// A numeric type reads digits from any column: read a BIT, BINARY or BLOB as `Vec<u8>`.
+    /// A numeric type parses digits from a column of any type, so read a BIT, BINARY or BLOB column as `Vec<u8>`.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl VersionedRow {
             None => "is not in the row",
             Some(value) => match T::from_value_opt(value.clone()) {
                 Ok(value) => return Ok(value),
-                // The driver's error shows the value.
+                // The driver's error is not used, because it shows the value.
                 Err(_) => "has another type; read a column that may be NULL as an Option",
             },
         };
@@ -74,7 +74,7 @@ impl VersionedRow {
 }
 
 impl Changes {
-    /// Creates an empty list of changes; writing it still raises the check of the row.
+    /// Creates an empty list of changes. Writing an empty list still raises the value of the check column.
     pub fn new() -> Changes {
         Changes::default()
     }
