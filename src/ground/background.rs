@@ -37,8 +37,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number of its result, and until when to wait for it if
-    /// an older value is known.
+    /// Starts `call` unless a call for `key` is running. Returns the number of the call's result, and until when to wait for
+    /// that result if an older value is known.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,

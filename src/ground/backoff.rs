@@ -27,7 +27,7 @@ impl Backoff {
         Backoff::between(Duration::from_millis(5), Backoff::LONGEST_POLL)
     }
 
-    /// The longest pause with a mean of `about`.
+    /// The longest possible pause if the mean pause is `about`.
     pub(crate) fn longest_of(about: Duration) -> Duration {
         about + about / 2
     }

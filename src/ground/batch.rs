@@ -120,7 +120,7 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The work that the server executes if it has the hold.
+/// The work of a guarded write, which the server executes only if the hold still exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work<'a> {
     Commands(&'a Batch),
@@ -166,7 +166,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Calls `add` with each script argument. A command becomes its number of words and its words.
+    /// Calls `add` with each script argument. A command is passed as its number of words, followed by its words.
     pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
         match self {
             Work::Commands(batch) => {

@@ -9,8 +9,8 @@ use crate::ground::random;
 /// The id of one hold in the store: `client uuid:thread number:hold number`. For a token lock it is a random token; for
 /// permits of a semaphore their number and an id, `permits*…`; for permits with ids 32 hexadecimal digits each.
 ///
-/// An id belongs to one hold only, so a late request can only affect the hold it was sent for. Redisson uses the same field
-/// for `uuid:thread id`, and compares it as text.
+/// An id belongs to one hold only, so a late request can only affect the hold it was sent for. Redisson stores `uuid:thread
+/// id` in the same field, and compares it as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,
@@ -41,13 +41,13 @@ impl VisitorId {
         VisitorId::of_field(token)
     }
 
-    /// The token of part `part` of a multi-lock's hold, unique to the part and the hold.
+    /// The token of member number `part` of a multi-lock's hold, unique to the member and the hold.
     fn token_of_part(&self, part: usize) -> VisitorId {
         // A token has no colon.
         VisitorId::of_field(format!("{}-{part}", self.field.replace(':', "-")))
     }
 
-    /// The id with a number of permits before it, so that a release of any process knows the number.
+    /// The id with a number of permits in front, so that any process that releases the permits knows their number.
     pub(crate) fn of_permits(&self, permits: u32) -> VisitorId {
         VisitorId::of_field(format!("{permits}*{}", self.field))
     }
@@ -58,7 +58,7 @@ impl VisitorId {
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// The owners in the store: each permit id is one.
+    /// The owners as the store records them: each permit id is an owner of its own.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),
@@ -198,7 +198,7 @@ pub(crate) enum Form {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) other: Kind,
-    /// The holder of the other side may acquire this one, too. If false, it would wait for itself.
+    /// Whether the holder of the other side may acquire this side, too. If false, the holder would wait for itself.
     pub(crate) enters_inside: bool,
 }
 
@@ -207,18 +207,18 @@ pub(crate) struct Side {
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// Makes the id of a multi-lock's part. Token parts get different tokens: with equal ones, two names of one lock would
-    /// look like one repeated request.
+    /// Makes the id for a member of a multi-lock. Members that are token locks get different tokens: with equal tokens, two
+    /// names of one lock would look like one repeated request.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
-    /// The holder may acquire it again.
+    /// The holder may acquire the lock again.
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the acquiring thread, which can have no second hold of the lock.
     pub(crate) has_thread_owner: bool,
-    /// Several clients may hold it at a time, so an attempt makes sense while a thread of this client holds it.
+    /// Several clients may hold the lock at the same time, so an attempt makes sense while a thread of this client holds it.
     pub(crate) is_shared: bool,
     /// A refused visitor leaves a queue entry in the store, and uses it in its next attempt.
     pub(crate) places_in_store: bool,
-    /// The waiters of a client queue locally, and only the first one attempts.
+    /// The waiters of a client queue locally, and only the first waiter makes attempts.
     pub(crate) queues_locally: bool,
     /// A hold can be handed to a waiter of the same client.
     pub(crate) hands_off: bool,
@@ -232,9 +232,9 @@ pub(crate) struct Rules {
     pub(crate) has_ids: bool,
     /// Each hold gets a fencing token.
     pub(crate) is_fenced: bool,
-    /// Why the kind has no conditions, if it has none.
+    /// Why this kind has no conditions; `None` if it has conditions.
     pub(crate) no_conditions: Option<&'static str>,
-    /// Why its waiters cannot be counted, if they cannot.
+    /// Why the waiters for this kind cannot be counted; `None` if they can.
     pub(crate) no_waiters: Option<&'static str>,
     /// Set for the sides of a read-write lock.
     pub(crate) side: Option<Side>,
@@ -299,7 +299,7 @@ const MOST_IDS: u32 = 1_000;
 /// The length of the id of a permit, in hexadecimal digits.
 pub(crate) const ID_LENGTH: usize = 32;
 
-/// The lease of a permit without an end, which makes the largest end that Redisson supports.
+/// The lease of a permit without an end. It results in the latest end that Redisson supports.
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
 /// The identity of a lock: its kind and its name.
@@ -319,8 +319,8 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// The lease, counted from the send: the latest end of all levels. In a release, how long the hold may stay in the
-    /// store if the request does not arrive.
+    /// The lease, counted from the send of the request. It lasts until the latest end of all levels. In a release, how long
+    /// the hold may stay in the store if the request does not arrive.
     pub(crate) lease: Duration,
     /// Whether the watchdog will renew the hold.
     pub(crate) is_renewed: bool,
@@ -335,12 +335,12 @@ pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 /// How an attempt relates to the queue in the store, if the kind has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Queueing {
-    /// It leaves no queue entry, and ignores waiters.
+    /// The attempt leaves no queue entry, and ignores waiters.
     #[default]
     Barges,
-    /// It leaves no queue entry, and is refused if there are waiters.
+    /// The attempt leaves no queue entry, and is refused if there are waiters.
     Tries,
-    /// It waits. `takes_place`: it may join the store's queue. `had_place`: the store has confirmed its entry. In a client
-    /// with a local queue only the head joins the store's queue.
+    /// The attempt belongs to a waiter. `takes_place`: the waiter may join the store's queue. `had_place`: the store has
+    /// confirmed its queue entry. In a client with a local queue, only the first waiter joins the store's queue.
     Waits { takes_place: bool, had_place: bool },
 }

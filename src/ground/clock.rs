@@ -1,7 +1,7 @@
 //! The clock of validity, which continues while the machine is suspended.
 //!
-//! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), so a hold would stay valid although its key
-//! expired an hour ago. Deadlines of calls use `Instant`.
+//! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), so a hold measured with it would be valid after a
+//! suspend of an hour, although its key has expired. Deadlines of calls use `Instant`.
 
 use std::num::NonZeroU64;
 use std::ops::Add;
@@ -52,7 +52,7 @@ impl BootInstant {
         BootInstant::of(Duration::from_nanos(self.0.get()).saturating_sub(span))
     }
 
-    /// Rounds down to a multiple of `grid` since boot, of 1 ms at least.
+    /// Rounds down to a multiple of `grid` since boot. A `grid` below 1 ms counts as 1 ms.
     pub(crate) fn floor(self, grid: Duration) -> BootInstant {
         let grid = nanos(Duration::from_millis(1).max(grid));
         BootInstant::of(Duration::from_nanos(self.0.get() / grid * grid))
@@ -92,10 +92,11 @@ impl Offset {
         }
     }
 
-    /// The time of the server's clock, in microseconds, after which it must refuse a request that has to arrive by `at`.
+    /// The time of the server's clock, in microseconds, after which the server must refuse a request that has to arrive by
+    /// `at`.
     ///
-    /// The server refuses it from `at + slack` on this client's clock. It refuses it before `at` only if the offset is
-    /// uncertain by more than `slack`.
+    /// From `at + slack` of this client's clock on, the server refuses the request. The server refuses the request before
+    /// `at` only if the offset is uncertain by more than `slack`.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let most = self.most.saturating_add(self.aged(at));
         let most = at.as_micros().saturating_add(most);
@@ -162,7 +163,7 @@ impl Timeline {
         }
     }
 
-    /// By how much it was set ahead.
+    /// By how much this clock was set ahead.
     pub(crate) fn ahead(&self) -> Duration {
         self.clock.as_ref().map_or(Duration::ZERO, |it| it.ahead())
     }
@@ -191,7 +192,7 @@ impl Timeline {
 
     pub(crate) fn read(&self) -> ClockPair {
         ClockPair {
-            // Read first, so that it is too old rather than too new.
+            // `ahead` is read first, so that it is too old rather than too new.
             ahead: self.ahead(),
             moment: self.now(),
             instant: time::now(),
@@ -235,7 +236,7 @@ impl MovableClock {
     }
 }
 
-/// Sleeps until a moment on the clock of an in-memory server.
+/// A sleeper that waits until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
 pub(crate) trait ClockListener: Send + Sync {
     /// Reads the clock again.

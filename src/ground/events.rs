@@ -72,9 +72,9 @@ pub(crate) struct WaitOutcome<'a> {
     pub(crate) outcome: &'static str,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
-    /// The hold that refused it first, if the store returns it.
+    /// The hold that caused the first refusal, if the store returns it.
     pub(crate) holder: Option<&'a str>,
-    /// The hold that it acquired.
+    /// The hold that the wait acquired.
     pub(crate) visitor: Option<&'a str>,
 }
 

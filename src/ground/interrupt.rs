@@ -10,9 +10,9 @@ use crate::ground::time;
 /// A one-shot signal that ends waits from any thread.
 ///
 /// It replaces the thread interruption of Java. Clones share the signal. Once raised, it stays raised, and every later wait
-/// with it ends at once. A sleeping thread wakes. A thread with a request under way ends with that request, at most one
-/// [`command_timeout`](crate::Builder::command_timeout) after its send, and succeeds if the request acquired the lock. A
-/// wait for a row of a database ends within about a second.
+/// with it ends at once. A sleeping thread wakes. A thread with a request under way stops waiting when that request ends, at
+/// most one [`command_timeout`](crate::Builder::command_timeout) after its send, and succeeds if the request acquired the
+/// lock. A wait for a row of a database ends within about a second.
 ///
 /// # Examples
 ///

@@ -29,7 +29,7 @@ pub enum LossCause {
     Forked,
     /// The client was shut down: the hold is no longer renewed, and ends with its lease or an unlock.
     Closed,
-    /// The [`Losses`](crate::Losses) of the hold was dropped, so a loss could not be reported.
+    /// The [`Losses`](crate::Losses) receiver of the hold was dropped, so a loss could not be reported.
     Unheard,
 }
 
@@ -49,7 +49,7 @@ impl LossCause {
         }
     }
 
-    /// The loss to `holder`, a text of any client.
+    /// The cause of a loss to `holder`, an id that may be any text from any client.
     pub(crate) fn held_by(holder: &str) -> LossCause {
         LossCause::HeldBy(printable(holder))
     }

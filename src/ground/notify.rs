@@ -14,9 +14,9 @@ use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard};
 /// Why a parked thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// It got a permit by a message.
+    /// The thread got a permit by a message.
     Permit,
-    /// It got a permit without a message: another thread of its client left, or messages may be lost.
+    /// The thread got a permit without a message: another thread of its client left the queue, or messages may be lost.
     Look,
     /// The deadline has passed.
     TimedOut,
@@ -25,10 +25,10 @@ pub(crate) enum Wake {
     Closed,
 }
 
-/// Sources from this number on are treated as one.
+/// All sources with this number or a higher one are treated as one source.
 const LAST_SOURCE: u32 = 63;
 
-/// The place where one waiting thread sleeps.
+/// Parks and wakes one waiting thread.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
     state: Mutex<Parked>,
@@ -41,7 +41,7 @@ struct Parked {
     permit: Option<Wake>,
     /// The sources that sent a message since the last permit, a bit each.
     notified_by: u64,
-    /// Groups of sources that make a permit together. A message of any other source makes one at once.
+    /// Groups of sources that make a permit together. A message of a source outside of all groups makes a permit at once.
     groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,
@@ -87,7 +87,8 @@ impl Parker {
         state.groups.push(SourceGroup { sources, needed });
     }
 
-    /// Notes a message of a source, which may make this permit. Returns whether it changed anything.
+    /// Notes a message of a source. If the message is enough for a permit, gives `permit`. Returns whether the message
+    /// changed anything.
     fn note_message(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
@@ -121,7 +122,7 @@ impl Parker {
         given
     }
 
-    /// Wakes the sleeper after the mutex is free: otherwise it would wake, and block on the mutex.
+    /// Unlocks the mutex before it wakes the sleeper; otherwise the sleeper would wake only to block on the mutex.
     fn wake(&self, state: MutexGuard<'_, Parked>) {
         drop(state);
         self.changed.notify_one();
@@ -188,7 +189,8 @@ impl Notifier {
         parker
     }
 
-    /// Puts `parker` at the end of the queue of `channel`, as its source `source`, until the registration is dropped.
+    /// Puts `parker` at the end of the queue of `channel`, until the registration is dropped. For the parker, this queue is
+    /// source `source`.
     pub(crate) fn join(
         self: &Arc<Self>,
         source: u32,
@@ -215,8 +217,9 @@ impl Notifier {
         }
     }
 
-    /// Gives a permit each to the first `most` waiters of `channel` without one. For a waiter with several sources it is
-    /// one message, and does not count against `most`. Returns the number of waiters for which it changed anything.
+    /// Gives a permit each to the first `most` waiters of `channel` without one. For a waiter with several sources, the
+    /// permit is only one message, which may not suffice to wake it. Returns the number of waiters for which the call
+    /// changed anything.
     pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
         self.hand_out(channel, most, Wake::Permit)
     }
@@ -233,7 +236,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// The number of waiters of `channel` that also wait for other channels, and so are in no queue of the lock.
+    /// The number of waiters of `channel` that also wait for other channels, and so are not in the client's queue of this
+    /// lock.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();

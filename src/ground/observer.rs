@@ -10,9 +10,9 @@ use crate::ground::numbers;
 
 /// Receives the events of a client's locks.
 ///
-/// Set by [`Builder::observer`](crate::Builder::observer). It is called on the thread of the event, without a mutex of this
-/// library held. It delays that thread, so it should be quick, and must not lock or unlock. Its panics are contained. The
-/// feature `metrics` needs no observer.
+/// [`Builder::observer`](crate::Builder::observer) sets the observer of a client. The observer is called on the thread of
+/// the event, while that thread holds no mutex of this library. It delays that thread, so it should be quick, and must not
+/// lock or unlock. Its panics are contained. The feature `metrics` needs no observer.
 ///
 /// # Examples
 ///
@@ -64,7 +64,7 @@ pub enum Event<'a> {
         lock: &'a str,
         /// The duration of the call.
         waited: Duration,
-        /// How it was acquired: `free`, `woken`, `polled`, `handed` or `reentered`.
+        /// How the lock was acquired: `free`, `woken`, `polled`, `handed` or `reentered`.
         via: &'static str,
     },
     /// A call ended without the lock.
@@ -79,7 +79,7 @@ pub enum Event<'a> {
         /// `refused`, `interrupted` or `failed`.
         outcome: &'static str,
     },
-    /// The lock was held when a call first attempted it; once for each call.
+    /// The lock was held when a call first attempted to acquire it. Sent at most once for each call.
     #[non_exhaustive]
     Contended {
         /// The class of the lock.
@@ -99,7 +99,7 @@ pub enum Event<'a> {
         /// `unlocked` or `lost`.
         end: &'static str,
     },
-    /// A hold was lost; once for each hold, at the same time as [`Builder::on_lost`](crate::Builder::on_lost).
+    /// A hold was lost. Sent once for each hold, at the same time as [`Builder::on_lost`](crate::Builder::on_lost).
     #[non_exhaustive]
     Lost {
         /// The class of the lock.
@@ -112,9 +112,9 @@ pub enum Event<'a> {
     Request {
         /// The operation.
         operation: &'static str,
-        /// Its result; for several holds, the result of the first.
+        /// The result of the request; for several holds, the result for the first hold.
         result: &'static str,
-        /// The duration, with connecting and repetitions.
+        /// The duration of the request, including connecting and repetitions.
         took: Duration,
     },
     /// An attempt to connect to a server has ended.
@@ -127,7 +127,7 @@ pub enum Event<'a> {
         /// The duration.
         took: Duration,
     },
-    /// A call has waited for a long time; repeated whenever the time has doubled.
+    /// A call has waited for a long time. Sent again whenever the time has doubled.
     #[non_exhaustive]
     LongWait {
         /// The class of the lock.
@@ -138,12 +138,12 @@ pub enum Event<'a> {
         thread: u64,
         /// The time waited so far.
         waited: Duration,
-        /// The hold that refused it last, if the store returns it.
+        /// The hold that caused the last refusal, if the store returns it.
         holder: Option<&'a str>,
         /// The number of other threads of this client that wait for the lock.
         others: usize,
     },
-    /// A renewed hold has lasted for a long time; repeated whenever the time has doubled.
+    /// A renewed hold has lasted for a long time. Sent again whenever the time has doubled.
     #[non_exhaustive]
     LongHold {
         /// The class of the lock.

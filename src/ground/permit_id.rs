@@ -6,7 +6,7 @@ use crate::ground::claim::{ID_LENGTH, VisitorId};
 
 /// The id of a permit of a [`PermitSemaphore`](crate::PermitSemaphore): 16 bytes, as 32 hexadecimal digits.
 ///
-/// Any process that knows it, also with Redisson, can release the permit or change its lease.
+/// Any process that knows the id, also a process with Redisson, can release the permit or change its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PermitId {
     pub(crate) visitor: VisitorId,

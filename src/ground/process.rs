@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use forkguard::atfork::Guard;
 
-/// The process id at the first call, and the detector of forks. It saves a system call each time.
+/// The process id at the first call, and the detector of forks. The stored id saves a system call at each later call.
 static FIRST: LazyLock<Option<(Guard, u32)>> =
     LazyLock::new(|| Some((Guard::try_new().ok()?, process::id())));
 

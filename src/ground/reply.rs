@@ -16,7 +16,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Returns the integer, also of a string of decimal digits as `GET` returns it.
+    /// Returns the integer. A string of decimal digits, as `GET` returns it, is read as an integer, too.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Reply::Int(number) => Some(*number),

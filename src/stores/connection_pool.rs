@@ -1,7 +1,7 @@
 //! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A slot is empty at first. Its borrower connects, with its own deadline and errors, and leaves the connection in the
-//! slot. So the pool does no I/O; it limits the number, queues borrowers, and closes idle connections.
+//! A slot is empty at first. Its borrower connects, with its own deadline and errors, and leaves the connection in the slot.
+//! So the pool does no I/O; it limits the number of connections, queues borrowers, and closes idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -51,7 +51,7 @@ impl PoolSettings {
     }
 }
 
-/// A borrowed slot, with a connection if one was made. Dropping it returns it.
+/// A borrowed slot, with a connection if one was made. Dropping the slot returns it to the pool.
 pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 
 /// A limited number of slots.
@@ -114,8 +114,8 @@ impl<C: Send + 'static> Slots<C> {
         if let Ok(slot) = pool.get_timeout(patience()) {
             return Ok(slot);
         }
-        // The pool's thread may still be creating a slot, which takes long only on a busy machine. Slots in use are not
-        // waited for.
+        // The pool's thread may still be creating a slot, which takes long only on a busy machine. The loop does not wait
+        // for slots in use.
         for _ in 0..SLOT_POLLS {
             if pool.state().connections >= self.size {
                 break;
@@ -135,7 +135,7 @@ impl<C: Send + 'static> Slots<C> {
     /// Borrows a free slot for which `is_such` is true.
     pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
         let pool = self.pool().ok()?;
-        // The other slots return after the search.
+        // The other slots return to the pool after the search.
         let mut others = Vec::new();
         while let Some(slot) = pool.try_get() {
             if is_such(&slot) {
@@ -158,15 +158,15 @@ impl<C: Send + 'static> Slots<C> {
         pool.as_ref().is_some_and(|it| it.state().connections == 0)
     }
 
-    /// Closes the free connections, and the others when they return. A slot that is borrowed later belongs to a pool of its
-    /// own.
+    /// Closes the free connections now, and connections in use when their slots return. A slot that is borrowed later
+    /// belongs to a pool of its own, so its connection is closed after use.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let closed = self.pool.lock().take();
         drop(closed);
     }
 
-    /// Keeps connections again: a quorum uses the servers of clients that were shut down.
+    /// Keeps connections again after `close`, because a quorum uses the servers of clients that were shut down.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::Relaxed);
     }

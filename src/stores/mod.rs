@@ -15,8 +15,8 @@ use crate::ground::time;
 /// A wait for a connection leaves at least this time for the reply, or half of the remaining time if that is less.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
-/// How long a request with this deadline waits for a connection. It stops early, because a request that is sent at the last
-/// moment gets no reply in time and ends in doubt.
+/// How long a request with this deadline waits for a connection. The wait ends before the deadline, because a request that
+/// is sent at the last moment gets no reply in time and ends in doubt.
 pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))

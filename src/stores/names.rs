@@ -1,8 +1,8 @@
 //! Resolves host names within a deadline.
 //!
 //! `getaddrinfo` has no timeout and may block for half a minute. At most one thread per name calls it, and callers wait for
-//! its result until their deadline. While it blocks, or after it failed, callers try the addresses of its last result, which may
-//! have come too late for the call that asked for it.
+//! its result until their deadline. While it blocks, or after it failed, callers try the addresses of its last result, which
+//! may have arrived too late for the call that requested it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::ground::background::Background;
 use crate::ground::{process, time};
 
-/// A process id and a host name. A forked child does not have the threads of its parent.
+/// A process id and a host name. The process id is included, because a forked child does not have the threads of its parent.
 type Name = (u32, String);
 type Addresses = Vec<SocketAddr>;
 

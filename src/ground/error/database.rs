@@ -20,7 +20,8 @@ errors! {
         reason: String,
     } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: another transaction on {node} has locked it \
         ({reason}); wait longer, or find a transaction that was left open";
-    /// Two transactions waited for each other, and the server rolled this one back. It may be run again from its start.
+    /// Two transactions waited for each other, and the server rolled this one back. The transaction may be run again from
+    /// its start.
     Deadlock {
         /// The table and the key.
         lock: Arc<str>,
@@ -40,7 +41,8 @@ errors! {
         key: String,
     } "row_not_found" (Some(lock), Some(node)), "row {lock:?}: {node} has no row with the key {key}; insert it \
         before you lock or update it";
-    /// Other clients changed the row between each read and write of this call, which changed nothing.
+    /// In each attempt of this call, another client changed the row between the read and the write. The call changed
+    /// nothing.
     Conflict {
         /// The table and the key.
         lock: Arc<str>,
@@ -61,8 +63,8 @@ errors! {
     } "schema" (Some(lock), Some(node)), "lock {lock:?}: the schema on {node} does not fit: {reason}";
     /// The transaction has ended without writing anything.
     ///
-    /// Its row locks end when the server rolls it back: at once if the server ended it, else when the server notices that
-    /// the connection is closed.
+    /// The row locks end when the server rolls the transaction back: at once if the server ended the transaction, otherwise
+    /// when the server notices that the connection is closed.
     TransactionLost {
         /// The lock, or the table and the key.
         lock: Arc<str>,
@@ -74,7 +76,7 @@ errors! {
         source: Option<IoSource>,
     } "transaction_lost" (Some(lock), Some(node)), "lock {lock:?}: {node} has rolled the transaction back or will \
         do so, and nothing of it is written{}", ReasonText(reason, source);
-    /// The server replied to a statement with an error without a variant of its own.
+    /// The server replied to a statement with an error for which there is no other variant.
     Sql {
         /// The lock, or the table and the key.
         lock: Arc<str>,

@@ -10,7 +10,7 @@ impl std::error::Error for Error {
             Error::Unreachable { source, .. }
             | Error::Unknown { source, .. }
             | Error::Untrusted { source, .. } => Some(&**source.as_ref()?),
-            // The text contains the inner error's, so the source is the inner error's too.
+            // The text contains the text of the inner error, so the source is the source of the inner error, too.
             Error::Ran { error } => error.source(),
             #[cfg(feature = "mysql")]
             Error::Database(error) => error.source(),

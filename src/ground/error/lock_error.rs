@@ -18,8 +18,8 @@ errors! {
     /// *Refused* (another holder has the lock) is `Ok(false)` or `Ok(None)`, not an error. *Lost*, *unknown* and
     /// *unreachable* are different errors, and none is ever turned into another.
     ///
-    /// Its text does not contain the text of its `source()`. `Debug` prints both in one line, like `{:#}` of crates that
-    /// print chains.
+    /// The text of an error does not contain the text of its `source()`. `Debug` prints both in one line, like `{:#}` of
+    /// crates that print chains.
     ///
     /// A later version may have more variants and fields, so patterns must not be exhaustive:
     ///
@@ -42,18 +42,18 @@ errors! {
     InvalidName {
         /// The name, shortened if it is very long.
         name: String,
-        /// The rule that it breaks.
+        /// The rule that the name breaks.
         reason: &'static str,
     } "invalid_name" (Some(name), None), "lock name {name:?} cannot be used: {reason}";
-    /// The number of permits or the count of a latch is out of range: it and the sum of all permits must be 1 ..=
-    /// 2147483647, and at most 1000 permits with ids are acquired at once. Nothing was changed.
+    /// The number of permits or the count of a latch is out of range. This number and the sum of all permits must be 1 ..=
+    /// 2147483647. At most 1000 permits with ids are acquired at once. Nothing was changed.
     InvalidPermits {
         /// The semaphore or the latch.
         name: Arc<str>,
         /// The requested number.
         permits: i64,
     } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not a valid number of permits or count: it and the sum have to be 1 ..= {LARGEST_COUNT}; at most 1000 permits with ids are acquired at once";
-    /// The lease time is shorter than 10 ms, or longer than 365 days, or in a quorum than its `max_lease`.
+    /// The lease time is shorter than 10 ms, longer than 365 days, or, in a quorum, longer than its `max_lease`.
     InvalidLease {
         /// The lock.
         lock: Arc<str>,
@@ -62,7 +62,7 @@ errors! {
         /// The longest lease time allowed.
         longest: Duration,
     } "invalid_lease" (Some(lock), None), "lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= {longest:?}";
-    /// The wait time is too long to be represented; `lock()` waits forever.
+    /// The wait time is too long to be represented. To wait forever, use `lock()`.
     InvalidWait {
         /// The lock.
         lock: Arc<str>,
@@ -76,7 +76,8 @@ errors! {
         /// The reason; never a secret.
         reason: String,
     } "invalid_config" (None, None), "{setting} cannot be used: {reason}";
-    /// The server could not be reached, or did not reply before the request was sent. Nothing was changed.
+    /// The server could not be reached, or did not reply to a step that precedes the request, such as the handshake. Nothing
+    /// was changed.
     Unreachable {
         /// The lock.
         lock: Arc<str>,
@@ -97,7 +98,7 @@ errors! {
         connections: u32,
     } "exhausted" (Some(lock), Some(node)), "lock {lock:?}: all {connections} connections to {node} were in use until the deadline; raise pool_size() (a waiter needs no connection, but each row lock and each open transaction does)";
     /// A request was sent and no reply came, so its outcome is unknown. Or the master executed an `unlock` that too few
-    /// replicas acknowledged, so it may be lost in a failover.
+    /// replicas acknowledged, so the `unlock` may be lost in a failover.
     ///
     /// The documentation of each operation says what this means for the hold. A hold that the request may have acquired is
     /// released in the background, and ends with its lease at the latest.
@@ -127,8 +128,8 @@ errors! {
     } "unavailable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot serve the request now: {reason}";
     /// Too few replicas acknowledged in time. The request was undone.
     ///
-    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If undoing it got no reply, the hold is
-    /// released in the background, and ends with its lease at the latest.
+    /// This error occurs only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the attempt to undo the
+    /// request got no reply, the hold is released in the background, and ends with its lease at the latest.
     NotReplicated {
         /// The lock.
         lock: Arc<str>,
@@ -145,7 +146,7 @@ errors! {
         lock: Arc<str>,
         /// The number of nodes that granted the request.
         granted: usize,
-        /// The number of nodes that refused it, or lacked the hold.
+        /// The number of nodes that refused the request, or lacked the hold.
         refused: usize,
         /// The number of nodes without a usable reply.
         unreachable: usize,
@@ -177,7 +178,7 @@ errors! {
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "untrusted" (Some(lock), Some(node)), "lock {lock:?}: no trusted connection to {node}{}", ReasonText(reason, source);
-    /// The name belongs to a value that is not a lock of this kind. It was not changed.
+    /// The name belongs to a value that is not a lock of this kind. The value was not changed.
     WrongType {
         /// The lock.
         lock: Arc<str>,
@@ -195,8 +196,8 @@ errors! {
         /// The id of the hold.
         visitor: VisitorId,
     } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
-    /// The server drew a fencing token that is not larger than all tokens of the lock that this client has seen, so nothing
-    /// was acquired.
+    /// The server drew a fencing token that is not larger than the largest token of the lock that this client has seen, so
+    /// nothing was acquired.
     ///
     /// Each request sends the largest known token, so this server does not execute the script as written.
     FenceRegressed {
@@ -223,7 +224,7 @@ errors! {
         /// The reply, shortened.
         reason: String,
     } "unexpected" (Some(lock), Some(node)), "lock {lock:?}: unexpected reply from {node}: {reason}";
-    /// The calling thread does not hold the lock; the `IllegalMonitorStateException` of Java.
+    /// The calling thread does not hold the lock. In Java this is an `IllegalMonitorStateException`.
     NotHeld {
         /// The lock.
         lock: Arc<str>,
@@ -254,7 +255,7 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition releases all levels of the hold, but another guard still holds a level; wait while the thread has one guard only, or only levels acquired by lock()";
-    /// The calling thread holds another lock with a common part; see [`MultiLock`](crate::MultiLock).
+    /// The calling thread holds another lock with a common member; see [`MultiLock`](crate::MultiLock).
     Overlap {
         /// The lock.
         lock: Arc<str>,
@@ -307,9 +308,9 @@ errors! {
         node: Arc<str>,
         /// The index of the command, from 0 on; 0 for a script.
         index: usize,
-        /// The server's message, or that the command was executed but its reply is unusable.
+        /// The server's message, or a note that the command was executed but its reply is unusable.
         reason: String,
-        /// The replies to the commands before it.
+        /// The replies to the commands before the failed command.
         done: Vec<Reply>,
     } "command_failed" (Some(lock), Some(node)), "lock {lock:?}: command {index} of the guarded write failed on {node}; the commands before it took effect: {reason}";
     /// A write had a smaller fencing token than an earlier write. Nothing was written.

@@ -102,9 +102,9 @@ impl Error {
         }
     }
 
-    /// Whether a wait continues after this error, because the server may recover. Includes unknown outcomes: what such an
-    /// attempt left is resolved in the background. `CallError::is_passing` in contrast tells a topology to try another
-    /// server.
+    /// Whether a wait continues after this error, because the server may recover. Unknown outcomes are included, because a
+    /// hold that such an attempt may have left is resolved in the background. `CallError::is_passing` in contrast tells a
+    /// topology to try another server.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::store::Store;
 
-/// A part of a multi-lock.
+/// A member of a multi-lock: one of the locks of which it consists.
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
-    /// Its index among the members, set by the multi-lock.
+    /// The index of this member in the multi-lock, which sets it.
     pub(crate) index: usize,
     /// Keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
 
 impl Member {
-    /// The id of this part's hold.
+    /// The id of the hold of this member, derived from the id of the multi-lock's hold.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
         (self.lock.kind.rules().visitor_of_part)(visitor, self.index)
     }

@@ -1,6 +1,6 @@
 //! A lock that consists of other locks, and is held while all of them are held.
 //!
-//! It never waits while it holds a part: a refused attempt releases its parts before it returns.
+//! A multi-lock never waits while it holds a member: a refused attempt releases the acquired members before it returns.
 
 mod member;
 #[cfg(test)]
@@ -22,12 +22,12 @@ use crate::stores::share;
 
 pub(crate) use member::Member;
 
-/// Random, so that multi-locks with common parts do not collide repeatedly.
+/// The longest random delay of an attempt, so that multi-locks with common members do not collide repeatedly.
 const JITTER: Duration = Duration::from_millis(2);
 
 /// The store of one multi-lock.
 pub(crate) struct MultiStore {
-    /// In the order of acquisition, which is the same for every multi-lock with these parts.
+    /// The members in the order of acquisition, which is the same for every multi-lock with these members.
     members: Vec<Member>,
     /// The index of the member that refused the last attempt; 0 if none did.
     refusing_member: AtomicUsize,
@@ -78,7 +78,7 @@ impl MultiStore {
         })
     }
 
-    /// Releases levels at each member, so that `keep` stay.
+    /// Releases levels at each member, so that `keep` levels remain.
     fn release_level(
         &self,
         claim: &Claim,
@@ -104,9 +104,9 @@ impl MultiStore {
         }
     }
 
-    /// Returns the refusal of the part that refused the last attempt, if it is not the first part and is still held. Without
-    /// this query, the attempt would acquire and release the parts before it. That would wake other waiters for those parts,
-    /// and their attempts would do the same.
+    /// Returns the refusal of the member that refused the last attempt, if it is not the first member and is still held.
+    /// Without this query, the attempt would acquire and release the members before it. That would wake other waiters for
+    /// those members, and their attempts would do the same.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
         // `inspect` of a quorum without a majority returns "held", but that is an outage, not a refusal.
@@ -126,7 +126,7 @@ impl MultiStore {
             })
     }
 
-    /// Releases the first `taken` members, and resolves `in_doubt`. Returns the in-doubt rest.
+    /// Releases the first `taken` members, and resolves `in_doubt`. Returns what is still in doubt.
     fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
         for index in 0..taken {
             in_doubt.set(index, Some(0));
@@ -134,7 +134,7 @@ impl MultiStore {
         (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
     }
 
-    /// Resolves the request at all members that are in doubt. Returns whether none is left.
+    /// Resolves the request at all members where it is in doubt. Returns whether it is in doubt at no member any more.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {
@@ -148,7 +148,7 @@ impl MultiStore {
                 visitor: member.visitor(&in_doubt.visitor),
                 ..part
             };
-            // The engine repeats it after an error.
+            // After an error, the engine repeats the resolution.
             let by = share(deadline, index + 1);
             let resolved = member.store.resolve(&mut [&mut part], by).pop();
             if matches!(resolved, Some(Ok(true))) {
@@ -228,13 +228,13 @@ impl Store for MultiStore {
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some parts have or may get the new lease and count, possibly after the next request of the hold. They
-                    // keep the count until the last release frees any count.
+                    // Some members have or may get the new lease and count, possibly after the next request of the hold.
+                    // They keep the count until the last release, which frees the lock whatever the count is.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };
             }
-            // A refused first acquisition, or a lost hold: no part stays acquired.
+            // A refused first acquisition, or a lost hold: no member stays acquired.
             let taken = if is_first { index } else { self.members.len() };
             let leftover = self.undo(taken, in_doubt, deadline);
             return match (outcome, leftover) {
@@ -260,7 +260,7 @@ impl Store for MultiStore {
             let answers = member.store.renew(&parts, by);
             for (outcome, answer) in outcomes.iter_mut().zip(answers) {
                 match (&*outcome, answer) {
-                    // One lost part is a lost hold.
+                    // If one member is lost, the hold is lost.
                     (Renewal::Lost(_), _) | (_, Renewal::Renewed | Renewal::RenewedFor(_)) => {}
                     (_, answer) => *outcome = answer,
                 }
@@ -282,7 +282,7 @@ impl Store for MultiStore {
         let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
             let by = share(deadline, member.index + 1);
-            // The release publishes its message, because other clients may wait for this part without the other parts.
+            // The release publishes its message, because other clients may wait for this member without the other members.
             let part = member.claim(claim);
             match member.store.release(&part, Left::Nothing, by) {
                 Ok(Outcome::Done(released)) => {
@@ -316,12 +316,12 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
-                // An ambiguous error takes precedence: a part may be free.
+                // An ambiguous error takes precedence, because a member may have been freed.
                 Err(error) => trouble = trouble.filter(Error::is_ambiguous).or(Some(error)),
             }
         }
         match trouble {
-            // A part was freed, so the error must not mean that nothing was done.
+            // A member was freed, so the error must not mean that nothing was done.
             Some(error) if was_held && error.is_retryable() => {
                 let node = error.node().map_or_else(|| self.node(None), Arc::from);
                 let reason =
@@ -352,7 +352,7 @@ impl Store for MultiStore {
             if part.is_locked {
                 whole.is_locked = true;
                 has_end &= part.remaining.is_some();
-                // The multi-lock is free when its last held part is free.
+                // The multi-lock is free when its last held member is free.
                 whole.remaining = whole.remaining.max(part.remaining);
             }
         }
@@ -381,12 +381,12 @@ impl Store for MultiStore {
         parker: &Arc<Parker>,
     ) -> Subscription {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
-        // The release of any part may be the one that frees the multi-lock, so messages of all parts are received. A quorum
-        // needs messages of several nodes, because an undone attempt at one node would wake all waiters.
+        // The release of any member may be the one that frees the multi-lock, so messages of all members are received. A
+        // quorum needs messages of several nodes, because an undone attempt at one node would wake all waiters.
         let mut sources = 1;
         let subscribe = |member: &Member| {
             let source = source + sources;
-            // The members have no queue entries: a multi-lock waits for no part while it holds another.
+            // The members have no queue entries, because a multi-lock never waits for one member while it holds another.
             let part = member.store.subscribe(&member.lock, None, source, parker);
             sources += part.sources;
             part

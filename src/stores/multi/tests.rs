@@ -1,4 +1,4 @@
-//! A multi-lock of three parts, each on its own in-process server.
+//! A multi-lock of three members, each on its own in-process server.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -31,7 +31,7 @@ impl Three {
         Three { worlds, whole }
     }
 
-    /// With a hold of this count.
+    /// A multi-lock with a hold of this count.
     fn held(count: u32) -> Three {
         let three = Three::new();
         for count in 0..count {
@@ -41,7 +41,7 @@ impl Three {
         three
     }
 
-    /// Makes the server of a part unreachable.
+    /// Makes the server of a member unreachable.
     fn silence(&self, part: usize) {
         self.worlds[part].fail(|faults| faults.is_silent = true);
     }
@@ -56,13 +56,13 @@ impl Three {
             .unwrap()
     }
 
-    /// Removes the hold of a part.
+    /// Removes the hold of a member.
     fn lose(&self, part_index: usize) {
         let store = store_of(&self.worlds[part_index]);
         store.force_release(&part(), soon()).unwrap();
     }
 
-    /// Writes the hold of another client at a part.
+    /// Writes the hold of another client at a member.
     fn give(&self, part_index: usize, lease: Duration) {
         self.lose(part_index);
         let other = Claim {
@@ -78,7 +78,7 @@ impl Three {
         self.whole.inspect(&part(), Some(&visitor), soon())
     }
 
-    /// The hold count of each part. Makes all servers reachable again.
+    /// The hold count of each member. The call makes all servers reachable again.
     fn levels(&self) -> [u32; 3] {
         let visitor = claim("me", 0).visitor;
         [0, 1, 2].map(|index| {
@@ -180,7 +180,7 @@ fn the_hold_count_is_the_lowest_of_the_parts() {
     three.give(1, LEASE / 2);
     let holding = three.inspect().unwrap();
     assert!(holding.is_locked && holding.count == 0);
-    // The multi-lock is free when its last part is.
+    // The multi-lock is free when its last member is free.
     assert!(holding.remaining.unwrap() > LEASE / 2);
     three.silence(2);
     assert!(three.inspect().is_err());

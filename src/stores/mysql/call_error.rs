@@ -14,7 +14,7 @@ use crate::ground::error::{Error, Reason};
 pub(crate) enum CallError {
     /// The request was not executed.
     NotSent(Reason),
-    /// All connections of the pool, this many, stayed in use until the deadline. Nothing was sent.
+    /// All connections of the pool stayed in use until the deadline. The value is their number. Nothing was sent.
     Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
@@ -43,7 +43,7 @@ pub(crate) enum Class {
     Passing,
     /// The session was killed; the statement may have taken effect.
     Killed,
-    /// A row with a NULL name: the request came too late.
+    /// The server refused to insert a NULL name: the request arrived after its expiry.
     Late,
     Other,
 }
@@ -51,8 +51,8 @@ pub(crate) enum Class {
 /// Returns the class of an error code of MySQL 5.7, 8.x or MariaDB 10.x, 11.x.
 pub(crate) fn class_of(code: u16) -> Class {
     match code {
-        // 1205 is the timeout of both products, and NOWAIT on MariaDB; NOWAIT is 3572 on MySQL 8 and 5010 on a fork of 5.7.
-        // 3024 and 1969 are statement time limits of the server.
+        // 1205 is the lock wait timeout of both products, and a failed NOWAIT on MariaDB. A failed NOWAIT is 3572 on MySQL 8
+        // and 5010 on a fork of 5.7. 3024 and 1969 are statement time limits of the server.
         1205 | 3572 | 5010 | 3024 | 1969 => Class::WaitTimeout,
         // 1020 is a snapshot conflict of MariaDB, 3058 a deadlock of user locks and metadata locks.
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
@@ -104,7 +104,7 @@ impl CallError {
                 | DriverError::MixedParams
                 | DriverError::PacketTooLarge),
             ) => return CallError::Usage(error.to_string()),
-            // The texts of these errors contain the values.
+            // The texts of these errors contain the values of the row, so they are not used.
             Cause::FromValueError(_) | Cause::FromRowError(_) => {
                 return CallError::Usage(
                     "a row of the reply does not have the expected types".into(),

@@ -25,7 +25,7 @@ use crate::stores::redis::{Fault, Tunnel};
 /// The socket timeout may exceed the deadline by this much, to avoid a system call for every request.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
-/// The latest start of a statement after its deadline, by the client's clock.
+/// How long after its deadline a statement may still start, by the client's clock.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(LATEST_EFFECT)
     .saturating_sub(EXPIRY_DRIFT);
@@ -66,8 +66,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection. `longest_answer` is the read timeout if it cannot be changed later (no duplicate
-    /// descriptor).
+    /// Opens a connection. Without a duplicate descriptor the read timeout cannot be changed later, so it is at least
+    /// `longest_answer`.
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
@@ -117,7 +117,7 @@ impl Connection {
             let reason = "the deadline expired before connecting";
             return Err(CallError::NotSent(reason.into()));
         }
-        // The limit of each read of the handshake.
+        // The timeout of each read during the handshake.
         let connecting = left.min(address.settings.connect_timeout);
         let reading = match has_second_handles() {
             true => connecting,
@@ -282,8 +282,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A forked child must not send COM_QUIT, which would end the parent's connection. Otherwise the driver sends it,
-        // and a blocked socket must not delay that.
+        // A forked child must not send COM_QUIT, which would end the parent's connection. Otherwise the driver sends
+        // COM_QUIT, which a blocked socket must not delay.
         if self.pid != process::id() {
             std::mem::forget(self.conn.take());
         } else if let Some(socket) = &self.socket {

@@ -10,7 +10,8 @@ use super::keys::Ident;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
-/// Returns one row per column of the table `:t`. It aggregates nothing that a length limit of the server could cut.
+/// Returns one row per column of the table `:t`. The query aggregates nothing into a text that a length limit of the server
+/// could cut.
 const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
      (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
@@ -18,7 +19,7 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t AND INDEX_NAME = 'PRIMARY') \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
 
-/// The reason for a table without columns.
+/// The reason that an error gives for a table without columns.
 const MISSING: &str = "it does not exist, or this user has no right to read it";
 
 /// A column as the server describes it, with facts about its table.
@@ -26,7 +27,7 @@ const MISSING: &str = "it does not exist, or this user has no right to read it";
 pub(super) struct Column {
     name: String,
     pub(super) kind: String,
-    /// The largest length in bytes, or the decimals of a second.
+    /// The largest length in bytes, or the number of fractional digits of a second.
     pub(super) size: u64,
     pub(super) is_nullable: bool,
     /// The engine of the table; `None` for a view.
@@ -74,7 +75,7 @@ impl MySql {
         let advice = match reason {
             _ if !is_own => String::new(),
             MISSING => format!("; {}", self.tables.advice()),
-            // `CREATE TABLE IF NOT EXISTS` does not change it.
+            // `CREATE TABLE IF NOT EXISTS` does not change an existing table.
             _ => format!(
                 "; alter {table}, or drop it while no lock is held and call Client::create_tables()"
             ),
@@ -131,10 +132,11 @@ impl Column {
         ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&&*self.kind)
     }
 
-    /// Returns the key in the form for which the server uses the index and finds no other row; `None` if it has none.
+    /// Returns the key in the form for which the server uses the index and finds no other row; `None` if there is no such
+    /// form.
     ///
-    /// The server would compare a number with every row of a text column, and would read the text `7x` as 7 for a column
-    /// of numbers.
+    /// In another form, the server would compare a number with every row of a text column, and would read the text `7x` as 7
+    /// for a column of numbers.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
         let kind = match &*self.kind {
             "date" | "datetime" | "timestamp" => "date",

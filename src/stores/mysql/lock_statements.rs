@@ -17,24 +17,24 @@ pub(crate) const BUSY: u64 = 1 << 62;
 /// The statements for one lock table.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which it fails with error 1048.
+    /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which the statement fails with error 1048.
     ///
     /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy dropped the reply.
     pub(crate) acquire: String,
-    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if the row is not the visitor's or
-    /// the request is late. It never shortens the lease, because it may wait for the row and take effect after a
+    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if the row is not the visitor's or the
+    /// request is late. The statement never shortens the lease, because it may wait for the row and take effect after a
     /// later request.
     pub(crate) enter: String,
     /// Like `enter`, but may shorten the lease, so it must never be sent twice.
     pub(crate) leave: String,
     /// `:r`, `:o`, `:us`, `:t`. Like `enter`.
     pub(crate) renew: String,
-    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 like
-    /// `enter`. It may be sent twice: a second copy finds the successor in the row, changes nothing and returns the
-    /// same.
+    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 like `enter`. The
+    /// statement may be sent twice: a second copy finds the successor in the row, changes nothing and returns the same
+    /// token.
     pub(crate) transfer: String,
-    /// `:r`, `:o`. Returns 2 if released within the lease, 1 if after it but before another visitor, 0 if the row is
-    /// not the visitor's.
+    /// `:r`, `:o`. Returns 2 if the hold was released within its lease, 1 if after its lease but before another visitor
+    /// acquired the row, 0 if the row is not the visitor's.
     pub(crate) release: String,
     /// `:r`. Returns a positive number if the lock was held.
     pub(crate) force_release: String,
@@ -45,10 +45,11 @@ pub(crate) struct Statements {
     pub(crate) survey: String,
     /// `:r`. Fails at once if a transaction has locked the row.
     pub(crate) probe: String,
-    /// `:r`, `:o`. Returns the fencing token within the lease, and locks the row until the transaction ends.
+    /// `:r`, `:o`. If the lease has not ended, the statement returns the fencing token, and locks the row until the
+    /// transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Only in the transaction of `pin`, where no other client can acquire the row after the
-    /// lease.
+    /// `:r`, `:o`, `:us`. Runs only in the transaction of `pin`, in which no other client can acquire the row even after the
+    /// lease has ended.
     pub(crate) extend_pinned: String,
     /// `:us` the shortest time free, `:k` the largest number of names.
     pub(crate) purgeable: String,
@@ -80,8 +81,9 @@ impl Statements {
         Statements {
             // A late request inserts a NULL name, which fails with error 1048. The busy branch must set LAST_INSERT_ID
             // again, or the token of the rejected row would be read as a grant. A copy that finds its visitor in the row
-            // keeps the count and shortens nothing, because later requests may depend on the grant. If assignments see
-            // new values, the row has an owner when `expires_at` is set; then `acquired_at` shows a new grant.
+            // keeps the count and shortens nothing, because later requests may depend on the grant. If assignments see new
+            // values, `owner` is already set when `expires_at` is assigned; in that case `acquired_at` shows whether the
+            // grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

@@ -36,7 +36,7 @@ pub(super) enum Change<'a> {
 /// The sent copies of one request.
 #[derive(Default)]
 pub(super) struct SentStatements {
-    /// The server time in ms after which the server refuses all of them.
+    /// The server time in ms after which the server refuses all copies.
     not_after: i64,
     /// The send time of the first copy without a reply, which may run after later copies.
     first_unanswered: Option<BootInstant>,

@@ -51,11 +51,11 @@ use pool::{Pools, Request};
 pub(crate) use rows::{LockedRows, sleep_until};
 pub(crate) use session::Session;
 
-/// The longest wait of a statement for a row: the shortest that both products support, in whole seconds. It also
-/// bounds the reaction to an interrupt or a shutdown.
+/// The longest wait of a statement for a row. It is the shortest timeout that both products support, because they use whole
+/// seconds. It also bounds the reaction to an interrupt or a shutdown.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// The latest effect of a statement after its start: it may wait for the table and then for the row.
+/// How long after its start a statement may take effect: it may wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
 /// The longest name of a lock in bytes, prefix included.

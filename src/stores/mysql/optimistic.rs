@@ -64,12 +64,13 @@ impl MySql {
         }
         let last = seen.len().saturating_sub(1);
         let seen_check = seen.as_ref(last).cloned().unwrap_or(Value::NULL);
-        // The decimals of a second of a check that is a time.
+        // The number of fractional digits of a second, if the check is a time.
         let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
         params.extend([key, seen_check]);
         // The check always changes, so CLIENT_FOUND_ROWS does not affect the count of rows.
         let next = if is_time {
-            // One unit of the column's own precision, since less would be rounded away. It may be NULL before the first update.
+            // The check rises by at least one unit of the column's own precision, because less would be rounded away. The
+            // check may be NULL before the first update.
             let unit = 10u64.pow(6 - u32::from(decimals));
             let now = format!("UTC_TIMESTAMP({decimals})");
             format!("GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))")

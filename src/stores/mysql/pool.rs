@@ -1,8 +1,8 @@
 //! The connections of one client to one database.
 //!
-//! A connection that timed out, broke, or may be inside a transaction is closed. The pool of the driver is not used:
-//! a waiter there hangs if its connection comes back broken, and each check-out costs two round trips. `r2d2_mysql`
-//! leaks open transactions to the next user.
+//! A connection that timed out, broke, or may be inside a transaction is closed. The pool of the driver is not used: a
+//! waiter for a connection of that pool hangs if the connection comes back broken, and each check-out costs two round trips.
+//! `r2d2_mysql` leaks open transactions to the next user.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ use crate::stores::patience;
 /// A request by single statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Its statements may run twice.
+    /// The statements of the request may run twice.
     Repeatable,
-    /// Repeated only if nothing was sent.
+    /// The request is repeated only if nothing was sent.
     Once,
     /// Like [`Request::Once`], on the connection for renewals.
     Renewal,
@@ -54,7 +54,7 @@ impl Pools {
         [&self.statements, &self.transactions, &self.renewals]
     }
 
-    /// Closes all idle connections. Later statements use a connection each.
+    /// Closes all idle connections. Each later request opens a connection of its own.
     pub(super) fn close(&self) {
         self.all().into_iter().for_each(Slots::close);
     }
@@ -89,7 +89,7 @@ impl Pools {
         if let Ok(mut slot) = self.renewals.try_get()
             && slot.is_none()
         {
-            // The renewal reports an error.
+            // An error is ignored here, because the renewal will report it.
             *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
         }
     }

@@ -1,7 +1,7 @@
 //! Row locks in users' tables by primary key.
 //!
-//! The server's queue for a row is fair. It waits in whole seconds, so the last fraction of a wait polls with
-//! `NOWAIT` every 20 ms.
+//! The server's queue for a row is fair. The server's timeout for the queue is in whole seconds, so the last fraction of a
+//! wait polls with `NOWAIT` every 20 ms.
 //!
 //! After a refusal the transaction restarts and locks all rows again: with `innodb_rollback_on_timeout` the server
 //! has unlocked the earlier rows.
@@ -173,9 +173,9 @@ impl MySql {
         let run = |statement: String| {
             self.query::<Row>(&statement, params! { "k" => name.clone() }, self.deadline())
         };
-        // The read comes first, because an insert waits for a lock on the row.
+        // A read checks first whether the row exists, because an insert waits for a lock on the row.
         let made = match run(format!("SELECT 1 FROM {table} WHERE {key} = :k")) {
-            // IGNORE would cut a long name, so that two names share a row.
+            // `INSERT IGNORE` would cut a long name, so that two names would share a row.
             Ok(found) if found.is_empty() => {
                 run(format!("INSERT INTO {table} ({key}) VALUES (:k)"))
             }

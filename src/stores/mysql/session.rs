@@ -26,7 +26,8 @@ pub(crate) struct Session {
     /// The slot is empty once the state of the transaction is unknown, and `None` once the transaction has ended.
     slot: Option<Slot<Connection>>,
     pid: u32,
-    /// The error that ended the transaction. Every later statement fails with it, because it would run outside of one.
+    /// The error that ended the transaction. Every later statement fails with this error, because the statement would run
+    /// outside of a transaction.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
     /// Whether a statement may have left state in the session, so that the connection must be closed.
@@ -34,11 +35,11 @@ pub(crate) struct Session {
     pub(crate) subject: Arc<str>,
     node: Arc<str>,
     pub(crate) statement_timeout: Duration,
-    /// The limit of the statements that end the transaction.
+    /// The timeout of the statements that end the transaction.
     command_timeout: Duration,
 }
 
-/// The timeout if the end of the requested one cannot be represented.
+/// The upper limit of statement timeouts, so that their ends can be represented.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The longest response time of a statement that waits for a row, with a margin.
@@ -48,8 +49,8 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 const MARKER: &str = "redlatch_begun";
 
 impl Session {
-    /// Begins a transaction whose statements wait for a row for at most `row_wait` seconds. `None` is the isolation
-    /// level of the server.
+    /// Begins a transaction whose statements wait for a row for at most `row_wait` seconds. An `isolation` of `None` means
+    /// the isolation level of the server.
     ///
     /// The server ends a transaction that is idle for `idle_limit`, so that a hung holder does not block others.
     pub(super) fn begin(
@@ -63,11 +64,11 @@ impl Session {
         let deadline = store.deadline();
         let idle = idle_limit.map(|limit| whole_seconds(limit).to_string());
         let (idle, waits) = (idle.unwrap_or("DEFAULT".to_owned()), waits(row_wait));
-        // Without autocommit, a statement after a rollback by the server does not commit alone.
+        // With autocommit, a statement after a rollback by the server would be committed alone.
         let settings = format!(
             "SET SESSION autocommit = 0, {waits}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        // May run twice, because nothing was changed yet.
+        // These statements may run twice, because nothing was changed yet.
         let pools = &store.pools;
         let begun = pools.on(&mut slot, deadline, LONGEST_ANSWER, true, |connection| {
             connection.execute_text(&settings, deadline)?;

@@ -57,7 +57,7 @@ impl MySql {
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     match end.last_mut() {
-        // No byte of text is the largest one.
+        // Text contains no byte 255, so the addition does not overflow.
         Some(last) => *last += 1,
         None => end = vec![u8::MAX; LONGEST_NAME],
     }

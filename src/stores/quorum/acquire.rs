@@ -42,8 +42,8 @@ impl Quorum {
             self.note_round_trip(fan_out.age());
             // The other nodes get the hold too, so that it survives the failure of a node.
             fan_out.send_rest();
-            // Reading replies now spares the next user of the connection. A re-entry waits for all replies, because a
-            // request without a reply could run after the next request of the hold.
+            // Replies that have arrived are read now, so that the next user of the connection need not read them. A re-entry
+            // waits for all replies, because a request without a reply could run after the next request of the hold.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -90,7 +90,7 @@ impl Quorum {
             }
             return Ok(Outcome::Gone(cause));
         }
-        // Some nodes may keep a higher count, until the last release frees any count.
+        // Some nodes may keep a higher count until the last release, which frees the lock whatever the count is.
         let error = self.no_quorum(&claim.name, &tally);
         Ok(Outcome::unknown(claim.in_doubt(0), error))
     }
@@ -98,7 +98,7 @@ impl Quorum {
     /// Restores a hold, which a majority has just renewed, at nodes that lost it.
     pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
         let may_have = bits(nodes);
-        // Noted before the send, so that a concurrent release includes these nodes.
+        // The nodes are noted before the send, so that a concurrent release includes them.
         match self.placements.lock().get_mut(&claim.visitor) {
             Some(placement) => placement.nodes |= may_have,
             None => return,

@@ -23,8 +23,9 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// The nodes of `among` with a closed circuit. Nodes with an open circuit come after them, if the nodes with a closed
-    /// circuit are fewer than a majority, or fewer than a majority of the nodes of one of `holds`.
+    /// The nodes of `among` with a closed circuit. If they are fewer than a majority, the nodes of `among` with an open
+    /// circuit follow. If fewer of them than a majority have one of `holds`, the nodes of that hold with an open circuit
+    /// follow.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
@@ -52,7 +53,7 @@ impl QuorumNode {
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
-                    // The first call after the pause tries the node; the others skip it until a reply.
+                    // The first call after the pause tries the node; other calls skip it until it replies.
                     breaker.deadline = Some(now + breaker.pause);
                 }
                 None => return false,
@@ -85,7 +86,7 @@ impl QuorumNode {
         }
     }
 
-    /// Closes the circuit after a connection. The pause still grows if no reply follows.
+    /// Closes the circuit after a connection to the node was made. The next pause is still longer if no reply follows.
     pub(super) fn revive(&self) {
         self.breaker.lock().deadline = None;
     }

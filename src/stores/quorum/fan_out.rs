@@ -15,11 +15,11 @@ use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
-/// One request to each of several nodes. Some are already sent, others still wait for a connection.
+/// One request to each of several nodes. Some of the requests are already sent, others still wait for a connection.
 ///
-/// Each request has the node timeout from its send. A connection that is being made is waited for during one node timeout.
-/// If its node is needed for a majority, and the last attempt to connect to it did not fail, it is waited for until the
-/// deadline.
+/// Each request has the node timeout from its send. The wait for connections ends after one node timeout. If a majority
+/// needs them, and the previous attempt to connect did not fail at all of their nodes, the wait ends at the deadline, or
+/// after half of the lease if that is earlier.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -54,7 +54,7 @@ pub(super) struct FanOut<'a, T> {
 /// A request that was sent.
 pub(super) struct SentRequest<'a, T> {
     pub(super) index: usize,
-    /// Its deadline.
+    /// The deadline of this request.
     by: Instant,
     pub(super) in_flight: Box<dyn PendingAnswer<T> + 'a>,
 }
@@ -75,8 +75,8 @@ struct Busy {
     connections: u32,
 }
 
-/// The limit of `tries`. Another call may take a new connection, or the server may close it. Each call makes one
-/// connection, so a call gets one after as many tries as there are calls.
+/// The limit of `tries`. Another call may take a new connection, or the server may close it. Each call makes one connection,
+/// so a call gets a connection after at most as many tries as there are concurrent calls.
 const MOST_TRIES: u32 = 64;
 
 /// How often a wait for replies checks for new connections.
@@ -96,8 +96,8 @@ impl Quorum {
         self.send(nodes, purpose, lease, deadline, send)
     }
 
-    /// Sends a request to the connected nodes at once, and to the others when they are connected; see [`FanOut`]. A
-    /// permanent failure to connect is the reply of its node.
+    /// Sends a request to the connected nodes at once, and to the other nodes when they are connected; see [`FanOut`]. A
+    /// permanent failure to connect counts as the reply of the node.
     pub(super) fn send<'a, T>(
         &'a self,
         nodes: Vec<usize>,
@@ -183,7 +183,7 @@ impl<'a, T> FanOut<'a, T> {
         true
     }
 
-    /// Drops the pending requests, and notes the reason for each node without a vote.
+    /// Drops the pending requests, and notes the reason for each node whose entry in `votes` is missing.
     pub(super) fn note_rest(mut self, votes: &mut [Option<Vote>]) {
         self.give_up_connecting();
         self.give_up_busy();
@@ -218,7 +218,7 @@ impl<'a, T> FanOut<'a, T> {
         unread.chain(ready).fold(0, |bits, index| bits | bit(index))
     }
 
-    /// Returns the next reply; after its deadline a request yields an error. `None` after the last.
+    /// Returns the next reply; after its deadline a request yields an error. `None` after the last reply.
     pub(super) fn next(&mut self) -> Option<(usize, Result<T>)> {
         self.next_within(None)
     }
@@ -259,8 +259,8 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Returns the next reply that has arrived. The rest of an incomplete reply has until `deadline`, and at least a few
-    /// milliseconds.
+    /// Returns the next reply that has arrived. If the reply is incomplete, the read waits for the rest until `deadline`,
+    /// and for at least a few milliseconds.
     pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, Result<T>)> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
@@ -359,7 +359,7 @@ impl<'a, T> FanOut<'a, T> {
             self.ask_connected();
             self.ask_busy();
             if !self.in_flight.is_empty() {
-                // A wait for a busy node would delay the replies of the others.
+                // A wait for a busy node would delay reading the replies of the other nodes.
                 self.give_up_busy();
             }
             if self.connecting.is_empty() && self.busy.is_empty() {
@@ -373,7 +373,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Stops waiting for connections. They are completed in the background.
+    /// Stops waiting for connections. The attempts to connect continue in the background.
     fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             let reason = "connecting took longer than the deadline allows";

@@ -29,7 +29,7 @@ impl Quorum {
             });
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
-            // A node without a vote may have lost the hold, so "free" counts like no reply.
+            // A node without a vote may have lost the hold, so its reply "free" counts as no reply.
             let answer = answer.and_then(|holding| match self.without_vote(index) {
                 Some(error) if !holding.is_locked => Err(error),
                 _ => {
@@ -49,13 +49,13 @@ impl Quorum {
         if holdings.len() < self.needed {
             return Err(self.no_quorum(&lock.name, &tally));
         }
-        // The value that a majority reaches or exceeds.
+        // The index, in descending order, of the value that a majority reaches or exceeds.
         let last = self.needed - 1;
         let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let locked = holdings.iter().filter(|holding| holding.is_locked);
         let mut locked: Vec<_> = locked.map(|holding| holding.remaining).collect();
-        // The longest first; no end is longest.
+        // The longest first. A hold without an end counts as the longest.
         locked.sort_unstable_by_key(|remaining| {
             std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
         });

@@ -1,8 +1,8 @@
 //! Attempts to connect to the nodes of a quorum.
 //!
 //! The node timeout limits one request. Connecting (TCP, TLS, AUTH, identification) has a timeout of its own, and runs in
-//! the background, one attempt at a time for each node. So other nodes' requests continue, and a failed request does not
-//! stop the attempt. A call that needs the node waits for the attempt until its deadline; the next call uses the
+//! the background, one attempt at a time for each node and use. So other nodes' requests continue, and a failed request does
+//! not stop the attempt. A call that needs the node waits for the attempt until its deadline; the next call uses the
 //! connection.
 
 use std::sync::Arc;

@@ -45,7 +45,7 @@ use crate::stores::redis::node::RedisNode;
 /// Node sets are bits of a `u64`.
 pub(crate) const MOST_NODES: usize = 64;
 
-/// The default timeout of a node: the lease divided by this, within these bounds.
+/// The default node timeout is the lease divided by `NODE_SHARE`, within the bounds `NODE_TIMEOUTS`.
 const NODE_SHARE: u32 = 200;
 const NODE_TIMEOUTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(150)];
 
@@ -182,7 +182,7 @@ impl Store for Quorum {
         let outcome = self.acquire_by_majority(claim, deadline);
         let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
         if claim.is_renewed && is_granted && !self.prepared_renewals.swap(true, Ordering::Relaxed) {
-            // In the background: no call waits for it.
+            // The attempts to connect run in the background; no call waits for them.
             for node in &self.nodes {
                 node.connect_aside(Purpose::Renewal);
             }

@@ -22,11 +22,11 @@ pub(crate) enum Purpose {
 pub(crate) enum Pending<'a, T> {
     /// The reply was read.
     Ready(Result<T>),
-    /// The request was sent. Dropping it leaves the reply to the next user of the connection.
+    /// The request was sent. If the request is dropped, the next user of the connection reads the reply.
     Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent, because no connection is ready: `RedisNode::connect` makes one.
     NotConnected,
-    /// Nothing was sent, because all connections, this many, are in use.
+    /// Nothing was sent, because all connections are in use. The value is their number.
     Busy(u32),
 }
 
@@ -35,7 +35,7 @@ pub(crate) trait PendingAnswer<T> {
     /// The connection to wait for; `None` if there is nothing to wait for.
     fn source(&self) -> Option<Source<'_>>;
 
-    /// Reads the replies to earlier requests on its connection. Returns whether the next reply is its own.
+    /// Reads the replies to earlier requests on the connection. Returns whether the next reply belongs to this request.
     fn is_next(&mut self) -> bool;
 
     /// The time of the node's clock in ms after which the node refuses the request; `None` if the request acquires nothing.
@@ -43,7 +43,7 @@ pub(crate) trait PendingAnswer<T> {
         None
     }
 
-    /// Set when the next user of the connection has read the reply, after this was dropped.
+    /// A flag that is set when, after this request was dropped, the next user of the connection has read the reply.
     fn answered(&self) -> Arc<AtomicBool> {
         Arc::default()
     }

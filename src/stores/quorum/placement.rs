@@ -23,7 +23,7 @@ pub(super) struct Placement {
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     pub(super) node: usize,
-    /// The time of the node's clock in ms after which the node refuses it.
+    /// The time of the node's clock in ms after which the node refuses the request.
     pub(super) not_after: i64,
     /// Set when a later user of the connection has read the reply.
     pub(super) answered: Arc<AtomicBool>,
@@ -55,8 +55,8 @@ impl Placement {
         }
     }
 
-    /// Notes that a request may still arrive at the node until its reply is read. Of several requests the latest expiry
-    /// counts, and no reply resolves them.
+    /// Notes that a request may still arrive at the node until its reply is read. If several requests may still arrive at
+    /// one node, the latest expiry counts, and no single reply resolves them.
     pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {
         self.open
             .retain(|open| !open.answered.load(Ordering::Acquire));

@@ -31,13 +31,13 @@ struct SeenRun {
 /// Why a node has no vote.
 #[derive(Clone, Debug)]
 pub(crate) enum Quarantined {
-    /// It may have lost granted locks.
+    /// The node may have lost granted locks. The values are the remaining time without a vote, and the reason.
     For(Duration, QuarantineReason),
-    /// It is the same server as the node with this index.
+    /// The node is the same server as the node with this index.
     SameAs(usize),
-    /// It is a replica.
+    /// The server is a replica.
     Follows,
-    /// It is a node of a cluster.
+    /// The server is a node of a cluster.
     InCluster,
     /// The identity is older than the last known one: the server must be identified again.
     Outdated,
@@ -46,15 +46,15 @@ pub(crate) enum Quarantined {
 /// Why a server may lack granted locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuarantineReason {
-    /// It started recently, and its former locks are unknown.
+    /// The server started recently, and its former locks are unknown.
     IsNew,
-    /// It restarted or was replaced since it was last identified.
+    /// The server restarted or was replaced since it was last identified.
     Restarted,
-    /// It was a replica, and its master may have granted locks that were not replicated.
+    /// The server was a replica, and its master may have granted locks that were not replicated.
     Followed,
-    /// Its replication id changed. That also happens when it discards its backlog.
+    /// The replication id of the server changed. That also happens when the server discards its backlog.
     ChangedId,
-    /// Another server may have been the master before it.
+    /// Another server may have been the master before this server.
     MayMove,
 }
 
@@ -119,7 +119,7 @@ impl Membership {
         place.insert(known).vote(now)
     }
 
-    /// The quarantine of a server that is new as this node, or has other keys than before.
+    /// The quarantine of a server that this node has for the first time, or that may have other keys than before.
     ///
     /// | the server | what was granted there before | has no vote for one `max_lease` from |
     /// |---|---|---|
@@ -141,7 +141,7 @@ impl Membership {
             _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
-            // Its present persistence settings say nothing about its run before the start.
+            // The present persistence settings of the server say nothing about its run before the start.
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
                 (identity.told + left, QuarantineReason::IsNew)
@@ -199,7 +199,7 @@ impl NodeHandle {
         }
     }
 
-    /// Why the last identified server has no vote, if it has none.
+    /// Why the last identified server has no vote; `None` if it has one.
     pub(crate) fn quarantined(&self) -> Option<Quarantined> {
         let nodes = self.membership.nodes.lock();
         let seen = nodes.get(self.index)?.as_ref()?;

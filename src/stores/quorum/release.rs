@@ -12,7 +12,8 @@ use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
-/// The minority's replies are waited for during half of the time that the majority took, plus this.
+/// After the release at a majority, the call waits for the remaining replies for half of the time that the majority took,
+/// plus this time.
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
@@ -28,8 +29,8 @@ impl Quorum {
         for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
             in_doubt.set(index, Some(0));
         }
-        // A node without a reply may execute an earlier request after the release. Noted before the send, because a request
-        // whose reply arrives during the release may have run after it.
+        // A node without a reply may execute an earlier request after the release. The expiries are noted before the send,
+        // because a request whose reply arrives during the release may have run after the release.
         for open in known.iter().flat_map(Placement::still_open) {
             in_doubt.raise(open.node, open.not_after);
         }
@@ -37,10 +38,11 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
             node.node.send_release(claim, 0, by)
         });
-        // Nodes that were never asked for the hold are free of it.
+        // The number of nodes to which no request for the hold was sent, so they do not have it.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others) = (0, 0, 0);
-        // Nodes that lost the hold and have no vote since have granted the lock to no other client.
+        // The number of nodes that lost the hold and have had no vote since then, so they have granted the lock to no other
+        // client.
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
@@ -78,7 +80,7 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // A majority may have had the hold, and a majority is free of it now.
+        // True if a majority may have had the hold until now, and a majority is free of it now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {

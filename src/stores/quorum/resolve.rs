@@ -8,8 +8,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Releases what a refused attempt has acquired at the nodes `open`, each with the expiry of its request. Returns the
-    /// in-doubt rest.
+    /// Releases what an attempt has or may have acquired at the nodes `open`, each with the expiry of its request. Returns
+    /// what is still in doubt.
     pub(super) fn undo(
         &self,
         claim: &Claim,
@@ -27,7 +27,7 @@ impl Quorum {
         (!is_settled).then_some(in_doubt)
     }
 
-    /// Resolves the request at all nodes that are in doubt. Returns whether none is left.
+    /// Resolves the request at all nodes where it is in doubt. Returns whether it is in doubt at no node any more.
     pub(super) fn settle(
         &self,
         in_doubt: &mut InDoubt,

@@ -43,7 +43,7 @@ impl Quorum {
         Ok(vec![merged.unwrap_or_else(free)])
     }
 
-    /// Reads the next locks of the next node. After the last node it returns all locks, each once.
+    /// Reads the next locks of the next node. The call after the last node returns all locks, each once.
     pub(super) fn survey_nodes(
         &self,
         all: SurveyOf<'_>,

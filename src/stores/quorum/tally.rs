@@ -48,12 +48,12 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Granted))
     }
 
-    /// How many nodes have granted it, refused it, or lack the hold.
+    /// The number of nodes that have granted the request, refused it, or lack the hold.
     pub(super) fn answered(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
-    /// Whether a majority has granted the request, or cannot any more with `outstanding` replies pending.
+    /// Whether a majority has granted the request, or cannot grant it even if all `outstanding` replies are grants.
     pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed
@@ -64,7 +64,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// The nodes that have or may have granted it, with the expiry of their requests.
+    /// The nodes that have or may have granted the request, each with the expiry of its request.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes
@@ -156,7 +156,8 @@ impl Quorum {
         }))
     }
 
-    /// `Exhausted`, if a majority would have answered but for nodes to which all connections of this client are in use.
+    /// The error `Exhausted`, if there is no majority of replies only because all connections of this client to some nodes
+    /// are in use.
     fn exhausted(&self, claim: &Claim, tally: &Tally) -> Option<Error> {
         let exhausted = |vote: &Vote| match vote {
             Vote::Failed(Error::Exhausted {

@@ -10,7 +10,7 @@ use crate::stores::redis::in_memory::tests::store_of;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Well,
-    /// It cannot be reached.
+    /// The node cannot be reached.
     Dead,
     /// The name has a value of another type.
     Strange,
@@ -57,7 +57,7 @@ impl Five {
         }
     }
 
-    /// With a hold of this count at all nodes.
+    /// Five nodes that all have a hold of this count.
     pub(super) fn held(count: u32) -> Five {
         let five = Five::new();
         five.done(five.take(0));
@@ -86,7 +86,7 @@ impl Five {
         }
     }
 
-    /// Removes the hold from these nodes, and writes the hold of `other`, if there is one.
+    /// Removes the hold from these nodes, and writes a hold of `to`, if there is one.
     pub(super) fn lose(&self, nodes: &[usize], to: Option<&str>) {
         let lock = lock();
         for index in nodes {

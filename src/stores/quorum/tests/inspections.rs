@@ -52,7 +52,7 @@ fn the_third_longest_lease_of_five_decides() {
         left <= Duration::from_secs(3) && left > Duration::from_secs(2),
         "{left:?}"
     );
-    // The shorter of two: silent nodes may have it for as long.
+    // The shorter of the two remaining leases counts: silent nodes may have the hold for as long.
     five.lose(&[2], None);
     five.set([D, D, W, W, W]);
     let left = five.inspect().unwrap().remaining.unwrap();
@@ -83,7 +83,7 @@ fn a_silent_node_is_skipped_for_growing_pauses() {
         assert_eq!(pause(), (expected, Some(true)));
     }
     assert_eq!(node.breaker.lock().reason, "it is dead");
-    // After the pause one call tries the node, and the others skip it until a reply.
+    // After the pause one call tries the node, and other calls skip it until it replies.
     node.breaker.lock().deadline = Some(time::now());
     assert!(!node.is_tripped(purpose));
     assert!(node.is_tripped(purpose));

@@ -94,7 +94,7 @@ fn a_refusal_reports_split_votes() {
         (["b", "c", "d", "", ""], [W; 5], true),
         (["b", "b", "c", "d", ""], [W; 5], true),
         (["b", "b", "b", "", ""], [W; 5], false),
-        // Silent nodes may have granted it to the client with the most votes.
+        // Silent nodes may have granted the lock to the client with the most votes.
         (["b", "c", "d", "", ""], [W, W, W, D, D], false),
         (["b", "c", "d", "e", ""], [W, W, W, W, D], true),
         (["b", "b", "d", "e", ""], [W, W, W, W, D], false),

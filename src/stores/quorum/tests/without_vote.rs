@@ -49,11 +49,11 @@ fn a_node_without_a_vote_cannot_report_a_free_lock() {
         } => assert_eq!((granted, refused, unreachable, needed), (2, 0, 3, 3)),
         other => panic!("{other:?}"),
     }
-    // It can report a held lock.
+    // Nodes without a vote can report a held lock.
     let five = Five::held(1);
     start_again(&five, &[0, 1, 2]);
     assert!(five.inspect().unwrap().is_locked);
-    // Only two nodes may have it, which is no majority.
+    // Only the two nodes without a vote may have had a hold, which is no majority.
     let five = Five::new();
     start_again(&five, &[0, 1]);
     assert!(!five.inspect().unwrap().is_locked);
@@ -78,9 +78,9 @@ fn a_node_without_a_vote_that_lost_a_hold_counts_as_released() {
     assert!(release(&[0, 1, 2], None, &[0]));
     assert!(release(&[0, 1, 2, 3], None, &[0, 1]));
     assert!(!release(&[0, 1, 2, 3], None, &[0]));
-    // Another client has it there now.
+    // Another client now has the lock at the nodes that lost the hold.
     assert!(!release(&[0, 1, 2], Some("other"), &[0]));
-    // With a vote, the node may have granted it to other clients.
+    // A node with a vote may have granted the lock to other clients.
     assert!(!release(&[0, 1, 2], None, &[3]));
     // A hold at no node was lost.
     assert!(!release(&[0, 1, 2, 3, 4], None, &[0, 1, 2, 3, 4]));
