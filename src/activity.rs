@@ -14,8 +14,7 @@ const LISTED: usize = 100;
 
 /// What a client is doing: its oldest holds and waits, at most 100 of each, and its connections.
 ///
-/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it,
-/// without I/O.
+/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it, without I/O.
 ///
 /// # Examples
 ///

@@ -109,9 +109,8 @@ impl Client {
     /// Returns the fenced lock of this name, without I/O: a [`lock`](Client::lock) whose holds have a [fencing
     /// token](crate::Guard::fencing_token), a number larger than that of every earlier hold of the name.
     ///
-    /// Write the token with the data and refuse smaller tokens, as in `UPDATE t SET …, fence = :f WHERE id = :id AND
-    /// fence <= :f`. Then a holder that was paused for longer than its lease cannot overwrite the work of the next
-    /// holder.
+    /// Write the token with the data and refuse smaller tokens, as in `UPDATE t SET …, fence = :f WHERE id = :id AND fence
+    /// <= :f`. Then a holder that was paused for longer than its lease cannot overwrite the work of the next holder.
     ///
     /// The token is the server's time in microseconds, or the last token plus one if that is larger. Tokens also rise
     /// after a server lost its data, unless the clock of the server went back. The last token stays in the key
@@ -231,8 +230,7 @@ impl Client {
         Semaphore { lock }
     }
 
-    /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's
-    /// `RPermitExpirableSemaphore`.
+    /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's `RPermitExpirableSemaphore`.
     ///
     /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
     /// `{name}:timeout` contains the ids of the acquired permits, each with the time at which it ends. **Acquisitions wait

@@ -13,8 +13,7 @@ use crate::lock::Lock;
 /// The longest name of a condition, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// A condition of a lock, on which threads of many processes wait until another thread changes what the lock
-/// protects.
+/// A condition of a lock, on which threads of many processes wait until another thread changes what the lock protects.
 ///
 /// It has the meaning of `java.util.concurrent.locks.Condition`; Redisson has no conditions. A waiting call releases all
 /// levels of the hold and sleeps until it is signalled. When it returns, it holds the lock again, with as many levels as
@@ -115,8 +114,7 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], with the lock held again, once `interrupt` is raised, and those of
-    /// [`Condition::wait`].
+    /// [`Error::Interrupted`], with the lock held again, once `interrupt` is raised, and those of [`Condition::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
         let limit = WaitLimit::forever(Some(interrupt));
         self.wait_until(limit).map(drop)

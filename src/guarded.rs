@@ -113,24 +113,20 @@ impl OwnedGuard {
 }
 
 impl Lock {
-    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, under the hold of the current
-    /// thread.
+    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, under the hold of the current thread.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of
-    /// [`Guard::write`](crate::Guard::write).
+    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of [`Guard::write`](crate::Guard::write).
     pub fn write(&self, batch: impl FnOnce(&mut Batch)) -> Result<Vec<Reply>> {
         self.work(Work::Commands(&filled(batch)))
     }
 
-    /// Runs a Lua script on the server as [`Guard::eval`](crate::Guard::eval) does, under the hold of the current
-    /// thread.
+    /// Runs a Lua script on the server as [`Guard::eval`](crate::Guard::eval) does, under the hold of the current thread.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of
-    /// [`Guard::eval`](crate::Guard::eval).
+    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of [`Guard::eval`](crate::Guard::eval).
     pub fn eval(&self, script: &str, keys: &[&str], args: &[&[u8]]) -> Result<Reply> {
         self.work(script_of(script, keys, args)).map(only)
     }

@@ -12,8 +12,7 @@ use crate::store::CountStep;
 
 /// A gate that opens for all waiters when its count reaches 0; threads of many processes share it by its name.
 ///
-/// It is Redisson's `RCountDownLatch`, with the meaning of `java.util.concurrent.CountDownLatch` and these
-/// differences:
+/// It is Redisson's `RCountDownLatch`, with the meaning of `java.util.concurrent.CountDownLatch` and these differences:
 ///
 /// * **A missing latch is open.** A wait on a latch that was never set returns at once, also after the server lost
 ///   its data. Set the latch before other threads learn of it.

@@ -123,10 +123,9 @@ impl Losses {
 
     /// Returns a channel that receives the loss, for `select!` of [`crossbeam_channel`].
     ///
-    /// The channel is closed without a loss when the hold is unlocked. After the loss was received, the next call of
-    /// this method sends it again. Threads that select at the same time each need a clone of the [`Losses`]: clones
-    /// of the channel share one loss. A clone of the channel receives [`LossCause::Unheard`] when the [`Losses`] is
-    /// dropped.
+    /// The channel is closed without a loss when the hold is unlocked. After the loss was received, the next call of this
+    /// method sends it again. Threads that select at the same time each need a clone of the [`Losses`]: clones of the
+    /// channel share one loss. A clone of the channel receives [`LossCause::Unheard`] when the [`Losses`] is dropped.
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {

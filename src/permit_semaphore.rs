@@ -55,8 +55,7 @@ pub struct PermitSemaphore {
 counter_methods!(PermitSemaphore);
 
 impl PermitSemaphore {
-    /// Returns the same semaphore with a fixed lease for the permits of [`PermitSemaphore::acquire`] and its
-    /// siblings.
+    /// Returns the same semaphore with a fixed lease for the permits of [`PermitSemaphore::acquire`] and its siblings.
     ///
     /// Permits with a fixed lease are not renewed, and end after `lease`, released or not. 10 ms ..= 365 days; other
     /// values are [`Error::InvalidLease`](crate::Error::InvalidLease) at the acquisition. Defaults to no fixed lease:

@@ -57,9 +57,8 @@ pub struct Semaphore {
 impl Semaphore {
     /// Returns the same semaphore with a fixed lease for the permits that are acquired through it.
     ///
-    /// Permits with a fixed lease are not renewed, and are free after `lease`, released or not. 10 ms ..= 365 days;
-    /// other values are [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews
-    /// the permits.
+    /// Permits with a fixed lease are not renewed, and are free after `lease`, released or not. 10 ms ..= 365 days; other
+    /// values are [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
         let lock = self.lock.with_lease_time(lease);
@@ -185,8 +184,7 @@ macro_rules! counter_methods {
             /// # Errors
             ///
             /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits), with
-            /// [`Error::Unreachable`](crate::Error::Unreachable) instead of
-            /// [`Error::Unknown`](crate::Error::Unknown).
+            /// [`Error::Unreachable`](crate::Error::Unreachable) instead of [`Error::Unknown`](crate::Error::Unknown).
             pub fn available(&self) -> Result<i64> {
                 self.lock.raw_lock().count(CountStep::Get)
             }
@@ -289,8 +287,7 @@ impl Lock {
     }
 }
 
-/// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are released when this is
-/// dropped.
+/// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are released when this is dropped.
 ///
 /// The permits belong to this handle and not to a thread, so the handle can be sent to another thread. The permits are
 /// renewed until the drop, unless they have a fixed lease. The drop takes at most one
@@ -349,8 +346,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if they were lost, and those of [`Lock::unlock`](crate::Lock::unlock) on one
-    /// server.
+    /// [`Error::Lost`] with the cause if they were lost, and those of [`Lock::unlock`](crate::Lock::unlock) on one server.
     pub fn release(self) -> Result<()> {
         self.guard.unlock()
     }

@@ -92,8 +92,7 @@ setters! {
     /// 1 ms ..= 1 day. Defaults to 2 s.
     command_timeout(timeout: Duration) => settings.command_timeout = timeout;
 
-    /// Sets the time limit of connecting and authenticating, within the time of the request that needs the
-    /// connection.
+    /// Sets the time limit of connecting and authenticating, within the time of the request that needs the connection.
     ///
     /// 1 ms ..= 1 day. Defaults to 1 s.
     connect_timeout(timeout: Duration) => settings.connect_timeout = timeout;
@@ -142,9 +141,8 @@ setters! {
     /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, as its
     /// `fairLockWaitTimeout`.
     ///
-    /// Waiters of this library renew their queue entry every few seconds. Redisson removes a first waiter whose time
-    /// is over; a waiter of this library then returns to the front. 10 s ..= 1 day. Defaults to 5 minutes, as in
-    /// Redisson.
+    /// Waiters of this library renew their queue entry every few seconds. Redisson removes a first waiter whose time is
+    /// over; a waiter of this library then returns to the front. 10 s ..= 1 day. Defaults to 5 minutes, as in Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
     /// Sets the name of the lock table in a database; the table of the named rows has the suffix `_rows`.
@@ -217,8 +215,7 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix that is added to every name that does not begin with it, as by the `PrefixNameMapper` of
-    /// Redisson 4.8.
+    /// Sets a prefix that is added to every name that does not begin with it, as by the `PrefixNameMapper` of Redisson 4.8.
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {

@@ -48,8 +48,7 @@ impl Client {
         Client::builder().of_world(&Arc::default())
     }
 
-    /// Creates a second client of the same in-memory server, with the same settings and the same [`Builder::on_lost`]
-    /// hook.
+    /// Creates a second client of the same in-memory server, with the same settings and the same [`Builder::on_lost`] hook.
     ///
     /// `None` for a client of any other server, and in a forked child. Feature `in-memory`.
     #[cfg(feature = "in-memory")]
@@ -141,11 +140,10 @@ impl Builder {
     /// time limit. Renewals are sent to all masters in parallel, so a silent shard does not delay the renewals in other
     /// shards. All keys and the channel of a name are in one slot.
     ///
-    /// Nodes that are not in `urls` get the user and the password of the first URL.
-    /// [`map_address`](Builder::map_address) maps announced addresses that cannot be reached. All URLs have the same
-    /// database number; numbers other than 0 need Valkey 9 with `cluster-databases`. With TLS the certificate of each
-    /// node has to be valid for the announced host; for an announced IP address also the host of one of the URLs or
-    /// `tls_server_name` is accepted.
+    /// Nodes that are not in `urls` get the user and the password of the first URL. [`map_address`](Builder::map_address)
+    /// maps announced addresses that cannot be reached. All URLs have the same database number; numbers other than 0 need
+    /// Valkey 9 with `cluster-databases`. With TLS the certificate of each node has to be valid for the announced host; for
+    /// an announced IP address also the host of one of the URLs or `tls_server_name` is accepted.
     ///
     /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
     /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the

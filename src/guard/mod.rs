@@ -278,9 +278,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not acquired. [`RunError::Ran`] with the
-    /// value of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or the outcome of the unlock
-    /// is unknown.
+    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not acquired. [`RunError::Ran`] with the value
+    /// of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or the outcome of the unlock is unknown.
     ///
     /// # Examples
     ///

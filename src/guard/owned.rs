@@ -121,8 +121,7 @@ impl OwnedGuard {
 
     /// Unlocks, and returns the error that a drop would only log.
     ///
-    /// After an error the hold is over and no longer renewed. If it is still in the store, a background thread
-    /// releases it.
+    /// After an error the hold is over and no longer renewed. If it is still in the store, a background thread releases it.
     ///
     /// # Errors
     ///

@@ -246,9 +246,8 @@ impl Lock {
 
     /// Acquires the lock if it is free now, and returns whether it was acquired.
     ///
-    /// The call sends one attempt, ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the
-    /// queue of this client's waiters. Check the result: the statement `lock.try_lock()?;` continues without the
-    /// lock.
+    /// The call sends one attempt, ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the queue
+    /// of this client's waiters. Check the result: the statement `lock.try_lock()?;` continues without the lock.
     ///
     /// # Errors
     ///
@@ -304,10 +303,9 @@ impl Lock {
     /// Call it as often as the thread acquired the lock. The level of a guard is released only when no level of
     /// [`Lock::lock`] is left; the guard then has nothing to unlock.
     ///
-    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock:
-    /// after any error except [`Error::Unsupported`] and [`Error::Forked`] the level is released for this thread. If
-    /// it was the last level, the hold is no longer renewed, and a background thread releases what is left in the
-    /// store.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock: after
+    /// any error except [`Error::Unsupported`] and [`Error::Forked`] the level is released for this thread. If it was the
+    /// last level, the hold is no longer renewed, and a background thread releases what is left in the store.
     ///
     /// An unlock without a reply is sent once more, and succeeds if the hold is no longer there. So `Ok` is also
     /// possible if the hold was lost, unnoticed, just before.

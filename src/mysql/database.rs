@@ -16,8 +16,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of
-    /// [`Client::check_schema`].
+    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of [`Client::check_schema`].
     ///
     /// # Examples
     ///

@@ -125,11 +125,10 @@ impl Guard {
     /// `work` returns `Ok`, and rolls back if it returns `Err` or panics. The data must be in the database of the
     /// lock (a client of a `mysql://` URL).
     ///
-    /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease,
-    /// and true again after the commit, which starts a new lease. Inside `work`, a re-entry and an unlock of this
-    /// lock by its thread are [`Error::Unsupported`], and a dropped guard of this lock unlocks after the transaction.
-    /// Acquiring this lock in another way inside `work` waits for the transaction itself. The server ends a
-    /// transaction that is idle for a minute.
+    /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease, and true
+    /// again after the commit, which starts a new lease. Inside `work`, a re-entry and an unlock of this lock by its thread
+    /// are [`Error::Unsupported`], and a dropped guard of this lock unlocks after the transaction. Acquiring this lock in
+    /// another way inside `work` waits for the transaction itself. The server ends a transaction that is idle for a minute.
     ///
     /// # Errors
     ///

@@ -10,9 +10,8 @@ use std::sync::Arc;
 pub struct HealthWarning {
     /// The server.
     pub node: Arc<str>,
-    /// The subject, stable over versions: `reachable`, `connection`, `version`, `role`, `rights`, `eviction`,
-    /// `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database
-    /// `lock-table`.
+    /// The subject, stable over versions: `reachable`, `connection`, `version`, `role`, `rights`, `eviction`, `persistence`,
+    /// `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database `lock-table`.
     pub code: &'static str,
     /// The severity.
     pub severity: Severity,

@@ -166,8 +166,7 @@ errors! {
         /// The missing commands and channels, as ACL rules.
         missing: Vec<String>,
     } "permission" (Some(lock), Some(node)), "lock {lock:?}: {node} denied permission: {reason}{}", Missing(missing);
-    /// TLS failed: a certificate of either side is missing or not trusted, or the server does not use TLS. Nothing was
-    /// sent.
+    /// TLS failed: a certificate of either side is missing or not trusted, or the server does not use TLS. Nothing was sent.
     Untrusted {
         /// The lock.
         lock: Arc<str>,
@@ -238,8 +237,7 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "not_reentrant" (Some(lock), None), "lock {lock:?} is already held by the current thread, and a token lock is not reentrant: the thread would wait forever";
-    /// The calling thread holds the read side and requests the write side, so it would wait for itself. Nothing was
-    /// changed.
+    /// The calling thread holds the read side and requests the write side, so it would wait for itself. Nothing was changed.
     ///
     /// Unlock the read side first, or acquire the write side first and read inside it; see
     /// [`ReadWriteLock`](crate::ReadWriteLock).

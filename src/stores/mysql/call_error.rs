@@ -150,8 +150,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether the request may be repeated on a new connection. `may_run_twice` allows a repeat after a lost
-    /// reply.
+    /// Returns whether the request may be repeated on a new connection. `may_run_twice` allows a repeat after a lost reply.
     pub(crate) fn was_broken(&self, may_run_twice: bool) -> bool {
         match self {
             CallError::NotSent(_) => true,

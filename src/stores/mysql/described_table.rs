@@ -41,8 +41,7 @@ pub(super) struct Column {
 pub(super) struct Table(Vec<Column>);
 
 impl MySql {
-    /// Returns the result of `check` on a table. The table is described once per client, and again after a failed
-    /// check.
+    /// Returns the result of `check` on a table. The table is described once per client, and again after a failed check.
     pub(super) fn checked<T>(
         &self,
         table: &Ident,
