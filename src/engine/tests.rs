@@ -1,4 +1,3 @@
-//! The wait queue, without threads.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -132,7 +131,6 @@ fn a_lock_without_a_queue_is_left_to_other_processes_too() {
 
 type Queues = Arc<WaitQueues<u32, u32>>;
 
-/// Returns the queues of a client, its notifier and a lock.
 fn queues() -> (Queues, Arc<Notifier>, LockId) {
     (Queues::default(), Arc::default(), lock(Kind::Reentrant))
 }

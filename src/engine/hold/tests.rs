@@ -14,7 +14,6 @@ use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS, drift};
 use crate::ground::loss::LossCause;
 
-/// Returns a hold, and the token of its thread.
 pub(super) fn held(lease: Lease, sent: BootInstant) -> (Hold, Arc<()>) {
     held_of(Arc::default(), 1, lease, sent)
 }
@@ -197,7 +196,6 @@ fn a_fixed_lease_that_others_may_shorten_is_renewed() {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The requests that may still run, and their states.
 pub(super) fn flying(hold: &Hold) -> Vec<(InFlightId, Flying)> {
     let state = hold.state.lock();
     state.in_flight.iter().map(|it| (it.id, it.state)).collect()

@@ -1,4 +1,3 @@
-//! Which holds are remembered for a thread, and how long.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;

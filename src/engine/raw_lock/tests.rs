@@ -1,4 +1,3 @@
-//! How long a polled lock stays free, and how acquisitions count.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;

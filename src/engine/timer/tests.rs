@@ -1,5 +1,3 @@
-//! Which entries are returned, in which order, and when cancelled ones are swept.
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +13,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// More time than a thread needs to wake up on a busy machine.
 const LONG: Duration = Duration::from_secs(5);
 
-/// A numbered entry, valid until it is cancelled.
 #[derive(Clone, Debug)]
 struct Item(usize, Arc<AtomicBool>);
 
@@ -62,7 +59,6 @@ impl Bench {
         living
     }
 
-    /// The numbers of the due entries, in order.
     fn due(&self) -> Vec<usize> {
         let due = self.timer.next_due().unwrap_or_default();
         due.into_iter().map(|item| item.0).collect()

@@ -11,7 +11,6 @@ use crate::engine::wait_queue::{Turn, View};
 use crate::ground::error::{Error, Result};
 use crate::store::{Delivery, Refusal};
 
-/// The deadline of the caller.
 #[derive(Clone, Copy)]
 enum Limit {
     Once,
@@ -222,7 +221,6 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// A wait under test, and what it sees.
 struct Bench<'a> {
     began: Instant,
     end: Option<Instant>,

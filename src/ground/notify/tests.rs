@@ -1,5 +1,3 @@
-//! Messages of several sources.
-
 use super::*;
 
 #[test]

@@ -41,7 +41,6 @@ impl Three {
         three
     }
 
-    /// Makes the server of a member unreachable.
     fn silence(&self, part: usize) {
         self.worlds[part].fail(|faults| faults.is_silent = true);
     }
@@ -56,13 +55,11 @@ impl Three {
             .unwrap()
     }
 
-    /// Removes the hold of a member.
     fn lose(&self, part_index: usize) {
         let store = store_of(&self.worlds[part_index]);
         store.force_release(&part(), soon()).unwrap();
     }
 
-    /// Writes the hold of another client at a member.
     fn give(&self, part_index: usize, lease: Duration) {
         self.lose(part_index);
         let other = Claim {

@@ -13,7 +13,6 @@ use crate::ground::sync::Mutex;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The events that an observer received.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -30,7 +29,6 @@ impl Observer for Heard {
     }
 }
 
-/// A counted hold of thread 7, and its client.
 struct Scene {
     hold: Hold,
     _thread: Arc<()>,
@@ -66,7 +64,6 @@ impl Scene {
         self.hold.release_level(0, PROCESS.read().instant + MINUTE);
     }
 
-    /// Sets the age of the hold.
     fn has_lasted(&self, held: Duration) {
         self.hold.state.lock().began = Some(PROCESS.now().earlier(held));
     }

@@ -1,4 +1,3 @@
-//! How a hold ends, by its clock and by its owner, and what is reported.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;

@@ -12,7 +12,6 @@ use crate::store::EXPIRY_SLACK;
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Notes a request of the holder, and returns its id.
 fn note(hold: &Hold, sent: BootInstant, lease: Duration, expires: BootInstant) -> InFlightId {
     let mut state = hold.state.lock();
     state.note_in_flight(By::Holder, sent, lease, expires)

@@ -68,7 +68,6 @@ fn refused() -> Refusal {
     }
 }
 
-/// Returns the pause of a wait after these replies.
 fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     let (lock, now) = (name(), time::now());
     let time = Time { now, end: None };

@@ -6,17 +6,14 @@ use super::*;
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::in_memory::tests::store_of;
 
-/// The behaviour of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Well,
-    /// The node cannot be reached.
     Dead,
     /// The name has a value of another type.
     Strange,
 }
 
-/// The error that a node with this behaviour returns.
 pub(super) fn error(is_strange: bool) -> Error {
     let (lock, node) = ("a".into(), "in memory".into());
     match is_strange {
@@ -34,7 +31,6 @@ pub(super) fn error(is_strange: bool) -> Error {
     }
 }
 
-/// Five nodes and their quorum.
 pub(super) struct Five {
     worlds: Vec<Arc<World>>,
     nodes: Vec<Arc<RedisNode>>,
@@ -141,7 +137,6 @@ pub(super) const W: Mode = Mode::Well;
 pub(super) const D: Mode = Mode::Dead;
 pub(super) const S: Mode = Mode::Strange;
 
-/// The nodes at which a request is in doubt.
 pub(super) fn nodes_of(in_doubt: &InDoubt) -> Vec<usize> {
     (0..5)
         .filter(|node| in_doubt.not_after(*node).is_some())

@@ -150,7 +150,6 @@ fn a_re_entry_has_a_majority_or_is_unknown() {
 
 #[test]
 fn a_release_needs_a_majority_free_of_the_hold() {
-    /// The outcome, and the nodes in doubt.
     #[derive(Debug, PartialEq)]
     enum End {
         Done(Vec<usize>),

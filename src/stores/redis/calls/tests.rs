@@ -1,4 +1,3 @@
-//! Operations at a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -59,7 +58,6 @@ fn answering(answers: Vec<Option<Says>>) -> StubServer {
     })
 }
 
-/// A server that answers each script with these items.
 fn saying(items: Vec<Value>) -> StubServer {
     answering(vec![Some(Says::answer(Value::Array(items)))])
 }
@@ -91,7 +89,6 @@ fn none_has_it() -> Says {
     Says::reply(Value::Int(0))
 }
 
-/// The scripts that a server received.
 fn calls(server: &StubServer) -> Vec<Request> {
     let asked = server.asked();
     asked.into_iter().filter(Request::is_script).collect()

@@ -66,8 +66,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     Ok(all)
 }
 
-/// Checks a node over its connection, and sets `has_answered` once it replies. The inner error is the error reply of a
-/// server that does not report its state.
+/// The inner error is the error reply of a server that does not report its state.
 fn check_node(
     lock: &Arc<str>,
     node: &Node,

@@ -1,5 +1,3 @@
-//! The rights that the user lacks.
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -144,7 +142,6 @@ pub(super) fn find(
 /// The hash of no script.
 const NO_SCRIPT: &str = "ffffffffffffffffffffffffffffffffffffffff";
 
-/// Returns the error with which the server refuses this way to run scripts.
 fn refused(
     connection: &mut Connection,
     words: &[&str; 3],

@@ -23,21 +23,16 @@ const OTHERS: [(&str, &str, &str); 5] = [
 /// A field added to `INFO` for a service that identifies itself elsewhere.
 pub(super) const SERVICE: &str = "redlatch_service";
 
-/// The client's settings that affect the findings.
 #[derive(Clone, Copy)]
 pub(super) struct ClientSettings {
-    /// Whether the client uses the server as a node of a Cluster.
     pub(super) is_cluster: bool,
-    /// Whether the client would follow a failover.
     pub(super) can_fail_over: bool,
-    /// How many replicas have to acknowledge a hold.
     pub(super) wait_replicas: u32,
 }
 
 /// The settings that `CONFIG GET` returned.
 pub(super) type Settings = BTreeMap<&'static str, String>;
 
-/// The reply to `INFO`.
 pub(super) struct Info<'a>(pub(super) &'a str);
 
 impl<'a> Info<'a> {
@@ -79,7 +74,6 @@ impl<'a> Info<'a> {
     }
 }
 
-/// Finds risks to locks at one server.
 pub(super) fn find(
     found: &mut Findings,
     info: &Info<'_>,
@@ -213,7 +207,6 @@ fn find_persistence(found: &mut Findings, info: &Info<'_>, settings: &Settings) 
     found.note(CODE, message, advice);
 }
 
-/// Checks the state of a Cluster, as seen by one master.
 pub(super) fn find_cluster_state(found: &mut Findings, info: &str) {
     const CODE: &str = "cluster-state";
     let info = Info(info);

@@ -20,13 +20,11 @@ use crate::ground::claim::Kind;
 use crate::ground::clock::BootInstant;
 use crate::store::{CountOp, CountStep};
 
-/// The number of draws in each run.
 const DRAWS: u64 = 1_000;
 
 /// How many times each kept input is read.
 const WAYS: u64 = 50;
 
-/// The duration of the long form.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The time limit of one draw, on a busy machine.
@@ -259,7 +257,6 @@ pub(super) fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-/// The memory that a reply occupies.
 pub(super) fn weight(value: &Value) -> usize {
     let within = match value {
         Value::Array(items) => items.iter().map(weight).sum(),
@@ -270,7 +267,6 @@ pub(super) fn weight(value: &Value) -> usize {
     size_of::<Value>() + within
 }
 
-/// Error replies of servers.
 pub(super) const ERRORS: [&[u8]; 12] = [
     b"-ERR unknown command\r\n",
     b"-NOSCRIPT No matching script. Please use EVAL.\r\n",

@@ -1,4 +1,3 @@
-//! Scripts at a server that knows them, or does not.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use crate::stores::redis::calls::{Acquire, Operation as _};
 use crate::stores::redis::tests::stub::{GRANTED, Request, Says, StubServer, claim, soon, within};
 use crate::stores::redis::topology::Topology;
 
-/// Inspects a lock, and returns whether that succeeded.
 fn look(store: &Redis) -> bool {
     let lock = LockId {
         kind: Kind::Reentrant,
@@ -23,7 +21,6 @@ fn look(store: &Redis) -> bool {
     store.inspect(&lock, None, soon()).is_ok()
 }
 
-/// A server that answers EVALSHA with this error, and accepts EVAL.
 fn refusing(error: &'static str) -> StubServer {
     StubServer::start(move |request| match request.is("EVALSHA") {
         true => Some(Says::error(error)),

@@ -1,5 +1,3 @@
-//! Clients of in-memory servers, for the tests of other modules.
-
 use std::sync::Arc;
 
 use super::World;

@@ -1,4 +1,3 @@
-//! Renewals at servers with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod single;
@@ -39,7 +38,6 @@ fn error(text: &str) -> Says {
     Says::error(text)
 }
 
-/// A server with these replies to scripts, which are numbered.
 fn server(answers: impl Fn(usize, &Request) -> Says + Send + 'static) -> StubServer {
     let mut calls = 0..;
     StubServer::start(move |request| {
@@ -48,7 +46,6 @@ fn server(answers: impl Fn(usize, &Request) -> Says + Send + 'static) -> StubSer
     })
 }
 
-/// Why the outcome of the only claim is unknown.
 fn why(outcomes: &[Renewal]) -> &str {
     match outcomes {
         [Renewal::Unknown(reason)] => reason,

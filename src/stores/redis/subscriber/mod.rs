@@ -45,7 +45,6 @@ struct Shared {
 #[derive(Default)]
 struct State {
     channels: BTreeMap<Arc<str>, Channel>,
-    /// The writing end of the current connection.
     writer: Option<Writer>,
     /// How many confirmations of SUNSUBSCRIBE each channel still gets.
     leaving: BTreeMap<Arc<str>, u32>,
@@ -136,7 +135,6 @@ impl Subscriber {
         }
     }
 
-    /// Whether the current connection is subscribed to `channel`.
     pub(super) fn hears(&self, channel: &str) -> bool {
         let state = self.shared.state.lock();
         state.channels.get(channel).is_some_and(Channel::is_live)
@@ -163,7 +161,6 @@ impl Subscriber {
     }
 }
 
-/// A waiter's interest in the messages of a channel.
 pub(super) struct Interest {
     shared: Arc<Shared>,
     channel: Arc<str>,

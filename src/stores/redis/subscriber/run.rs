@@ -7,7 +7,6 @@ use crate::ground::backoff::Backoff;
 use crate::ground::{events, numbers, time};
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
-/// How often unsent bytes are retried.
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
 
 /// After this long without a message, the connection is checked with PING.

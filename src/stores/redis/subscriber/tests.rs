@@ -18,7 +18,6 @@ struct Scene {
     subscriber: Subscriber,
     _server: StubServer,
     notifier: Arc<Notifier>,
-    /// How often a slot was reported as moved.
     moves: Arc<AtomicUsize>,
 }
 
@@ -42,7 +41,6 @@ impl Scene {
         }
     }
 
-    /// A fixture whose thread is idle.
     fn still(is_sharded: bool) -> Scene {
         let scene = Scene::with(StubServer::start(|_| None), is_sharded);
         scene.subscriber.thread.ensure_running("idle", || {});

@@ -23,11 +23,9 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection};
 use queries::{FoundLocks, KeyQueries};
 
-/// The COUNT of each SCAN.
 const KEYS_AT_ONCE: u32 = 512;
 
 impl Redis {
-    /// Describes a lock and its holders.
     pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<Vec<LockInfo>> {
         let name = &lock.name;
         let form = lock.kind.rules().form;
@@ -60,7 +58,6 @@ impl Redis {
         Ok(found)
     }
 
-    /// Returns the next locks after `position`.
     pub(super) fn survey_page(
         &self,
         scope: &Scope,
@@ -92,7 +89,6 @@ impl Redis {
             self.error_about(node, &all, &[], fault)
         })?;
         if at.is_none() {
-            // The reply adds only the processes of the holders, so a failure is ignored.
             let connected = topology.at_next(done, false, deadline, |_, connection, _| {
                 connected::of_this_library(connection, deadline)
             });
@@ -110,10 +106,8 @@ impl Redis {
     }
 }
 
-/// The error for a key that is not a lock of the requested kind.
 const NO_LOCK: &str = "WRONGTYPE this hash is not a lock, or is a lock of another kind";
 
-/// Whether a lock that was found can have this form.
 fn is_of(kind: LockKind, form: Form) -> bool {
     let is_side = matches!(kind, LockKind::Read | LockKind::Write);
     match form {
@@ -179,7 +173,6 @@ fn scan(
     Ok((next, keys.iter().filter_map(name).collect()))
 }
 
-/// The pattern of all names with this prefix.
 fn pattern(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 1);
     for sign in prefix.chars() {

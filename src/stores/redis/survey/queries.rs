@@ -27,7 +27,6 @@ type Names = Vec<Arc<str>>;
 /// The reply to one query; `Err` with the text of an error.
 type QueryReply = Result<Value, String>;
 
-/// Queries of one server.
 pub(super) struct KeyQueries<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
@@ -104,7 +103,6 @@ impl<'a> KeyQueries<'a> {
         }
     }
 
-    /// Sends all queries, and returns the replies in their order.
     pub(super) fn ask(&mut self, queries: &[Cmd]) -> Result<Vec<QueryReply>, CallError> {
         let deadline = self.deadline;
         let mut answers = Vec::with_capacity(queries.len());
@@ -280,7 +278,6 @@ fn is_about_a_key(text: &str) -> bool {
     text.contains("access") && text.contains("key")
 }
 
-/// Returns the query with the key added as an argument.
 pub(super) fn about(query: &Cmd, key: &str) -> Cmd {
     let mut query = query.clone();
     query.arg(key);

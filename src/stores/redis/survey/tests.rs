@@ -1,4 +1,3 @@
-//! Queries of operators, at a server with scripted keys.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod pages;
@@ -16,7 +15,6 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-/// The field of a hold of this library.
 fn hold(thread: u32, number: u32) -> String {
     format!("{CLIENT}:{thread}:{number}")
 }
@@ -68,7 +66,6 @@ impl Keys {
         }
     }
 
-    /// The reply to a plain command about a key.
     fn answer(&self, request: &Request) -> Option<Says> {
         let name = request.get(1).map_or("", String::as_str);
         let array = |items: Vec<Value>| Value::Array(items);
@@ -124,7 +121,6 @@ fn server(
     StubServer::start(move |request| rather(request).or_else(|| keys.answer(request)))
 }
 
-/// How often a server received this command.
 fn count(server: &StubServer, words: &str) -> usize {
     server.asked().iter().filter(|it| it.is(words)).count()
 }

@@ -1,4 +1,3 @@
-//! Requests, replies, claims, deadlines, settings and routes for tests at a stub.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::Deref;
@@ -27,7 +26,6 @@ pub(crate) fn within(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
 }
 
-/// A claim of a lock that is not held yet.
 pub(crate) fn claim(name: &str) -> Claim {
     Claim {
         kind: Kind::Reentrant,
@@ -41,7 +39,6 @@ pub(crate) fn claim(name: &str) -> Claim {
     }
 }
 
-/// Default settings with shorter timeouts.
 pub(crate) fn settings() -> Settings {
     let timeout = Duration::from_secs(3);
     Settings {
@@ -52,11 +49,9 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A connector to a stub.
 pub(crate) struct Route {
     address: Address,
     pub(crate) known_master: KnownMaster,
-    /// Whether connecting fails.
     is_blocked: AtomicBool,
 }
 
@@ -98,7 +93,6 @@ impl Connector for Route {
     }
 }
 
-/// A command and its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Request(Vec<String>);
 
@@ -123,12 +117,10 @@ impl Request {
         begin.join(" ").eq_ignore_ascii_case(words)
     }
 
-    /// Returns whether the request runs a script.
     pub(crate) fn is_script(&self) -> bool {
         self.is("EVAL") || self.is("EVALSHA")
     }
 
-    /// The keys of the script.
     pub(crate) fn keys(&self) -> &[String] {
         let count: usize = self[2].parse().unwrap();
         &self[3..3 + count]
@@ -193,12 +185,10 @@ impl StubServer {
         asked
     }
 
-    /// How many connections were made.
     pub(crate) fn connected(&self) -> usize {
         self.0.streams.lock().len()
     }
 
-    /// The store of a client of this server.
     pub(crate) fn store(&self) -> Arc<Redis> {
         self.store_with(|_| {})
     }

@@ -21,14 +21,12 @@ pub(crate) struct Says(pub(super) Vec<Act>);
 pub(super) enum Act {
     Bytes(Vec<u8>),
     Pause(Duration),
-    /// Closes the connection.
     Cut,
 }
 
 /// The prefix of a reply into which the number of the request is inserted.
 pub(super) const NUMBERED: &str = "*2\r\n:#\r\n";
 
-/// A server, which stops when it is dropped.
 pub(crate) struct StubServer(pub(super) Arc<Shared>);
 
 type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
@@ -43,7 +41,6 @@ pub(super) struct Shared {
 }
 
 impl StubServer {
-    /// Starts a server with these replies.
     pub(crate) fn start(
         answers: impl FnMut(&Request) -> Option<Says> + Send + 'static,
     ) -> StubServer {
@@ -64,7 +61,6 @@ impl StubServer {
         StubServer(shared)
     }
 
-    /// Replaces the replies.
     pub(crate) fn answer(&self, answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) {
         *self.0.answers.lock() = Box::new(answers);
     }

@@ -72,7 +72,6 @@ impl Topology {
         }
     }
 
-    /// Whether another server may become a master.
     pub(crate) fn can_fail_over(&self) -> bool {
         match self {
             Topology::One(node) => node.pool.connector.can_fail_over(),
@@ -88,7 +87,6 @@ impl Topology {
         }
     }
 
-    /// The name of the node of this lock, for messages.
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
         match self {
             Topology::One(node) => node.name(),
@@ -147,7 +145,6 @@ impl Topology {
         }
     }
 
-    /// Returns the connection counts.
     pub(crate) fn connections(&self, traffic: &ConnectionCounter) -> ConnectionStats {
         let (mut idle, mut is_down) = (0, false);
         let mut add = |node: &Node| {
@@ -172,7 +169,6 @@ impl Topology {
 /// A check reports at most this many unreachable replicas, and then stops.
 const MOST_NAMED: usize = 6;
 
-/// Connects to the announced replicas, and reports the unreachable ones.
 fn unreachable_replicas(replicas: &[Address], deadline: Instant) -> Vec<HealthWarning> {
     let unreachable = |(tried, replica): (usize, &Address)| {
         let by = share(deadline, replicas.len() - tried);

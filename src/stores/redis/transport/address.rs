@@ -33,7 +33,6 @@ pub(crate) struct Address {
     pub(super) connect_timeout: Duration,
     /// The sentinel or node that announced the address; `None` for addresses from the settings.
     pub(crate) announced: Option<Announced>,
-    /// The user's `map_address`.
     pub(crate) mapper: Option<Mapper>,
     /// The identity that the server must have; `Some` only if `map_address` changed the address.
     pub(super) expected_id: Option<ServerId>,
@@ -43,9 +42,7 @@ pub(crate) struct Address {
     pub(super) is_sentinel: bool,
     /// Whether `HELLO` can be left out: the mode was checked before, or cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
-    /// The name in `CLIENT LIST`.
     pub(super) connection_name: Arc<str>,
-    /// Counts the connections.
     pub(super) traffic: Arc<ConnectionCounter>,
     /// The local clock to which the clock of the server is compared.
     pub(super) timeline: Timeline,
@@ -154,7 +151,6 @@ impl Address {
         self
     }
 
-    /// Allows cluster nodes.
     pub(crate) fn for_cluster_node(mut self) -> Address {
         self.is_mode_known = Arc::new(AtomicBool::new(true));
         self
@@ -201,7 +197,6 @@ impl Address {
         Ok(self)
     }
 
-    /// The user, the password and the database of a new connection.
     pub(super) fn login(&self, deadline: Instant) -> Result<RedisConnectionInfo, CallError> {
         match &self.provider {
             None => Ok(self.settings.clone()),

@@ -12,14 +12,12 @@ use crate::stores::redis::transport::{Address, CallError, name_of};
 type Place = (String, u16);
 type Map = dyn Fn(&str, u16) -> Place + Send + Sync;
 
-/// Who announced an address, and the identity of the server there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Announced {
     pub(crate) by: Arc<str>,
     pub(crate) server_id: Option<ServerId>,
 }
 
-/// The identity of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerId {
     /// `CLUSTER MYID`

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use crate::ground::error::Reason;
 use crate::stores::redis::transport::reply_text::plain;
 
-/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// The request was certainly not executed.
@@ -21,19 +20,16 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// The server must not receive the request, for example because it is quarantined; the value is the reason. Nothing was
-    /// sent.
+    /// Nothing was sent, because the server must not receive the request (such as in quarantine); the value is the reason.
     Unfit(String),
 }
 
-/// The reason of [`CallError::Exhausted`].
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use until the deadline";
 
 /// The code of the errors that this client makes itself when the settings name a server of the wrong kind.
 pub(crate) const WRONG_KIND: &str = "WRONGKIND ";
 
 impl CallError {
-    /// The settings name a server of the wrong kind.
     pub(crate) fn wrong_kind(reason: impl std::fmt::Display) -> CallError {
         CallError::Server(format!("{WRONG_KIND}{reason}"))
     }
@@ -46,7 +42,6 @@ impl CallError {
         CallError::NotSent(Reason::of_io(words, error))
     }
 
-    /// The socket accepted no complete request.
     pub(crate) fn not_sent(error: io::Error) -> CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))
     }
@@ -108,7 +103,6 @@ impl CallError {
         matches!(self, CallError::Server(text) if codes.iter().any(|code| text.starts_with(code)))
     }
 
-    /// Whether no server received the request.
     pub(crate) fn is_unsent(&self) -> bool {
         matches!(self, CallError::NotSent(_) | CallError::Exhausted(_)) || self.is_at_limit()
     }

@@ -30,7 +30,6 @@ const READ_AT_ONCE: usize = 4096;
 /// A socket time-out may exceed the deadline by this much, which saves a system call per request.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
-/// Reads the replies of one stream.
 #[derive(Default)]
 pub(super) struct Decoder {
     /// The read buffer. The bytes in `begin..end` were read and not returned yet.
@@ -138,7 +137,6 @@ impl Decoder {
         self.block.get(self.begin..self.end).unwrap_or_default()
     }
 
-    /// Whether bytes follow the last reply.
     pub(super) fn has_unread(&self) -> bool {
         self.begin < self.end && !self.is_within
     }

@@ -29,7 +29,6 @@ impl Hooks {
     }
 }
 
-/// The last known master of a topology.
 pub(crate) struct KnownMaster {
     /// The name in messages while no master is known; without secrets.
     group: Arc<str>,
@@ -71,7 +70,6 @@ impl KnownMaster {
         master.clone().or_else(|| self.former.lock().clone())
     }
 
-    /// The name for messages.
     pub(crate) fn node(&self) -> Arc<str> {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
@@ -118,7 +116,6 @@ impl KnownMaster {
     }
 }
 
-/// The role that a server reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Master { replicas: usize, offset: i64 },

@@ -126,7 +126,6 @@ impl Socket {
     }
 }
 
-/// Connects to the first reachable address of a name.
 fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last_error = io::Error::new(
         io::ErrorKind::NotFound,

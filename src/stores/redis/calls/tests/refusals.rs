@@ -8,8 +8,7 @@ fn words(items: &[&str]) -> Option<Says> {
     Some(Says::answer(Value::Array(items)))
 }
 
-/// Makes the server refuse an inspection with this error, and answer the test of rights with `rights`. Returns the
-/// missing rights in the error.
+/// The missing rights in the error of a refused inspection. `rights` is the reply to the test of rights.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
     let server = answering(vec![Some(Says::error(words)), rights]);
     let told = server.store().inspect(&id_of(&claim(0)), None, soon());

@@ -1,4 +1,3 @@
-//! Checks of a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
@@ -39,7 +38,6 @@ pub(super) fn well(request: &Request) -> Option<Says> {
     request.is_script().then_some(Says::answer(none))
 }
 
-/// Replies that replace the replies of the healthy server.
 pub(super) type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
 
 /// Each finding as `code severity`.
@@ -56,7 +54,6 @@ pub(super) fn looked(
     check(&server(rather).store(), soon()).unwrap()
 }
 
-/// The findings above `ok`, with their messages.
 pub(super) fn bad(
     rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> Vec<(String, String)> {
@@ -108,7 +105,6 @@ fn a_missing_right_to_query_is_a_finding() {
         found.contains(&("rights note".to_owned(), about)),
         "{found:?}"
     );
-    // Some products lack this command.
     let found = bad(refusing("CONFIG", "ERR unknown command"));
     assert!(
         found.iter().all(|(code, _)| code == "persistence note"),

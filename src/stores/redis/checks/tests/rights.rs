@@ -1,4 +1,3 @@
-//! Tests of rights, at a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::looks::{Answers, bad, codes, refusing, server, soon, well};

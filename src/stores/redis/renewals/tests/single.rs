@@ -1,4 +1,3 @@
-//! Renewals at one server: requests and replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;

@@ -1,4 +1,3 @@
-//! Messages of a server to a subscriber, and the waiters that they wake.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redis::Value;
@@ -6,7 +5,6 @@ use redis::Value;
 use super::*;
 use crate::stores::redis::tests::stub::bulk;
 
-/// A message of the server about a channel.
 fn told(kind: &str, channel: &str, last: Value) -> Value {
     Value::Array(vec![bulk(kind), bulk(channel), last])
 }

@@ -1,4 +1,3 @@
-//! The list of all locks with a prefix.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -12,7 +11,6 @@ pub(super) fn scope(prefix: &str, has_tokens: bool, has_counters: bool) -> Scope
     }
 }
 
-/// All locks that a query returns, until its end.
 pub(super) fn all_of(server: &StubServer, scope: &Scope) -> Vec<LockInfo> {
     let (store, mut position) = (server.store(), Position::default());
     let mut found = Vec::new();

@@ -13,7 +13,6 @@ pub(super) struct Channels {
     pub(super) is_closed: bool,
 }
 
-/// A channel with waiters, and the master at which it is subscribed.
 struct Channel {
     waiters: usize,
     lingers: bool,
@@ -39,7 +38,6 @@ impl Drop for ChannelInterest {
 }
 
 impl Cluster {
-    /// Whether the client is subscribed to `channel`.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         let channels = self.channels.lock();
         let at = channels.wanted.get(channel).and_then(|it| it.at.as_ref());
@@ -83,7 +81,6 @@ impl Cluster {
         }
     }
 
-    /// Subscribes to a channel at the current master of its slot.
     fn subscribe(&self, channel: &Arc<str>, entry: &mut Channel) {
         let Some(master) = self.present(keys::slot(channel)) else {
             return;

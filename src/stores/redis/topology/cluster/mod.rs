@@ -77,7 +77,6 @@ impl Cluster {
         })
     }
 
-    /// Runs `talk` on a connection to the master of the slot of `lock`.
     pub(crate) fn with<T>(
         &self,
         lock: &str,
@@ -115,7 +114,6 @@ impl Cluster {
                             continue;
                         }
                         redirections = 0;
-                        // The nodes do not agree yet.
                         let reason = fault.reason();
                         CallError::Server(format!("TRYAGAIN too many redirections: {reason}"))
                     } else {
@@ -135,7 +133,6 @@ impl Cluster {
         }
     }
 
-    /// Runs `talk` on every master.
     pub(crate) fn each<T>(
         &self,
         deadline: Instant,
@@ -143,8 +140,7 @@ impl Cluster {
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         let refreshed = self.refresh(share(deadline, 2));
         let mut shards = self.shards();
-        // If the refresh fails, the known masters are used: they may have idle connections even if no node accepts a new
-        // one.
+        // If the refresh fails, the known masters are used, because they may still have idle connections.
         if let Err(fault) = refreshed
             && shards.is_empty()
         {
@@ -191,12 +187,10 @@ impl Cluster {
         }
     }
 
-    /// The known masters, in no order.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         self.map.lock().shards.values().cloned().collect()
     }
 
-    /// The announced replicas.
     pub(crate) fn replicas(&self) -> Vec<Address> {
         let map = self.map.lock();
         let is_other = |it: &&Address| it.announced.is_some() && !map.shards.contains_key(&it.node);

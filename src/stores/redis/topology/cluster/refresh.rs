@@ -1,5 +1,3 @@
-//! Refreshes the slot map.
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -112,7 +110,6 @@ impl Cluster {
         is_taken_over.map(drop)
     }
 
-    /// Queries one node after another for the map.
     fn ask(
         &self,
         sources: &[Address],

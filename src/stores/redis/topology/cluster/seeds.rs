@@ -4,11 +4,9 @@ use std::time::Instant;
 
 use crate::stores::redis::transport::Address;
 
-/// A node to query for the slot map.
 pub(super) struct Seed {
     pub(super) address: Address,
     pub(super) asked_at: Option<Instant>,
-    /// Whether the last query failed.
     pub(super) has_failed: bool,
 }
 

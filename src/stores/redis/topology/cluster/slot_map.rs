@@ -10,14 +10,12 @@ use super::seeds::Seed;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{Address, CallError};
 
-/// The slot map, and the nodes to query for the next one.
 #[derive(Default)]
 pub(super) struct SlotMap {
     /// Sorted, without overlaps.
     pub(super) ranges: Vec<Range>,
     /// Masters of single slots, from redirections since the last refresh.
     pub(super) moved: HashMap<u16, Arc<Shard>>,
-    /// All masters by name.
     pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
     /// The nodes to query for the next map: the seeds, and the nodes of this map.
     pub(super) sources: Vec<Seed>,
@@ -25,11 +23,9 @@ pub(super) struct SlotMap {
     pub(super) is_sharded: Option<bool>,
     pub(super) is_being_refreshed: bool,
     pub(super) asked_at: Option<Instant>,
-    /// Why the last refresh failed.
     pub(super) trouble: Option<CallError>,
 }
 
-/// A range of slots with one master.
 pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
@@ -73,7 +69,6 @@ impl Cluster {
         })
     }
 
-    /// The master of a slot in the current map.
     pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
         let map = self.map.lock();
         if let Some(shard) = map.moved.get(&slot) {

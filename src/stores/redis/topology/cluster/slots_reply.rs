@@ -19,7 +19,6 @@ pub(super) struct SlotsReply {
     /// The first slot, the last slot and the master of each range.
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
-    /// The ids of the nodes.
     pub(super) server_ids: HashMap<(String, u16), ServerId>,
     /// The node that sent the reply.
     pub(super) by: Arc<str>,

@@ -1,4 +1,3 @@
-//! A master and its replicas, found with `ROLE`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +14,6 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-/// A master with this many replicas and this replication offset.
 fn master(replicas: usize, offset: i64) -> Says {
     let replicas = Value::Array(vec![bulk("replica"); replicas]);
     Says::reply(Value::Array(vec![
@@ -30,7 +28,6 @@ fn replica() -> Says {
     Says::reply(Value::Array(parts.to_vec()))
 }
 
-/// Servers with set roles, and a client of them.
 struct Scene {
     servers: Vec<StubServer>,
     roles: Vec<Arc<Mutex<Says>>>,

@@ -9,7 +9,6 @@ use super::report::Report;
 pub(super) enum MasterState {
     /// The server reports another role.
     NoMaster,
-    /// The server is unreachable.
     Silent,
     /// The server sent an error reply, or another thread accepted another master.
     Unclear,

@@ -24,7 +24,6 @@ struct Watched {
     quorum: usize,
     /// How many sentinels this one knows, itself included; 0 if unknown.
     known: usize,
-    /// Whether this sentinel reports the master as down.
     is_down: bool,
 }
 

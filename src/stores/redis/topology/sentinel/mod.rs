@@ -75,11 +75,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     is_closed: bool,
-    /// The writing end of the subscribed connection.
     writer: Option<Writer>,
 }
 
-/// Why a server cannot be used as the master.
 #[derive(Debug)]
 struct MasterFailure {
     state: MasterState,

@@ -37,7 +37,6 @@ impl Report {
         self.epoch <= known.epoch && self.node() == known.node()
     }
 
-    /// Returns a report of the same server with another epoch.
     pub(super) fn with_epoch(&self, epoch: i64) -> Report {
         Report {
             epoch,
@@ -53,7 +52,6 @@ impl Sentinel {
         }
     }
 
-    /// The name for messages.
     pub(super) fn name(&self) -> Arc<str> {
         format!("the sentinel {}", self.address.node).into()
     }

@@ -1,4 +1,3 @@
-//! URLs, and the addresses that they name.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;

@@ -1,5 +1,3 @@
-//! Classification of failed requests.
-
 use super::*;
 
 fn lost(timed_out: bool) -> CallError {

@@ -11,7 +11,6 @@ use crate::stores::redis::replies::{field_of, info_field, text_of};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::tls::Session;
 
-/// The identity of a server, from its own replies.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// `run_id`, which changes with each start of the server.
@@ -35,7 +34,6 @@ pub(crate) struct Identity {
 }
 
 impl Connection {
-    /// The certificates that expire soon, with the days left.
     pub(crate) fn ending_certificates(&self) -> Vec<(&'static str, u64)> {
         let session = self.stream.session.as_ref();
         session.map(Session::ending).unwrap_or_default()

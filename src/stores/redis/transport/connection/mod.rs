@@ -45,7 +45,6 @@ const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 /// The largest request number. The smallest is 1, so a small number alone never looks like a numbered reply.
 const NUMBERS: i64 = (1 << 30) - 1;
 
-/// The reason to close an idle connection.
 const UNSOLICITED: &str = "the connection was closed, or has an unsolicited reply";
 
 /// A connection idle for longer is checked before use, because the server may have closed it.
@@ -61,7 +60,6 @@ const LATEST: Duration = EXPIRY_SLACK
 pub(crate) struct Connection {
     /// The generation of the known master when the connection was opened.
     pub(crate) generation: u64,
-    /// The identity of the server, if it was queried.
     pub(crate) identity: Option<Arc<Identity>>,
     /// The scripts that were sent on this connection.
     loaded_scripts: SmallVec<[usize; 4]>,
@@ -85,12 +83,10 @@ pub(crate) struct Connection {
     deferred: VecDeque<DeferredReply>,
     /// The replies received so far to the commands that replace a script.
     parts: Answers,
-    /// Counts the open connection.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
-/// A reply to an earlier request, not read yet.
 struct DeferredReply {
     /// The request number; `None` for a request without a script.
     number: Option<i64>,
@@ -139,7 +135,6 @@ impl Connection {
         self.ask(&encode(&["PING"]), deadline).is_ok() && self.skip(deadline).is_ok()
     }
 
-    /// Reads and ignores one reply.
     pub(crate) fn skip(&mut self, deadline: Instant) -> Result<(), CallError> {
         match self.receive(deadline) {
             Ok(_) | Err(CallError::Server(_)) => Ok(()),
@@ -204,7 +199,6 @@ impl Connection {
         !self.deferred.is_empty()
     }
 
-    /// Reads all deferred replies.
     pub(crate) fn read_deferred(&mut self, deadline: Instant) -> Result<(), CallError> {
         while let Some(due) = self.deferred.front() {
             let reply = match due.number {
@@ -274,12 +268,10 @@ impl Connection {
         self.stream.socket.source()
     }
 
-    /// Whether bytes or the end of the connection can be read.
     pub(crate) fn has_arrived(&self) -> bool {
         self.has_buffered() || self.stream.socket.has_arrived()
     }
 
-    /// Whether this script was sent on this connection.
     pub(crate) fn has_script(&self, script: &Script) -> bool {
         self.loaded_scripts.contains(&script.id())
     }
@@ -317,7 +309,6 @@ impl Connection {
         self.ahead.least_at(end) / 1000 - 1
     }
 
-    /// Whether bytes can be read without the socket.
     pub(crate) fn has_buffered(&self) -> bool {
         let session = self.stream.session.as_ref();
         self.decoder.has_unread() || session.is_some_and(Session::has_buffered)
@@ -339,7 +330,6 @@ fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     now.filter(|now| *now > 0)
 }
 
-/// Encodes a command.
 pub(crate) fn encode(words: &[&str]) -> Vec<u8> {
     let mut command = redis::Cmd::new();
     command.arg(words);

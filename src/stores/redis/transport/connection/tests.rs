@@ -17,7 +17,6 @@ use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::MOST_WORDS;
 use crate::stores::redis::transport::tls::TlsConfig;
 
-/// Accepts a connection and answers its handshake.
 fn greeted(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().unwrap();
     let _ = stream.read(&mut [0; 1024]).unwrap();
@@ -51,7 +50,6 @@ fn address_of(url: &str) -> Address {
     Address::parse(url, Duration::from_secs(20), &TlsConfig::default()).unwrap()
 }
 
-/// A connection to a stub server.
 fn at(answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> (Connection, StubServer) {
     let server = StubServer::start(answers);
     let address = address_of(&server.url());

@@ -1,4 +1,3 @@
-//! Credentials from a provider.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};

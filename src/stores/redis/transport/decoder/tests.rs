@@ -66,7 +66,6 @@ fn malformed_replies_are_errors() {
     }
 }
 
-/// Replies of all types.
 const REPLIES: [&[u8]; 9] = [
     b"+OK\r\n",
     b":1790000000000\r\n",

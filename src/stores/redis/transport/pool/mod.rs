@@ -16,21 +16,17 @@ pub(crate) struct Pool {
     /// A connection that was idle for longer is checked with `PING` before use.
     check_idle_after: Duration,
     pub(crate) connector: Arc<dyn Connector>,
-    /// Whether this node refused `EVALSHA`.
     evalsha_is_off: AtomicBool,
     /// The commands that replace the scripts of token locks, if this node runs no scripts.
     dialect: AtomicU8,
-    /// Whether unlock messages use `SPUBLISH`.
     pub(crate) is_sharded: bool,
 }
 
-/// A connection for one request, and its slot in the pool.
 pub(crate) struct Borrowed {
     pub(crate) connection: Box<Connection>,
     slot: Slot<Box<Connection>>,
 }
 
-/// Why no connection is usable at once.
 pub(crate) enum NotReady {
     NotConnected,
     /// All connections of the pool are in use; the value is their number.

@@ -1,4 +1,3 @@
-//! The pool at a stub server.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod words;
@@ -12,7 +11,6 @@ use crate::stores::redis::tests::stub::{Request, Route, Says, StubServer, soon, 
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// A pool of this size, and its server.
 struct Scene {
     server: StubServer,
     route: Arc<Route>,
@@ -181,7 +179,6 @@ fn a_closed_pool_keeps_connections_only_for_a_quorum() {
     assert_eq!(scene.server.connected(), 4);
 }
 
-/// Returns two connections to the pool, each with a deferred reply.
 fn return_two_with_deferred_replies(scene: &Scene) {
     let two = [(); 2].map(|()| scene.pool.borrow(soon()).unwrap());
     for mut borrowed in two {

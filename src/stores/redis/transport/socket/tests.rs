@@ -1,4 +1,3 @@
-//! TCP and Unix sockets.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::TcpListener;

@@ -19,13 +19,11 @@ use crate::ground::events;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::transport::{CallError, Provider};
 
-/// The trusted authorities, the client certificate and further TLS settings.
 #[derive(Clone, Default)]
 pub(crate) struct TlsConfig {
     pub(crate) authorities: Option<Pem>,
     /// The client certificate and its private key.
     pub(crate) identity: Option<(Pem, Pem)>,
-    /// The name that every server certificate must have.
     pub(crate) server_name: Option<String>,
     /// `tls_pin_sha256`, as set.
     pub(crate) pins: Vec<String>,
@@ -109,7 +107,6 @@ impl TlsConfig {
         Err(Error::config(setting, reason))
     }
 
-    /// The settings for a host of a URL.
     pub(crate) fn for_host(&self, host: &str) -> Result<Peer> {
         let (setting, name) = match self.server_name.as_deref() {
             Some(name) => ("tls_server_name", name),
@@ -304,7 +301,6 @@ impl Shared {
         }
     }
 
-    /// See [`TlsConfig::ending`].
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let current = self.current.lock();
         current.iter().flat_map(|it| it.source.ending()).collect()
@@ -319,7 +315,6 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(super) shared: Arc<Shared>,
-    /// The name that its certificate must have.
     pub(super) host: Arc<str>,
 }
 
@@ -331,7 +326,6 @@ impl Peer {
         }
     }
 
-    /// Another host with the same settings.
     pub(crate) fn at(&self, host: &str) -> Peer {
         Peer::of(&self.shared, host)
     }

@@ -218,7 +218,6 @@ impl Session {
         }
     }
 
-    /// The certificates that expire soon, with the days left.
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let mut ending = self.shared.ending();
         let connection = self.connection.lock();

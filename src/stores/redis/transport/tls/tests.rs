@@ -52,7 +52,6 @@ fn authority() -> Vec<u8> {
     certificates().authority_pem().into_bytes()
 }
 
-/// Client settings that trust this authority.
 fn trusting() -> TlsConfig {
     let mut config = TlsConfig::default();
     config.authorities = Some(Pem::text(&authority()));
@@ -87,14 +86,12 @@ fn serving(pair: &Pair, asks: bool) -> Arc<ServerConfig> {
     Arc::new(builder.with_single_cert(chain, key).unwrap())
 }
 
-/// The server end of a session.
 struct End {
     connection: ServerConnection,
     stream: TcpStream,
 }
 
 impl End {
-    /// Encrypts `plain` without sending it.
     fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         self.connection.writer().write_all(plain).unwrap();
         let mut sealed = Vec::new();
@@ -124,7 +121,6 @@ impl End {
 
 type Shaken = io::Result<End>;
 
-/// A server that accepts one connection, and the socket of its client.
 fn server(config: Arc<ServerConfig>) -> (Socket, JoinHandle<Shaken>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = socket_to(&listener);
@@ -148,14 +144,12 @@ fn socket_to(listener: &TcpListener) -> Socket {
     Socket::connect(&address, soon()).unwrap()
 }
 
-/// A session, its socket, and the server end.
 fn session() -> (Session, Socket, End) {
     let (socket, end) = server(serving(&certificates().server(), false));
     let session = Session::open(&peer(), &socket, soon()).unwrap();
     (session, socket, end.join().unwrap().unwrap())
 }
 
-/// Reads until bytes arrive.
 fn read(session: &mut Session, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match session.read(socket, buffer) {

@@ -1,4 +1,3 @@
-//! Replies to commands, read as those of scripts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -7,7 +6,6 @@ fn text(text: &str) -> Result<Value, String> {
     Ok(Value::BulkString(text.as_bytes().to_vec()))
 }
 
-/// A short form of a reply.
 fn brief(answer: &Value) -> String {
     match answer {
         Value::Array(items) => {

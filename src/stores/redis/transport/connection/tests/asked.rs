@@ -1,9 +1,7 @@
-//! Requests, and the state of the connection before and after.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 
-/// A connection to a server that answers PING with `says`.
 fn pinged(says: Says) -> (Connection, StubServer) {
     at(move |request| request.is("PING").then(|| says.clone()))
 }

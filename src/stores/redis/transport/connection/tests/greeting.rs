@@ -1,10 +1,8 @@
-//! The handshake.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
 use crate::stores::redis::transport::socket::tests::silent;
 
-/// Connects to a stub server.
 fn connected(
     answers: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> (Result<Connection, CallError>, StubServer) {
@@ -13,7 +11,6 @@ fn connected(
     (outcome, server)
 }
 
-/// The error of a failed handshake.
 fn refused(answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) -> CallError {
     connected(answers).0.err().unwrap()
 }

@@ -7,7 +7,6 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError, Pee
 
 use super::*;
 
-/// An error of the verifier with this text.
 struct Words(&'static str);
 
 impl fmt::Debug for Words {
@@ -24,7 +23,6 @@ impl fmt::Display for Words {
 
 impl Error for Words {}
 
-/// Checks the beginning of the text for an error.
 fn begins(error: rustls::Error, words: &str) {
     let told = refusal(&error);
     let is_so = told
