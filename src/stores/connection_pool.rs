@@ -54,7 +54,6 @@ impl PoolSettings {
 /// A borrowed slot, with a connection if one was made. Dropping the slot returns it to the pool.
 pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 
-/// A limited number of slots.
 pub(crate) struct Slots<C: Send + 'static> {
     size: u32,
     settings: PoolSettings,
@@ -64,7 +63,6 @@ pub(crate) struct Slots<C: Send + 'static> {
     pid: u32,
 }
 
-/// Why there is no slot.
 #[derive(Debug)]
 pub(crate) enum NoSlot {
     /// All slots are in use; this is their number.
@@ -127,12 +125,10 @@ impl<C: Send + 'static> Slots<C> {
         pool.try_get().ok_or(NoSlot::Busy(self.size))
     }
 
-    /// Borrows a slot if one is free.
     pub(crate) fn try_get(&self) -> Result<Slot<C>, NoSlot> {
         self.get(|| Duration::ZERO)
     }
 
-    /// Borrows a free slot for which `is_such` is true.
     pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
         let pool = self.pool().ok()?;
         // The other slots return to the pool after the search.
@@ -146,7 +142,6 @@ impl<C: Send + 'static> Slots<C> {
         None
     }
 
-    /// The number of free slots.
     pub(crate) fn idle(&self) -> u32 {
         let pool = self.pool.lock();
         pool.as_ref().map_or(0, |it| it.state().idle_connections)
@@ -185,7 +180,6 @@ impl<C: Send + 'static> Drop for Slots<C> {
     }
 }
 
-/// Makes empty slots.
 pub(crate) struct Empty<C>(PhantomData<fn() -> C>);
 
 impl<C: Send + 'static> ManageConnection for Empty<C> {

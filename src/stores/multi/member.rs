@@ -1,5 +1,3 @@
-//! A member of a multi-lock.
-
 use std::any::Any;
 use std::sync::Arc;
 

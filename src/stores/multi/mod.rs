@@ -25,7 +25,6 @@ pub(crate) use member::Member;
 /// The longest random delay of an attempt, so that multi-locks with common members do not collide repeatedly.
 const JITTER: Duration = Duration::from_millis(2);
 
-/// The store of one multi-lock.
 pub(crate) struct MultiStore {
     /// The members in the order of acquisition, which is the same for every multi-lock with these members.
     members: Vec<Member>,
@@ -126,7 +125,6 @@ impl MultiStore {
             })
     }
 
-    /// Releases the first `taken` members, and resolves `in_doubt`. Returns what is still in doubt.
     fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
         for index in 0..taken {
             in_doubt.set(index, Some(0));

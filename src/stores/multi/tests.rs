@@ -31,7 +31,6 @@ impl Three {
         Three { worlds, whole }
     }
 
-    /// A multi-lock with a hold of this count.
     fn held(count: u32) -> Three {
         let three = Three::new();
         for count in 0..count {

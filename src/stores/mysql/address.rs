@@ -1,5 +1,3 @@
-//! The address of a database.
-
 use std::sync::Arc;
 
 use ::mysql::Opts;

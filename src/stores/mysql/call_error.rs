@@ -9,7 +9,6 @@ use super::values::literal;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason};
 
-/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// The request was not executed.
@@ -119,7 +118,6 @@ impl CallError {
         CallError::Server { code, text }
     }
 
-    /// Converts an error of connecting.
     pub(crate) fn of_connecting(error: Cause) -> CallError {
         match error {
             Cause::MySqlError(error) => CallError::server(error.code, error.message),
@@ -159,7 +157,6 @@ impl CallError {
         }
     }
 
-    /// Returns whether the connection may be used again.
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             CallError::NotSent(_) | CallError::NoReply { .. } | CallError::Untrusted(_) => false,

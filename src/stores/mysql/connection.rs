@@ -1,5 +1,3 @@
-//! One connection to one database.
-
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -48,7 +46,6 @@ const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
                        character_set_results = utf8mb4, sql_select_limit = 18446744073709551615, \
                        sql_mode = CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'STRICT_ALL_TABLES')";
 
-/// One connection.
 pub(super) struct Connection {
     /// `None` only during drop.
     conn: Option<Conn>,
@@ -57,7 +54,6 @@ pub(super) struct Connection {
     timeout: Duration,
     last_used: Instant,
     check_idle_after: Duration,
-    /// The difference between the server's clock and ours.
     ahead: Offset,
     pid: u32,
     /// Counts the connection until the drop.
@@ -117,7 +113,6 @@ impl Connection {
             let reason = "the deadline expired before connecting";
             return Err(CallError::NotSent(reason.into()));
         }
-        // The timeout of each read during the handshake.
         let connecting = left.min(address.settings.connect_timeout);
         let reading = match has_second_handles() {
             true => connecting,
@@ -233,7 +228,6 @@ impl Connection {
         }
     }
 
-    /// Prepares the socket for one request; fails after its deadline.
     fn begin_call(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
         if time::now() >= deadline {
             let reason = "the deadline expired before sending";
@@ -265,7 +259,6 @@ impl Connection {
         done.map_err(CallError::of)
     }
 
-    /// Runs a statement and returns its rows.
     pub(super) fn query<T: FromRow>(
         &mut self,
         statement: &str,

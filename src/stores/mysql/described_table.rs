@@ -19,7 +19,6 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t AND INDEX_NAME = 'PRIMARY') \
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t";
 
-/// The reason that an error gives for a table without columns.
 const MISSING: &str = "it does not exist, or this user has no right to read it";
 
 /// A column as the server describes it, with facts about its table.
@@ -36,7 +35,6 @@ pub(super) struct Column {
     key: Option<String>,
 }
 
-/// The columns of a table; none if there is no such table.
 #[derive(Debug)]
 pub(super) struct Table(Vec<Column>);
 

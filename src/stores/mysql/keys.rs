@@ -38,7 +38,6 @@ impl Ident {
     }
 }
 
-/// The name in backticks.
 impl fmt::Display for Ident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.0)

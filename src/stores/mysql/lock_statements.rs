@@ -14,7 +14,6 @@ pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMES
 /// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;
 
-/// The statements for one lock table.
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which the statement fails with error 1048.

@@ -27,13 +27,11 @@ pub(super) enum Change<'a> {
     Enter(u32),
     /// An inner unlock; the new count.
     Leave(u32),
-    /// A renewal.
     Lease,
     /// A hand-off to this claim.
     Owner(&'a Claim),
 }
 
-/// The sent copies of one request.
 #[derive(Default)]
 pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all copies.
@@ -69,7 +67,6 @@ impl SentStatements {
 }
 
 impl MySql {
-    /// Reads the holder of a lock; `None` if there is none.
     fn read_holder(
         &self,
         connection: &mut Connection,
@@ -81,7 +78,6 @@ impl MySql {
         Ok(rows.into_iter().next().map(|row| self.lock_info(row)))
     }
 
-    /// Reads the holder of a lock on any connection.
     pub(super) fn holder(&self, name: &Arc<str>, deadline: Instant) -> Result<Option<LockInfo>> {
         let found = self.pools.run(Request::Repeatable, deadline, |connection| {
             self.read_holder(connection, name, deadline)
@@ -89,7 +85,6 @@ impl MySql {
         found.map_err(|error| self.lock_error(name, error))
     }
 
-    /// Changes the row of a hold if it still belongs to the hold.
     pub(super) fn change_row(
         &self,
         connection: &mut Connection,
@@ -135,7 +130,6 @@ impl MySql {
         ))
     }
 
-    /// Changes the row of a hold on any connection.
     pub(super) fn change_hold<D, R>(
         &self,
         claim: &Claim,
@@ -226,7 +220,6 @@ impl MySql {
         }
     }
 
-    /// Releases a hold.
     pub(super) fn release_whole(
         &self,
         claim: &Claim,
@@ -269,7 +262,6 @@ fn granted(sent: BootInstant, fence: u64) -> Granted {
     }
 }
 
-/// Returns the cause of a loss from the present holder of the lock.
 pub(super) fn cause_of_loss(found: Option<&LockInfo>) -> LossCause {
     match found.and_then(|found| found.holders.first()) {
         Some(holder) => LossCause::held_by(&holder.visitor),
@@ -277,7 +269,6 @@ pub(super) fn cause_of_loss(found: Option<&LockInfo>) -> LossCause {
     }
 }
 
-/// Returns the reason for an error of a locked row.
 pub(super) fn row_locked_reason(error: CallError) -> String {
     let reason = error.reason();
     format!("a transaction has locked the row of the lock ({reason})")

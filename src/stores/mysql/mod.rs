@@ -61,11 +61,9 @@ const LATEST_EFFECT: Duration = Duration::from_secs(4);
 /// The longest name of a lock in bytes, prefix included.
 const LONGEST_NAME: usize = 255;
 
-/// The store of one client.
 pub(crate) struct MySql {
     pools: Pools,
     statements: Statements,
-    /// The lock table and the table of the named rows.
     tables: schema::Tables,
     /// The tables that passed their check.
     known: Mutex<HashMap<Ident, Arc<described_table::Table>>>,
@@ -99,7 +97,6 @@ impl MySql {
         &self.pools.address.node
     }
 
-    /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         time::now() + self.command_timeout
     }

@@ -25,7 +25,6 @@ pub(super) enum Request {
     Renewal,
 }
 
-/// The pools of one client.
 pub(super) struct Pools {
     /// For single statements.
     statements: Slots<Connection>,
@@ -38,7 +37,6 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Creates the pools without a connection.
     pub(super) fn new(address: Address) -> Pools {
         let settings = &address.settings;
         let new = |size| Slots::new(size, &settings.pool_settings);
@@ -125,7 +123,6 @@ impl Pools {
     }
 }
 
-/// Waits at most `patience` for a slot.
 pub(super) fn borrow(
     slots: &Slots<Connection>,
     patience: Duration,

@@ -24,7 +24,6 @@ use crate::ground::notify::{Parker, Wake};
 use crate::ground::time;
 use crate::stores::connection_pool::Slot;
 
-/// The pause between two `NOWAIT` requests.
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest wait for a connection between two checks for an interrupt or a shutdown.
@@ -157,7 +156,6 @@ impl MySql {
         Ok(found)
     }
 
-    /// Inserts the row of a name unless it exists.
     fn insert_named_row(
         &self,
         target: &KeyedTable,
@@ -217,7 +215,6 @@ fn lock_all(
     Ok(None)
 }
 
-/// Returns the end of a pause that starts now, at most `deadline`.
 fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
     let end = time::now() + pause;
     deadline.map_or(end, |deadline| deadline.min(end))

@@ -12,7 +12,6 @@ use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::store::HealthWarning;
 
-/// The names of the lock tables.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) locks: Ident,
@@ -28,7 +27,6 @@ impl Tables {
         })
     }
 
-    /// Returns the advice for a missing table.
     pub(super) fn advice(&self) -> String {
         let (locks, rows) = (&self.locks, &self.rows.table);
         format!(
@@ -36,7 +34,6 @@ impl Tables {
         )
     }
 
-    /// Returns both tables with their columns.
     fn all(&self) -> [(&Ident, &'static [Column]); 2] {
         [(&self.locks, &COLUMNS), (&self.rows.table, &COLUMNS[..1])]
     }
@@ -63,7 +60,6 @@ impl MySql {
         self.tables.locks.as_str().into()
     }
 
-    /// Creates the lock table and the table of the named rows, unless they exist.
     pub(crate) fn create_tables(&self) -> Result<()> {
         for (table, columns) in self.tables.all() {
             let column = |(name, .., sql): &Column| format!("{name} {sql}, ");

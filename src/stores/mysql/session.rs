@@ -35,7 +35,6 @@ pub(crate) struct Session {
     pub(crate) subject: Arc<str>,
     node: Arc<str>,
     pub(crate) statement_timeout: Duration,
-    /// The timeout of the statements that end the transaction.
     command_timeout: Duration,
 }
 
@@ -99,12 +98,10 @@ impl Session {
         self.slot.as_mut()?.as_mut()
     }
 
-    /// Returns the deadline of a statement that starts now.
     fn deadline(&self) -> Instant {
         time::now() + self.statement_timeout.min(NO_LIMIT)
     }
 
-    /// Runs `call` on the connection, and records an error that ends the transaction.
     fn call<T>(
         &mut self,
         call: impl FnOnce(&mut Connection, Instant) -> Result<T, CallError>,
@@ -161,7 +158,6 @@ impl Session {
         }
     }
 
-    /// Records that a statement may leave state in the session.
     pub(crate) fn taint(&mut self) {
         self.is_tainted = true;
     }
@@ -185,7 +181,6 @@ impl Session {
         })
     }
 
-    /// Sets the timeouts for the statements of the user.
     pub(super) fn leave_to_user(&mut self) -> Result<()> {
         self.statement_timeout = self.command_timeout;
         let statement = format!("SET SESSION {}", waits(row_wait(self.command_timeout)));
@@ -288,7 +283,6 @@ impl MySql {
         Ok(session.execute(&self.statements.extend_pinned, params)?.0 > 0)
     }
 
-    /// Finds out why a hold is lost.
     pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
         let found = self.holder(&claim.name, self.deadline())?;
         let is_other = |holder: &Holder| holder.visitor != claim.visitor.as_str();
@@ -297,7 +291,6 @@ impl MySql {
     }
 }
 
-/// Starts a transaction and sets its first savepoint.
 fn start(
     connection: &mut Connection,
     isolation: Option<&'static str>,
@@ -316,12 +309,10 @@ fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().clamp(1, 31_536_000)
 }
 
-/// Returns the longest wait for a row that ends before the socket times out.
 pub(super) fn row_wait(statement_timeout: Duration) -> u64 {
     whole_seconds(statement_timeout.saturating_sub(Duration::from_millis(500)))
 }
 
-/// Returns the settings of the longest wait for a row and for a table.
 fn waits(seconds: u64) -> String {
     format!("innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")
 }

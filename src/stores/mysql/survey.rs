@@ -1,5 +1,3 @@
-//! The list of held locks in the lock table.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +7,6 @@ use super::{LONGEST_NAME, MySql};
 use crate::ground::error::Result;
 use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 
-/// The number of rows of a page.
 const ROWS_AT_ONCE: u32 = 512;
 
 /// A row of the survey: name, owner, count, remaining lease in microseconds, fencing number.
@@ -40,7 +37,6 @@ impl MySql {
         Ok(locks)
     }
 
-    /// Returns the description of a held lock.
     pub(super) fn lock_info(&self, (name, owner, holds, left, fence): Surveyed) -> LockInfo {
         let name: Arc<str> = String::from_utf8_lossy(&name).into();
         let owner = String::from_utf8_lossy(&owner);

@@ -78,7 +78,6 @@ impl QuorumNode {
         breaker.reason = reason_of(error);
     }
 
-    /// Closes the circuit, after a reply.
     pub(super) fn reset(&self) {
         let mut breaker = self.breaker.lock();
         if !breaker.pause.is_zero() {

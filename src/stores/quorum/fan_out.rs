@@ -26,7 +26,6 @@ pub(super) struct FanOut<'a, T> {
     purpose: Purpose,
     /// How long a node may take for a request.
     timeout: Duration,
-    /// The end of the whole call.
     deadline: Instant,
     /// `soon`: when the wait for connections ends. `connected_by`: when it ends if a majority needs them.
     soon: Instant,
@@ -40,26 +39,21 @@ pub(super) struct FanOut<'a, T> {
     first_sent_at: Instant,
     has_sent: bool,
     ready: Vec<(usize, Result<T>)>,
-    /// Requests whose connection is readable.
     pub(super) arrived: Vec<SentRequest<'a, T>>,
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
     connecting: Vec<Connecting<'a>>,
     busy: Vec<Busy>,
     /// The nodes to which the request was sent, a bit each.
     asked: u64,
-    /// The nodes to which the request could not be sent.
     out_of_reach: Vec<(usize, Error)>,
 }
 
-/// A request that was sent.
 pub(super) struct SentRequest<'a, T> {
     pub(super) index: usize,
-    /// The deadline of this request.
     by: Instant,
     pub(super) in_flight: Box<dyn PendingAnswer<T> + 'a>,
 }
 
-/// A request that waits for its connection.
 struct Connecting<'a> {
     index: usize,
     want: ConnectWait<'a>,
@@ -71,7 +65,6 @@ struct Connecting<'a> {
 struct Busy {
     index: usize,
     tries: u32,
-    /// The limit of connections.
     connections: u32,
 }
 
@@ -83,7 +76,6 @@ const MOST_TRIES: u32 = 64;
 const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Quorum {
-    /// Sends a request to all nodes of `among` whose circuit is closed.
     pub(super) fn send_to<'a, T>(
         &'a self,
         among: u64,
@@ -199,12 +191,10 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The time since the first request was sent.
     pub(super) fn age(&self) -> Duration {
         time::since(self.first_sent_at)
     }
 
-    /// The number of replies that may still arrive.
     pub(super) fn len(&self) -> usize {
         let under_way = self.ready.len() + self.arrived.len() + self.in_flight.len();
         under_way + self.connecting.len() + self.busy.len()
@@ -315,7 +305,6 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends the requests whose connections are ready.
     fn ask_connected(&mut self) {
         for at in (0..self.connecting.len()).rev() {
             let end = self.connecting.get(at).and_then(|it| it.want.end());
@@ -342,7 +331,6 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends requests to busy nodes that have a free connection now.
     fn ask_busy(&mut self) {
         if time::now() >= self.free_by {
             return self.give_up_busy();

@@ -68,7 +68,6 @@ impl Quorum {
         })
     }
 
-    /// The error of a node without a vote; `None` if it has one.
     pub(super) fn without_vote(&self, index: usize) -> Option<Error> {
         let node = self.nodes.get(index)?;
         let reason = node.handle.quarantined()?.to_string();
@@ -123,7 +122,6 @@ impl Quorum {
         Some(HealthWarning::note(&self.node(None), CODE, message, advice))
     }
 
-    /// The finding on how many nodes can vote now.
     fn voting(&self, voters: usize) -> HealthWarning {
         let (node, nodes, needed) = (self.node(None), self.nodes.len(), self.needed);
         let message =
@@ -144,7 +142,6 @@ impl Quorum {
 }
 
 impl QuorumNode {
-    /// Checks the node, and whether it has a vote.
     fn check(&self, deadline: Instant) -> Result<(Vec<HealthWarning>, bool)> {
         let mut warnings = self.node.check(deadline)?;
         for warning in &mut warnings {

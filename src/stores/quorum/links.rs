@@ -16,13 +16,11 @@ use crate::stores::quorum::QuorumNode;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 
-/// The attempts to connect to all nodes.
 pub(super) struct Links {
     /// For each node, the attempts for requests and for renewals.
     nodes: Mutex<Vec<[Link; 2]>>,
     /// Notified when an attempt has ended.
     changed: Condvar,
-    /// The timeout of an attempt.
     timeout: Duration,
 }
 
@@ -35,7 +33,6 @@ struct Link {
     last: Option<Linked>,
 }
 
-/// The result of an attempt to connect.
 #[derive(Clone, Debug)]
 pub(super) enum Linked {
     Ready,
@@ -144,7 +141,6 @@ impl QuorumNode {
 }
 
 impl ConnectWait<'_> {
-    /// The result of the attempt, unless it is still running.
     pub(super) fn end(&self) -> Option<Linked> {
         let ended = |link: &mut Link| link.last.clone().filter(|_| link.ended != self.seen);
         self.node.with_link(self.purpose, ended)

@@ -52,7 +52,6 @@ const NODE_TIMEOUTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_m
 /// The assumed round trip before the first measurement.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// The settings of a quorum.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// `None` for a share of the lease.
@@ -60,11 +59,9 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) trusts_new_nodes: bool,
-    /// The timeout of connecting to a node.
     pub(crate) connect_timeout: Duration,
 }
 
-/// One of the servers.
 struct QuorumNode {
     index: usize,
     node: Arc<RedisNode>,
@@ -75,7 +72,6 @@ struct QuorumNode {
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-/// The store of a Redlock.
 pub(crate) struct Quorum {
     nodes: Vec<Arc<QuorumNode>>,
     links: Arc<Links>,
@@ -163,7 +159,6 @@ impl Quorum {
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    /// The timeout of one request to one node.
     fn node_timeout(&self, lease: Duration) -> Duration {
         self.settings.node_timeout.unwrap_or_else(|| {
             let [least, most] = NODE_TIMEOUTS;

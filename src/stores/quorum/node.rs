@@ -8,7 +8,6 @@ use std::time::Instant;
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
 
-/// What a connection is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
@@ -18,9 +17,7 @@ pub(crate) enum Purpose {
     Renewal,
 }
 
-/// The state of a request.
 pub(crate) enum Pending<'a, T> {
-    /// The reply was read.
     Ready(Result<T>),
     /// The request was sent. If the request is dropped, the next user of the connection reads the reply.
     Sent(Box<dyn PendingAnswer<T> + 'a>),

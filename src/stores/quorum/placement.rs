@@ -9,7 +9,6 @@ use crate::ground::claim::VisitorId;
 use crate::store::InDoubt;
 use crate::stores::quorum::Quorum;
 
-/// The nodes of one hold of this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placement {
     /// The nodes that may have the hold, a bit each.
@@ -73,7 +72,6 @@ impl Placement {
         }
     }
 
-    /// The requests that may still arrive.
     pub(super) fn still_open(&self) -> impl Iterator<Item = &OpenRequest> {
         let open = self.open.iter();
         open.filter(|open| !open.answered.load(Ordering::Acquire))

@@ -37,7 +37,6 @@ pub(crate) enum Quarantined {
     SameAs(usize),
     /// The server is a replica.
     Follows,
-    /// The server is a node of a cluster.
     InCluster,
     /// The identity is older than the last known one: the server must be identified again.
     Outdated,
@@ -206,7 +205,6 @@ impl NodeHandle {
         seen.vote(BootInstant::now()).err()
     }
 
-    /// Returns whether the server of this identity may vote for this node.
     pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Quarantined> {
         let (index, can_fail_over) = (self.index, self.can_fail_over);
         self.membership.admit(index, can_fail_over, identity)

@@ -1,5 +1,3 @@
-//! Release at a majority of the nodes.
-
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, LockId};

@@ -1,5 +1,3 @@
-//! The renewal at a majority of the nodes.
-
 use std::time::Instant;
 
 use smallvec::SmallVec;
@@ -87,7 +85,6 @@ impl Quorum {
         outcomes.collect()
     }
 
-    /// The outcome of one renewal by the answers of the nodes.
     fn renewal_of(&self, renewals: &[(usize, Renewal)]) -> Renewal {
         let is_renewed = |(_, renewal): &&(usize, Renewal)| *renewal == Renewal::Renewed;
         let renewed = renewals.iter().filter(is_renewed).count();

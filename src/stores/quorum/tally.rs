@@ -9,7 +9,6 @@ use crate::ground::loss::LossCause;
 use crate::store::{Granted, InDoubt, Outcome, Refusal};
 use crate::stores::quorum::Quorum;
 
-/// The reply of one node.
 pub(super) enum Vote {
     Granted,
     Refused(Refusal),
@@ -21,7 +20,6 @@ pub(super) enum Vote {
     Silent,
 }
 
-/// The votes of all nodes.
 pub(super) struct Tally {
     pub(super) votes: Vec<Option<Vote>>,
 }
@@ -39,7 +37,6 @@ impl Tally {
         }
     }
 
-    /// The number of votes for which `is` is true.
     pub(super) fn count(&self, is: impl Fn(&Vote) -> bool) -> usize {
         self.votes.iter().flatten().filter(|vote| is(vote)).count()
     }
@@ -59,7 +56,6 @@ impl Tally {
         granted >= needed || granted + outstanding < needed
     }
 
-    /// Whether the request is in doubt at a node.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
@@ -174,7 +170,6 @@ impl Quorum {
         first.filter(|_| tally.answered() + busy >= self.needed)
     }
 
-    /// The error of a request that no majority granted.
     pub(super) fn no_quorum(&self, lock: &Arc<str>, tally: &Tally) -> Error {
         let permanent = |vote: &Vote| match vote {
             Vote::Failed(error) if !error.may_pass() => Some(error.clone()),
@@ -219,7 +214,6 @@ impl Quorum {
     }
 }
 
-/// The fault of a node, without its name.
 pub(super) fn reason_of(error: &Error) -> String {
     match error {
         Error::Unreachable { reason, .. }

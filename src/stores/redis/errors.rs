@@ -204,11 +204,8 @@ fn runs_no_scripts(text: &str) -> bool {
     lacks_eval(text) && !text.starts_with("NOPERM")
 }
 
-/// The class of an error reply.
 pub(super) enum ReplyClass {
-    /// A wrong user or password, or a missing right.
     Permission,
-    /// The key has another type.
     WrongType,
     /// The server is of another kind than the settings say.
     Misplaced,

@@ -13,7 +13,6 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
-/// A script that was sent.
 pub(crate) struct Ticket {
     /// The number that the reply repeats.
     number: i64,
@@ -26,7 +25,6 @@ pub(crate) struct Ticket {
 pub(crate) type Reply = (Value, Option<ReplicaAck>);
 
 impl Pool {
-    /// Sends a script, as text or by its hash.
     pub(crate) fn send(
         &self,
         connection: &mut Connection,

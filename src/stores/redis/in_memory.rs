@@ -17,13 +17,11 @@ use crate::ground::process;
 use crate::ground::sync::Mutex;
 use crate::stores::redis::kinds::{KINDS, Layout, RIGHTS};
 
-/// The name of the server in messages.
 pub(crate) const NODE: &str = "in memory";
 
 /// The time of a new server, in µs since 1970: the year 2020.
 const BEGIN: i64 = 1_577_836_800_000_000;
 
-/// A server with its own clock.
 pub(crate) struct World {
     pub(crate) timeline: Timeline,
     /// The server's clock when the timeline begins, in µs.
@@ -40,14 +38,11 @@ struct State {
 
 struct FarEnd {
     stream: UnixStream,
-    /// The received part of an incomplete request.
     received: Vec<u8>,
-    /// Replies that did not fit into the socket yet.
     unsent: Vec<u8>,
     is_lost: Arc<AtomicBool>,
 }
 
-/// The faults that a test injects.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) renewals_to_drop: u32,
@@ -151,7 +146,6 @@ impl World {
         self.timeline.advance(Duration::ZERO);
     }
 
-    /// Deletes these keys, and returns whether one existed.
     pub(crate) fn expire(&self, names: [&str; 2]) -> bool {
         let now = self.now();
         let mut state = self.state.lock();
@@ -170,7 +164,6 @@ impl World {
 }
 
 impl State {
-    /// Runs the complete requests of a connection.
     fn take(&mut self, now: i64, connection: u64, bytes: &[u8]) {
         let Some(end) = self.connections.get_mut(&connection) else {
             return;
@@ -251,7 +244,6 @@ impl State {
 }
 
 impl FarEnd {
-    /// Sends what fits into the socket.
     fn send_rest(&mut self) {
         // After an error the client is gone, or has to read first.
         while !self.unsent.is_empty()
@@ -295,13 +287,11 @@ impl Drop for Link {
     }
 }
 
-/// Whether a reply is the error of a script that ran too long.
 fn is_of_endless(reply: &[u8]) -> bool {
     let text = TOO_LONG.as_bytes();
     reply.starts_with(b"-") && reply.windows(text.len()).any(|words| words == text)
 }
 
-/// The hash of the script in a request.
 fn script_of(request: &[Vec<u8>]) -> Option<String> {
     let [command, script, ..] = request else {
         return None;

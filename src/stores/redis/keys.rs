@@ -9,7 +9,6 @@ const LONGEST_NAME: usize = 512;
 /// A key or a channel of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// The name of the lock.
     Name,
     /// `prefix:{name}`, without the braces if the name contains `{`.
     Prefix(&'static str),
@@ -27,7 +26,6 @@ pub(super) enum Key {
     OfCondition(&'static str),
 }
 
-/// The channel of a lock's unlock messages.
 pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
 
 /// The prefix of the keys and channels of a condition.

@@ -62,16 +62,13 @@ pub(crate) use transport::{CallError as Fault, Peer, Tunnel};
 pub(crate) use transport::{Credentials, Identity, Mapper, Provider};
 pub(crate) use wait_replicas::Replication;
 
-/// The store of one client.
 pub(crate) struct Redis {
     topology: Topology,
     facts: Facts,
     traffic: Arc<ConnectionCounter>,
     replication: Option<Replication>,
     fences: Mutex<Fences>,
-    /// How much longer a waiter in a queue on the server counts as alive than the waiter before it.
     patience: Duration,
-    /// The server, if it is in this process.
     #[cfg(feature = "in-memory")]
     pub(crate) world: Option<Arc<in_memory::World>>,
 }
@@ -221,7 +218,6 @@ impl RedisOperations for Redis {
 }
 
 impl Redis {
-    /// Connects for the renewals of a hold that was just acquired.
     fn prepare_renewal<D, R>(
         &self,
         claim: &Claim,
@@ -233,7 +229,6 @@ impl Redis {
         }
     }
 
-    /// Subscribes a waiter to the messages of a channel.
     fn listen(
         &self,
         channel: Arc<str>,

@@ -80,7 +80,6 @@ impl RedisNode {
         }
     }
 
-    /// Connects for `purpose`, identifies the server, and registers it with `handle`.
     pub(crate) fn connect(
         &self,
         handle: &NodeHandle,

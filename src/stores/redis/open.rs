@@ -23,16 +23,13 @@ use crate::stores::redis::wait_replicas::Replication;
 /// The settings of a client that concern its store.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// The name of the client's connections in `CLIENT LIST`.
     pub(crate) connection_name: Arc<str>,
-    /// The counters of connections and messages.
     pub(crate) traffic: Arc<ConnectionCounter>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
     pub(crate) pool_settings: PoolSettings,
     pub(crate) check_idle_after: Duration,
-    /// Access to the servers of the locks.
     pub(crate) access: Access,
     /// Access to the sentinels, if it differs from `access`.
     pub(crate) sentinel_access: Option<Access>,
@@ -77,7 +74,6 @@ impl Default for Settings {
     }
 }
 
-/// Certificates, and a provider of credentials.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
     pub(crate) tls_config: TlsConfig,
@@ -85,7 +81,6 @@ pub(crate) struct Access {
 }
 
 impl Redis {
-    /// A store on a server in this process.
     #[cfg(feature = "in-memory")]
     pub(crate) fn in_memory(world: &Arc<World>, settings: &Settings) -> Redis {
         let address = Address::in_memory(world, settings.connect_timeout);
@@ -97,7 +92,6 @@ impl Redis {
         redis
     }
 
-    /// A store on one server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = address(url, settings, &settings.access)?;
         let database = address.database();
@@ -203,7 +197,6 @@ impl Redis {
     }
 }
 
-/// The database of all addresses.
 fn only_database(addresses: &[Address], setting: &'static str) -> Result<i64> {
     let first = addresses.first().map_or(0, Address::database);
     if addresses.iter().any(|it| it.database() != first) {

@@ -14,7 +14,6 @@ impl Packed<'_> {
         packed
     }
 
-    /// Adds the concatenation of these pieces as one part.
     #[inline]
     pub(super) fn text(&mut self, pieces: &[&str]) {
         self.bytes(pieces.iter().map(|piece| piece.as_bytes()));
@@ -24,7 +23,6 @@ impl Packed<'_> {
         self.text(&[Buffer::new().format(number)]);
     }
 
-    /// Adds a part of arbitrary bytes.
     pub(super) fn raw(&mut self, part: &[u8]) {
         self.bytes([part].into_iter());
     }

@@ -34,13 +34,11 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// The value of a field in the reply to INFO.
 pub(super) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// A field of a list of names and values.
 pub(super) fn field_of(fields: &Value, wanted: &str) -> Option<String> {
     let Value::Array(fields) = fields else {
         return None;

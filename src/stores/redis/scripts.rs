@@ -7,7 +7,6 @@ use crate::stores::redis::kinds::Instead;
 
 mod pieces;
 
-/// A script with its hash.
 pub(super) struct Script {
     pub(super) text: String,
     pub(super) hash: String,
@@ -24,7 +23,6 @@ pub(super) struct Script {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
     Visitor,
-    /// The visitor that receives the hold in a hand-off.
     Successor,
     /// The lease, in ms.
     Lease,
@@ -32,7 +30,6 @@ pub(super) enum Arg {
     Known,
     /// The hold count to set.
     Wanted,
-    /// The channel of unlock messages.
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
@@ -42,9 +39,7 @@ pub(super) enum Arg {
     Floor,
     /// The key of the last fencing token, for a script that must not declare it as a key.
     Counter,
-    /// The operation on a counter or a condition.
     Step,
-    /// The number for the operation.
     Amount,
     /// The prefix of the channels of a condition's waiters.
     Places,
@@ -54,7 +49,6 @@ pub(super) enum Arg {
     Fence,
     /// What guards the work: `fence`, or the layout's `rights` for a hold.
     Check,
-    /// Guarded work, as any number of arguments.
     Work,
     /// The writer whose thread reads inside its own write lock.
     Inside,
@@ -80,7 +74,6 @@ impl Script {
         }
     }
 
-    /// The script, with an expiry as an argument.
     pub(super) fn expiring(self) -> Script {
         Script {
             expires: true,
@@ -88,7 +81,6 @@ impl Script {
         }
     }
 
-    /// The script, with commands that replace it.
     pub(super) fn or(self, instead: Instead) -> Script {
         Script {
             instead: Some(instead),
@@ -101,7 +93,6 @@ impl Script {
         self.text.as_ptr().addr()
     }
 
-    /// The script for a node with sharded unlock messages.
     pub(super) fn sharded(&self) -> &Script {
         self.sharded.get_or_init(|| {
             let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");

@@ -53,7 +53,6 @@ impl Node {
         }
     }
 
-    /// The server's name in messages.
     pub(super) fn name(&self) -> Arc<str> {
         self.pool.connector.master().node()
     }

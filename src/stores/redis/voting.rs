@@ -7,7 +7,6 @@ use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::Identity;
 use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady, Pool};
 
-/// Identifies the server of a connection, and checks whether it may vote.
 pub(super) fn vote_of(
     connection: &mut Connection,
     handle: &NodeHandle,

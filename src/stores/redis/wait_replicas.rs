@@ -17,7 +17,6 @@ pub(crate) struct Replication {
 /// With the default `hz`, a server checks every 100 ms for expired `WAIT`s, so its reply may be late by 100 ms.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
-/// The acknowledgment of the replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum ReplicaAck {
     Enough,

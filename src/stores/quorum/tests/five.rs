@@ -53,7 +53,6 @@ impl Five {
         }
     }
 
-    /// Five nodes that all have a hold of this count.
     pub(super) fn held(count: u32) -> Five {
         let five = Five::new();
         five.done(five.take(0));
@@ -117,7 +116,6 @@ impl Five {
         }
     }
 
-    /// The hold count at each node.
     pub(super) fn levels(&self) -> [u32; 5] {
         let visitor = claim("me", 0).visitor;
         [0, 1, 2, 3, 4].map(|index| {

@@ -1,5 +1,3 @@
-//! Acquisition: begins a hold, or re-enters it.
-
 use std::time::Duration;
 
 use redis::Value;
@@ -18,12 +16,10 @@ use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// Acquires a lock, or re-enters it.
 pub(crate) struct Acquire<'a> {
     count: SetCount<'a>,
     /// The count before the first attempt; `count.known` follows the server's corrections.
     known: u32,
-    /// The smallest fencing token that the server may draw.
     floor: u64,
     handle: Option<&'a NodeHandle>,
 }

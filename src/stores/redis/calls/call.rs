@@ -16,7 +16,6 @@ use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// The request of an operation: a script, and the values that its keys and arguments are made of.
 #[derive(Clone, Copy)]
 pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) script: &'c Script,
@@ -24,7 +23,6 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) lock: &'c Arc<str>,
     /// The visitor whose hold or queue entry the request is about.
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
-    /// The visitor that receives the hold in a hand-off.
     pub(super) successor: Option<&'c VisitorId>,
     /// The writer whose thread reads inside its own write lock.
     pub(super) inside: Option<&'c VisitorId>,
@@ -36,7 +34,6 @@ pub(in crate::stores::redis) struct Call<'c> {
     /// The smallest fencing token that the server may draw.
     pub(super) floor: u64,
     pub(super) step: CountStep,
-    /// The operation on a condition.
     pub(super) condition: Option<ConditionCall<'c>>,
     /// Guarded work, which runs only while the hold exists and before `valid_until`.
     pub(super) work: Option<Work<'c>>,
@@ -127,7 +124,6 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// A request about the hold of `claim`, with its lease.
     pub(in crate::stores::redis) fn of(
         claim: &'c Claim,
         script: impl FnOnce(&'static Layout) -> &'c Script,
@@ -171,7 +167,6 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The tokens of the visitor and its successor.
     pub(in crate::stores::redis) fn tokens(&self) -> [&'c str; 2] {
         [self.visitor, self.successor].map(word_of_visitor)
     }
@@ -225,7 +220,6 @@ fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The script's name for an operation on a counter.
 fn word_of(step: CountStep) -> &'static str {
     match step {
         CountStep::Get => "get",

@@ -16,7 +16,6 @@ use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::CallError;
 
-/// The condition of a request, and the operation on it.
 #[derive(Clone, Copy)]
 pub(in crate::stores::redis) struct ConditionCall<'c> {
     pub(in crate::stores::redis) name: &'c str,
@@ -24,7 +23,6 @@ pub(in crate::stores::redis) struct ConditionCall<'c> {
     pub(in crate::stores::redis) amount: u32,
 }
 
-/// A request about the queue of a condition.
 pub(super) fn place_call<'c>(
     script: &'c Script,
     lock: &'c Arc<str>,
@@ -36,7 +34,6 @@ pub(super) fn place_call<'c>(
     }
 }
 
-/// Enters the queue of a condition, queries it, leaves it, or signals its waiters.
 pub(crate) struct Condition<'a>(pub(crate) &'a ConditionOp<'a>);
 
 impl Operation for Condition<'_> {

@@ -14,7 +14,6 @@ use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::CallError;
 
-/// Changes or queries a counter.
 pub(crate) struct Count<'a> {
     op: &'a CountOp<'a>,
     layout: &'static Layout,

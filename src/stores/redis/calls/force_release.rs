@@ -1,5 +1,3 @@
-//! The release of a lock by another thread or process than its holder.
-
 use redis::Value;
 
 use crate::ground::claim::LockId;

@@ -43,7 +43,6 @@ fn around(text: &str) -> Script {
     Script::new(&whole, GUARDED.keys, GUARDED.args).expiring()
 }
 
-/// What has to hold for the work to run.
 #[derive(Clone, Copy)]
 enum Check<'a> {
     /// The hold of this claim exists and is valid until this instant.
@@ -68,7 +67,6 @@ impl Guarded<'_> {
         }
     }
 
-    /// The error of the command with this index.
     fn failed(&self, redis: &Redis, index: usize, reason: &str, done: Vec<Reply>) -> Error {
         let lock = self.lock();
         Error::CommandFailed {
@@ -98,7 +96,6 @@ impl Guarded<'_> {
         self.unknown(redis, CallError::Server(brief(reply)), attempts)
     }
 
-    /// The replies of the commands, up to one that contains an error.
     fn replies(&self, redis: &Redis, items: &[Value]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {

@@ -13,7 +13,6 @@ use crate::stores::redis::transport::CallError;
 pub(crate) struct HandOff<'a> {
     pub(crate) from: &'a Claim,
     pub(crate) to: &'a Claim,
-    /// The smallest fencing token that the server may draw.
     pub(crate) floor: u64,
 }
 

@@ -1,5 +1,3 @@
-//! The inspection of a lock.
-
 use std::time::Duration;
 
 use redis::Value;
@@ -10,7 +8,6 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Attempts, Call, Operation, Read, Unread};
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 
-/// Queries whether the lock is held, and the hold count of `visitor`.
 pub(crate) struct Inspect<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) visitor: Option<&'a VisitorId>,

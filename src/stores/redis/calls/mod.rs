@@ -79,7 +79,6 @@ pub(super) trait Operation: Sized {
 
     fn call(&self) -> Call<'_>;
 
-    /// Reads the reply to the last attempt.
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
     /// The result if an attempt may have run or may still run, and `fault` hides its reply.

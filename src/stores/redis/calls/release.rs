@@ -9,7 +9,6 @@ use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
 
-/// Releases a hold with all its levels.
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
     /// Whether no message is published in a Cluster whose messages are not sharded, because each message would be sent to

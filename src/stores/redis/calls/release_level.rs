@@ -7,7 +7,6 @@ use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read};
 use crate::stores::redis::transport::CallError;
 
-/// Releases some levels of a hold and keeps the others.
 pub(crate) struct ReleaseLevel<'a> {
     count: SetCount<'a>,
     replicates: bool,

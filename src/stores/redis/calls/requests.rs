@@ -16,7 +16,6 @@ use crate::stores::redis::voting::vote_of;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {
-    /// Adds the settings of the client to a request.
     pub(in crate::stores::redis) fn completed<'c>(&self, call: Call<'c>) -> Call<'c> {
         Call {
             patience: self.patience,
@@ -26,7 +25,6 @@ impl Redis {
         }
     }
 
-    /// Sends an attempt to the server of the lock, and reads the reply.
     pub(in crate::stores::redis) fn ask(
         &self,
         call: &Call<'_>,
@@ -85,7 +83,6 @@ pub(in crate::stores::redis) fn note_in(
 
 /// The attempts to send one request.
 pub(crate) struct Attempts {
-    /// The deadline of the operation.
     pub(crate) deadline: Instant,
     /// When the oldest attempt that may have run was sent; `None` if none ran.
     pub(crate) sent_since: Option<BootInstant>,
@@ -118,7 +115,6 @@ impl Attempts {
         self.earlier_sent_since = Some(*self.sent_since.get_or_insert_with(BootInstant::now));
     }
 
-    /// Whether an attempt may have run or may still run.
     pub(crate) fn are_in_doubt(&self) -> bool {
         self.sent_since.is_some()
     }

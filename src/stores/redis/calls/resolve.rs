@@ -1,5 +1,3 @@
-//! Resolves in-doubt requests.
-
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Instant;

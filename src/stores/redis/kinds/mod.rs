@@ -32,7 +32,6 @@ use wakes::{wakes_all, wakes_as_many, wakes_one};
 /// The scripts for one operation reply in the same format for all kinds. Kinds share the scripts in which they do not
 /// differ.
 pub(super) struct Layout {
-    /// The channel of a lock's unlock messages.
     pub(super) channel: Key,
     /// The channel of a single waiter in the queue, if waiters have channels of their own.
     pub(super) place_channel: Option<Key>,
@@ -49,7 +48,6 @@ pub(super) struct Layout {
     pub(super) resolve: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
-    /// The operations on the counter, if this kind is a counter.
     pub(super) count: Option<Script>,
     /// The query for the length of the queue, if this kind has a queue on the server.
     pub(super) waiters: Option<Script>,
@@ -70,7 +68,6 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind::Fair,
 ];
 
-/// The arguments that most kinds share.
 const SET_COUNT: &[Arg] = &[Visitor, Lease, Known, Wanted];
 const RENEW: &[Arg] = &[Visitor, Lease];
 const TAKE: &[Arg] = &[Visitor, Lease, Channel];

@@ -30,7 +30,6 @@ fn words(arg: Arg) -> [&'static str; 2] {
     }
 }
 
-/// The header lines for keys or arguments.
 fn lines<'a>(script: &'a Script, list: &str) -> Vec<&'a str> {
     let head = script
         .text

@@ -131,7 +131,6 @@ impl Renewals<'_> {
         }
     }
 
-    /// Handles the error with which the server refused one part.
     fn refused(&mut self, one: &mut SentBatch<'_>, part: usize, by_text: bool, text: String) {
         let server = &one.batch.server;
         let indices = one.batch.part(part);

@@ -25,7 +25,6 @@ fn permits_of(claim: &Claim) -> usize {
     }
 }
 
-/// A claim without an outcome.
 #[derive(Clone, Default)]
 pub(super) struct OpenClaim {
     /// The index of the claim in `Renewals::claims`.
@@ -37,7 +36,6 @@ pub(super) struct OpenClaim {
     pub(super) is_single: bool,
 }
 
-/// A server at which to renew.
 pub(super) enum Server<'a> {
     One(&'a Node),
     Shard(Arc<Shard>),
@@ -81,7 +79,6 @@ impl<'a> Server<'a> {
     }
 }
 
-/// The requests on one connection.
 pub(super) struct Batch<'a> {
     pub(super) server: Server<'a>,
     pub(super) is_asking: bool,
@@ -131,7 +128,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A batch that was sent.
 pub(super) struct SentBatch<'a> {
     pub(super) batch: Batch<'a>,
     pub(super) connection: Borrowed,
@@ -141,7 +137,6 @@ pub(super) struct SentBatch<'a> {
     pub(super) fault: Option<CallError>,
 }
 
-/// A reply that is expected on the connection.
 pub(super) enum Expected {
     /// The reply to ASKING.
     Nothing,

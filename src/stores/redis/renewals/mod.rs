@@ -39,7 +39,6 @@ const ROUNDS: u32 = 6;
 /// of the first key.
 const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
-/// The claims of one call, and their outcomes.
 struct Renewals<'a> {
     redis: &'a Redis,
     /// The handle of a node of a quorum; `None` outside a quorum. The renewals are sent only if the handle has a vote at the
@@ -83,7 +82,6 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Reads the replies to the first round, and starts further rounds.
     fn finish(mut self) -> Vec<Renewal> {
         self.read_all();
         for _ in 1..ROUNDS {
@@ -114,7 +112,6 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Sends all claims without an outcome.
     fn send(&mut self, is_first: bool) {
         let batches = self.batches(is_first);
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
@@ -288,7 +285,6 @@ impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
 }
 
 impl RedisNode {
-    /// Sends the renewals of `claims` if `handle` has a vote.
     pub(crate) fn send_renew<'a>(
         &'a self,
         claims: &'a [Claim],

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// The scripts of conditions.
 pub(in crate::stores::redis) struct Conditions {
     /// The layout by which rights are tested and named.
     pub(in crate::stores::redis) layout: Layout,

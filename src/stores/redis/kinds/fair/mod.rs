@@ -22,7 +22,6 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     }
 });
 
-/// The queue of a fair lock.
 const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 
 /// A fair lock, its queue, and the times until which its waiters count as alive.

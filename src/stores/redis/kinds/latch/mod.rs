@@ -1,5 +1,3 @@
-//! The count-down latch.
-
 use super::*;
 
 /// A latch has no holds. The scripts for holds are those of the plain lock, which find none.

@@ -20,6 +20,5 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     ..Layout::plain()
 });
 
-/// The ids of permits.
 const IDS: Key = Key::Suffix("timeout");
 const WITH_IDS: &[Key] = &[Key::Name, IDS];

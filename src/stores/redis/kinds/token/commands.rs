@@ -10,7 +10,6 @@ use crate::stores::redis::packed::Packed;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, time_of};
 
-/// The script that the commands replace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instead {
     Acquire = 1,
@@ -45,7 +44,6 @@ impl Dialect {
         Dialect::ALL.into_iter().find(|it| *it as u8 == code)
     }
 
-    /// The command that deletes `key` if its value is `token`.
     pub(crate) fn freeing<'a>(self, key: &'a str, token: &'a str) -> Vec<&'a str> {
         match self {
             Dialect::DelIfEq => vec!["DELIFEQ", key, token],
@@ -60,7 +58,6 @@ pub(crate) fn numbered(number: i64, dialect: Dialect, step: Instead) -> i64 {
     number | (dialect as i64 | (step as i64) << 2) << NUMBER_BITS
 }
 
-/// The commands that a request with this number has, if any.
 fn asked(number: i64) -> Option<(Dialect, Instead)> {
     use Instead::*;
     const STEPS: [Instead; 7] = [
@@ -147,7 +144,6 @@ impl Answers {
     }
 }
 
-/// Makes the reply of the replaced script from the replies of the commands.
 fn read(
     step: Instead,
     [visitor, successor]: [&str; 2],

@@ -129,7 +129,6 @@ fn unsolicited_replies_are_not_answers() {
         );
         assert!(is_strange);
     }
-    // Nothing is left over.
     assert!(answers.add(number, NONE).is_none());
     assert!(answers.add(number, Ok(Value::Int(-2))).is_none());
     let (answer, is_strange) = answers.add(number, echo(number)).unwrap();
