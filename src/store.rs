@@ -102,14 +102,12 @@ pub(crate) trait Store: Send + Sync {
         None
     }
 
-    /// The properties of the store.
     fn facts(&self) -> &Facts;
 
     /// The name of the node that has this lock, without a secret. A node is a part of the store that can fail alone. If
     /// `lock` is `None`, the name of the whole store.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
-    /// Returns the connection gauges.
     fn connections(&self) -> ConnectionStats {
         ConnectionStats::default()
     }
@@ -187,9 +185,7 @@ pub(crate) struct Facts {
     pub(crate) area: String,
     /// The clock of the validity of holds.
     pub(crate) timeline: Timeline,
-    /// Wakes the waiters of this client.
     pub(crate) notifier: Arc<Notifier>,
-    /// The longest lease allowed.
     pub(crate) longest_lease: Duration,
     /// The error if the store cannot keep a lock of this kind and name. Called when the lock is made.
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
@@ -263,7 +259,6 @@ pub(crate) struct Guarded<'a> {
     pub(crate) valid_until: BootInstant,
 }
 
-/// A hold that was acquired, re-entered or handed off.
 #[derive(Debug)]
 pub(crate) struct Granted {
     /// A moment before the request was sent, from which the lease counts.
@@ -288,25 +283,21 @@ impl Granted {
     }
 }
 
-/// A released hold, or released levels.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
     /// The number of subscribers in other processes that received the unlock message, or listen to a lock that was handed
     /// off.
     pub(crate) others: u32,
-    /// The hold of the waiter that got the lock.
     pub(crate) successor: Option<Granted>,
     /// The in-doubt part: what a part of the store may still have of the hold, or, for levels, an earlier attempt of this
     /// call that got no reply.
     pub(crate) leftover: Option<InDoubt>,
 }
 
-/// The refusal of a request: the lock is held.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal {
     /// The remaining life of the present hold; `None` if it has no end.
     pub(crate) retry_after: Option<Duration>,
-    /// The holder, if the store returns it.
     pub(crate) holder: Option<Box<str>>,
     /// Set if the votes of a quorum were split, so that no client got a majority: the time of a round trip.
     pub(crate) split: Option<Duration>,
@@ -337,7 +328,6 @@ pub(crate) enum Renewal {
     /// Renewed, but the key ends after this time, before the lease.
     RenewedFor(Duration),
     Lost(LossCause),
-    /// The outcome is unknown, for this reason.
     Unknown(String),
 }
 
@@ -351,7 +341,6 @@ pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 /// The clocks may drift by this much between the expiry of a request and the end of its slack.
 pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
 
-/// The state of one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     pub(crate) is_locked: bool,

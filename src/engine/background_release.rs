@@ -145,7 +145,6 @@ impl Resolver {
         }
     }
 
-    /// Waits for the next releases due at this server; `None` if there are none left.
     fn next(&self, node: &Arc<str>) -> Option<Vec<OpenRelease>> {
         let mut state = self.state.lock();
         loop {

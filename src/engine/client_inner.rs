@@ -15,14 +15,12 @@ use crate::ground::error::{Error, Result};
 use crate::ground::{process, sync, time};
 use crate::store::{HealthWarning, Severity, Store};
 
-/// How much longer than one command a shutdown may take.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
 /// One client. It is shut down when its last handle is dropped.
 pub(crate) struct ClientInner {
     /// The client's uuid, a part of visitor ids.
     pub(crate) id: Arc<str>,
-    /// The client's number in this process.
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) watchdog: Arc<Watchdog>,
@@ -30,13 +28,11 @@ pub(crate) struct ClientInner {
     pub(crate) timeouts: Timeouts,
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     pub(crate) key_prefix: KeyPrefix,
-    /// The process that created this client.
     pub(crate) pid: u32,
     holds: AtomicU64,
     is_shut_down: AtomicBool,
 }
 
-/// The prefix of all lock names of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyPrefix {
     pub(crate) text: String,
@@ -61,7 +57,6 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// The time limit of one request, so that the call returns within `command_timeout`.
     pub(crate) fn request(&self) -> Duration {
         let margin = (self.command_timeout / 16).max(LEAST_MARGIN);
         self.command_timeout - margin.min(self.command_timeout / 4)
@@ -107,7 +102,6 @@ impl ClientInner {
         }
     }
 
-    /// Returns the name of a lock as the user gave it.
     pub(crate) fn without_prefix<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&*self.key_prefix.text).unwrap_or(name)
     }
@@ -130,7 +124,6 @@ impl ClientInner {
         self.ask_by(operation, |store| ask(store, deadline))
     }
 
-    /// Sends a request, and counts the outcome.
     pub(crate) fn ask_by<T: Answer>(
         &self,
         operation: &'static str,

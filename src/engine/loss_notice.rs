@@ -16,7 +16,6 @@ pub(crate) struct Channel {
     pub(crate) receiver: Receiver<Loss>,
 }
 
-/// Whether a hold was lost or released, for its listeners.
 #[derive(Debug, Default)]
 pub(crate) struct LossNotice {
     state: Mutex<NoticeState>,
@@ -91,7 +90,6 @@ impl LossNotice {
         Channel { number, receiver }
     }
 
-    /// Puts a received loss back into its channel.
     pub(crate) fn refill(&self, number: u64) {
         let state = self.state.lock();
         if let (Some(loss), Some(channel)) = (&state.loss, state.channels.get(&number)) {
@@ -109,10 +107,8 @@ impl LossNotice {
     }
 }
 
-/// The hook that is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 
-/// Calls the user's hook for lost holds of a client.
 #[derive(Default)]
 pub(crate) struct LossHook {
     state: Mutex<HookState>,
@@ -132,7 +128,6 @@ impl LossHook {
         receiver
     }
 
-    /// Reports a loss to the log and to the hook.
     pub(crate) fn tell(&self, loss: Loss) {
         events::lost(&loss.lock, &loss.visitor, &loss.cause);
         if let Some(sender) = &self.state.lock().sender {

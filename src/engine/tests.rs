@@ -17,7 +17,6 @@ fn lock(kind: Kind) -> LockId {
     }
 }
 
-/// Returns the turn of the second waiter after the first has left with the lock.
 fn turn_behind_a_holder(is_shared: bool) -> Turn {
     let wait_queues = Arc::<WaitQueues<(), ()>>::default();
     let notifier = Arc::<Notifier>::default();

@@ -31,7 +31,6 @@ struct Inner<T> {
     closed: bool,
 }
 
-/// An entry of a timer.
 pub(crate) trait Timed {
     /// Whether an entry for `due` is still valid.
     fn is_due_at(&self, due: Instant) -> bool;

@@ -19,10 +19,8 @@ pub(crate) struct Background<K, V> {
     returned: Condvar,
 }
 
-/// The calls for one key.
 #[derive(Default)]
 struct Calls<V> {
-    /// The start of the running call.
     began: Option<Instant>,
     /// The number of calls that have returned.
     count: u64,
@@ -97,7 +95,6 @@ where
         }
     }
 
-    /// The last value for this key.
     pub(crate) fn known(&self, key: &K) -> Option<V> {
         self.calls.lock().get(key)?.value.clone()
     }

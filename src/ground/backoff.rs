@@ -1,5 +1,3 @@
-//! Growing pauses between attempts.
-
 use std::time::{Duration, Instant};
 
 use crate::ground::{sync, time};

@@ -31,7 +31,6 @@ const MOST_WORDS: usize = 4_000;
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
-    /// The words of each command.
     commands: Vec<Vec<Vec<u8>>>,
     keys: Vec<String>,
 }
@@ -102,7 +101,6 @@ impl Batch {
         self.command("PEXPIRE").key(key).arg(millis)
     }
 
-    /// The number of words of all commands.
     fn words(&self) -> usize {
         self.commands.iter().map(Vec::len).sum()
     }
@@ -124,7 +122,6 @@ impl fmt::Debug for Batch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work<'a> {
     Commands(&'a Batch),
-    /// A Lua script with its keys and arguments.
     Script {
         text: &'a str,
         keys: &'a [&'a str],
@@ -148,7 +145,6 @@ impl<'a> Work<'a> {
         Err(Error::unsupported(lock, reason))
     }
 
-    /// The keys, in order.
     pub(crate) fn keys(self) -> impl Iterator<Item = &'a str> + Clone {
         let (of_batch, of_script) = match self {
             Work::Commands(batch) => (&batch.keys[..], &[][..]),
@@ -184,7 +180,6 @@ impl<'a> Work<'a> {
 mod tests {
     use super::*;
 
-    /// The script arguments, as text.
     fn packed(work: Work<'_>) -> Vec<String> {
         let mut packed = Vec::new();
         work.each(|word| packed.push(String::from_utf8_lossy(word).into_owned()));

@@ -71,7 +71,6 @@ impl VisitorId {
         })
     }
 
-    /// The id of a field in the store.
     pub(crate) fn of_field(field: impl Into<Arc<str>>) -> VisitorId {
         let field = field.into();
         VisitorId { field }
@@ -114,12 +113,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The id for a new hold.
     pub(crate) fn visitor(self, client: &str, thread: u64, hold: u64) -> VisitorId {
         (self.rules().visitor)(client, thread, hold)
     }
 
-    /// The rules of the engine for this kind.
     pub(crate) fn rules(self) -> &'static Rules {
         match self {
             Kind::Reentrant => &Rules::PLAIN,
@@ -210,7 +207,6 @@ pub(crate) struct Rules {
     /// Makes the id for a member of a multi-lock. Members that are token locks get different tokens: with equal tokens, two
     /// names of one lock would look like one repeated request.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
-    /// The holder may acquire the lock again.
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the acquiring thread, which can have no second hold of the lock.
     pub(crate) has_thread_owner: bool,
@@ -220,23 +216,18 @@ pub(crate) struct Rules {
     pub(crate) places_in_store: bool,
     /// The waiters of a client queue locally, and only the first waiter makes attempts.
     pub(crate) queues_locally: bool,
-    /// A hold can be handed to a waiter of the same client.
     pub(crate) hands_off: bool,
     /// Other clients may shorten the key's life, so a hold with a fixed lease is renewed, too.
     pub(crate) restores_lifetime: bool,
-    /// Makes the id of a hold of several permits.
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
-    /// The largest number of permits in one acquisition.
     pub(crate) most_permits: u32,
     /// Each permit has an id, outlives its handle, and may have no end.
     pub(crate) has_ids: bool,
-    /// Each hold gets a fencing token.
     pub(crate) is_fenced: bool,
     /// Why this kind has no conditions; `None` if it has conditions.
     pub(crate) no_conditions: Option<&'static str>,
     /// Why the waiters for this kind cannot be counted; `None` if they can.
     pub(crate) no_waiters: Option<&'static str>,
-    /// Set for the sides of a read-write lock.
     pub(crate) side: Option<Side>,
     pub(crate) form: Form,
 }
@@ -263,7 +254,6 @@ impl Rules {
         form: Form::Hash,
     };
 
-    /// The common rules of both sides of a read-write lock.
     const READ_WRITE: Rules = Rules {
         hands_off: false,
         no_waiters: Some(
@@ -278,7 +268,6 @@ impl Rules {
         self.places_in_store && !self.queues_locally
     }
 
-    /// A shared count.
     const COUNTER: Rules = Rules {
         is_reentrant: false,
         has_thread_owner: false,
@@ -302,7 +291,6 @@ pub(crate) const ID_LENGTH: usize = 32;
 /// The lease of a permit without an end. It results in the latest end that Redisson supports.
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
-/// The identity of a lock: its kind and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LockId {
     pub(crate) kind: Kind,
@@ -322,7 +310,6 @@ pub(crate) struct Claim {
     /// The lease, counted from the send of the request. It lasts until the latest end of all levels. In a release, how long
     /// the hold may stay in the store if the request does not arrive.
     pub(crate) lease: Duration,
-    /// Whether the watchdog will renew the hold.
     pub(crate) is_renewed: bool,
     /// The thread's hold of the other side of the read-write lock.
     pub(crate) inside: Option<VisitorId>,

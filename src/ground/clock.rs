@@ -37,7 +37,6 @@ impl BootInstant {
         BootInstant::of(time::since_boot())
     }
 
-    /// The moment `span` after boot.
     fn of(span: Duration) -> BootInstant {
         BootInstant(NonZeroU64::new(nanos(span)).unwrap_or(NonZeroU64::MIN))
     }
@@ -47,7 +46,6 @@ impl BootInstant {
         Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))
     }
 
-    /// The moment `span` before this one.
     pub(crate) fn earlier(self, span: Duration) -> BootInstant {
         BootInstant::of(Duration::from_nanos(self.0.get()).saturating_sub(span))
     }
@@ -163,12 +161,10 @@ impl Timeline {
         }
     }
 
-    /// By how much this clock was set ahead.
     pub(crate) fn ahead(&self) -> Duration {
         self.clock.as_ref().map_or(Duration::ZERO, |it| it.ahead())
     }
 
-    /// Whether both are the same clock.
     pub(crate) fn is(&self, other: &Timeline) -> bool {
         match (&self.clock, &other.clock) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -176,7 +172,6 @@ impl Timeline {
         }
     }
 
-    /// Whether the clock was set ahead since this reading.
     pub(crate) fn was_moved_since(&self, now: ClockPair) -> bool {
         self.ahead() != now.ahead
     }
@@ -208,7 +203,6 @@ impl Timeline {
         }
     }
 
-    /// Registers a listener for advances of the clock.
     pub(crate) fn attach<M: ClockListener + 'static>(&self, listener: &Arc<M>) {
         if let Some(clock) = &self.clock {
             let mut listeners = clock.listeners.lock();
@@ -239,7 +233,6 @@ impl MovableClock {
 /// A sleeper that waits until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
 pub(crate) trait ClockListener: Send + Sync {
-    /// Reads the clock again.
     fn clock_moved(&self);
 }
 
@@ -254,7 +247,6 @@ impl ClockListener for crate::ground::notify::Notifier {
 #[cfg(feature = "test-util")]
 static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the clock of the process ahead.
 #[cfg(feature = "test-util")]
 pub(crate) fn advance_process(by: Duration) {
     add(&AHEAD_MS, by);

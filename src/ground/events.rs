@@ -62,7 +62,6 @@ pub(crate) struct WaitSpan {
     span: Option<tracing::span::EnteredSpan>,
 }
 
-/// The outcome of a wait, for its span.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "tracing"),
@@ -74,7 +73,6 @@ pub(crate) struct WaitOutcome<'a> {
     pub(crate) attempts: u32,
     /// The hold that caused the first refusal, if the store returns it.
     pub(crate) holder: Option<&'a str>,
-    /// The hold that the wait acquired.
     pub(crate) visitor: Option<&'a str>,
 }
 
@@ -105,7 +103,6 @@ impl WaitSpan {
         WaitSpan {}
     }
 
-    /// Records the outcome.
     #[cfg(feature = "tracing")]
     pub(crate) fn tell(&self, told: &WaitOutcome<'_>) {
         let Some(span) = &self.span else { return };
@@ -175,7 +172,6 @@ impl HoldSpan {
         HoldSpan {}
     }
 
-    /// Records the outcome.
     #[cfg(feature = "tracing")]
     pub(crate) fn tell(&self, end: &'static str) {
         if let Some(span) = &self.span {

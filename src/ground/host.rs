@@ -1,6 +1,5 @@
 //! This process and its host, as a part of the names of connections.
 
-/// The longest host name shown.
 const LONGEST_HOST: usize = 64;
 
 /// Returns `PID@HOST`, without characters that a server refuses in a name.

@@ -1,5 +1,3 @@
-//! Interrupts of waits.
-
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 

@@ -18,17 +18,14 @@ pub(crate) enum Wake {
     Permit,
     /// The thread got a permit without a message: another thread of its client left the queue, or messages may be lost.
     Look,
-    /// The deadline has passed.
     TimedOut,
     Interrupted,
-    /// The client was shut down.
     Closed,
 }
 
 /// All sources with this number or a higher one are treated as one source.
 const LAST_SOURCE: u32 = 63;
 
-/// Parks and wakes one waiting thread.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
     state: Mutex<Parked>,
@@ -113,7 +110,6 @@ impl Parker {
         self.pass(Wake::Look);
     }
 
-    /// Gives a permit. Returns whether the waiter had none.
     fn pass(&self, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let given = state.permit.is_none();
@@ -167,7 +163,6 @@ struct Listener {
 }
 
 impl Inner {
-    /// Registers a parker for [`Notifier::close`].
     fn note_parker(&mut self, parker: &Arc<Parker>) {
         if self.closed {
             return parker.close();
@@ -244,7 +239,6 @@ impl Notifier {
         waiters.filter(|waiter| waiter.source > 0).count()
     }
 
-    /// Wakes all waiters.
     #[cfg(feature = "in-memory")]
     pub(crate) fn wake_all(&self) {
         let parked = &self.inner.lock().parked;
@@ -274,7 +268,6 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Sleeps as [`Parker::park`] does.
     pub(crate) fn park(&mut self, deadline: Option<Instant>) -> Wake {
         let wake = self.parker.park(deadline);
         if matches!(wake, Wake::Permit | Wake::Look) {

@@ -157,7 +157,6 @@ pub enum Event<'a> {
     },
 }
 
-/// The observer of a client, if it has one.
 #[derive(Clone, Default)]
 pub(crate) struct Observed(Option<Arc<dyn Observer>>);
 
@@ -166,7 +165,6 @@ impl Observed {
         Observed(Some(observer))
     }
 
-    /// Whether events have a receiver.
     pub(crate) fn is_heard(&self) -> bool {
         self.0.is_some() || cfg!(feature = "metrics")
     }

@@ -1,5 +1,3 @@
-//! The ids of permits.
-
 use std::fmt;
 
 use crate::ground::claim::{ID_LENGTH, VisitorId};

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use crate::ground::time;
 
-/// A connection to wait for.
 pub(crate) type Source<'a> = BorrowedFd<'a>;
 
 /// For each source, in order, whether it is readable.

@@ -1,5 +1,3 @@
-//! The id of this process.
-
 use std::process;
 use std::sync::LazyLock;
 

@@ -1,6 +1,5 @@
 //! Random ids. All other random numbers come from `fastrand`, which a test can seed.
 
-/// A random uuid of version 4.
 pub(crate) fn uuid() -> uuid::Uuid {
     uuid::Uuid::new_v4()
 }

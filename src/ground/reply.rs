@@ -1,5 +1,3 @@
-//! The replies to the commands of a guarded write.
-
 use std::str;
 
 /// The reply to one command of a guarded write.

@@ -54,7 +54,6 @@ impl Condvar {
     }
 }
 
-/// Starts a named thread.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
@@ -66,7 +65,6 @@ pub(crate) fn sleep(span: Duration) {
     thread::sleep(span);
 }
 
-/// One reading of the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

@@ -7,7 +7,6 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The time since `moment`.
 pub(crate) fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }

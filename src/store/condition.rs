@@ -8,7 +8,6 @@ use crate::ground::claim::{LockId, VisitorId};
 /// A waiter on a condition must query its queue entry within this time, or the store treats the waiter as dead.
 pub(crate) const CONDITION_ENTRY_LIFE: Duration = Duration::from_secs(10);
 
-/// One step of a wait on a condition, or a signal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConditionOp<'a> {
     pub(crate) lock: &'a LockId,
@@ -31,7 +30,6 @@ pub(crate) enum ConditionStep<'a> {
 }
 
 impl ConditionStep<'_> {
-    /// The name of the step in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ConditionStep::Enlist(_) => "wait",
@@ -42,14 +40,12 @@ impl ConditionStep<'_> {
     }
 }
 
-/// The reply to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionAnswer {
     /// The entry is in the queue, and was not signalled.
     Waits,
     /// The entry is gone: it was signalled, or the store removed it.
     Woken,
-    /// The entry was in the queue, and was removed.
     Left,
     /// The number of signalled waiters.
     Signalled(u32),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::Error;
 
-/// One operation on a counter.
 #[derive(Clone, Debug)]
 pub(crate) struct CountOp<'a> {
     pub(crate) counter: &'a LockId,
@@ -18,7 +17,6 @@ pub(crate) struct CountOp<'a> {
 }
 
 impl CountOp<'_> {
-    /// The error of a count out of range.
     pub(crate) fn out_of_range(&self) -> Error {
         Error::InvalidPermits {
             name: Arc::clone(&self.counter.name),
@@ -61,7 +59,6 @@ pub(crate) enum CountStep {
 }
 
 impl CountStep {
-    /// The name of the operation in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CountStep::Get => "question",
@@ -78,12 +75,10 @@ impl CountStep {
         }
     }
 
-    /// Whether the operation only reads.
     pub(crate) fn is_question(self) -> bool {
         self.name() == "question"
     }
 
-    /// The number of the step; 0 if it has none.
     pub(crate) fn amount(self) -> i64 {
         match self {
             CountStep::SetIfMissing(count, _) | CountStep::Replace(count) => count.into(),

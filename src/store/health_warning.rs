@@ -1,5 +1,3 @@
-//! A finding about a server.
-
 use std::fmt;
 use std::sync::Arc;
 

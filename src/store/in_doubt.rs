@@ -1,5 +1,3 @@
-//! Requests whose outcome is unknown.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,7 +79,6 @@ impl InDoubt {
         self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
     }
 
-    /// The part of this in-doubt request that concerns one node.
     pub(crate) fn part(&self, node: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![self.not_after(node)],
@@ -89,7 +86,6 @@ impl InDoubt {
         }
     }
 
-    /// Sets the state of a listed node.
     pub(crate) fn set(&mut self, node: usize, not_after: Option<i64>) {
         if let Some(place) = self.not_after.get_mut(node) {
             *place = not_after;
@@ -102,7 +98,6 @@ impl InDoubt {
         self.set(node, latest.max(Some(not_after)));
     }
 
-    /// Whether all listed nodes are resolved.
     pub(crate) fn is_resolved(&self) -> bool {
         self.not_after.iter().all(Option::is_none)
     }

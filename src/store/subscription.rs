@@ -7,7 +7,6 @@ use crate::ground::notify::Registration;
 /// Whether unlock messages reach a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// Messages arrive.
     Live,
     /// The subscription is not confirmed yet; the waiter is woken when it is.
     Pending,

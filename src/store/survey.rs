@@ -130,7 +130,6 @@ pub struct LockInfo {
 /// The number of characters of a token that may be shown.
 const SHOWN: usize = 4;
 
-/// The mark behind the shown characters of a token.
 pub(crate) const TOKEN_CUT: char = '…';
 
 const OURS: &str = "redlatch";
@@ -138,7 +137,6 @@ const REDISSONS: &str = "Redisson";
 const UNKNOWN: &str = "unknown";
 
 impl LockInfo {
-    /// A free lock.
     pub(crate) fn free(name: &Arc<str>, kind: LockKind, node: Arc<str>) -> LockInfo {
         LockInfo {
             name: Arc::clone(name),
@@ -247,7 +245,6 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// The locks to describe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SurveyOf<'a> {
     /// One lock, described even if it is free.
@@ -255,7 +252,6 @@ pub(crate) enum SurveyOf<'a> {
     All(&'a Scope),
 }
 
-/// The locks that a survey includes.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// The prefix of the names of the locks, key prefix included.
@@ -266,7 +262,6 @@ pub(crate) struct Scope {
     pub(crate) has_counters: bool,
 }
 
-/// The position of a survey of all locks.
 #[derive(Debug, Default)]
 pub(crate) struct Position {
     pub(crate) is_over: bool,
@@ -295,7 +290,6 @@ pub(crate) struct Connected {
     pub(crate) pid: u32,
 }
 
-/// Fills in the process of each holder, if that process is connected.
 pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected]) {
     for holder in locks.iter_mut().flat_map(|lock| &mut lock.holders) {
         let is_it = |it: &&Connected| holder.client.as_deref() == Some(&*it.client);

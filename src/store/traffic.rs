@@ -29,7 +29,6 @@ impl ConnectionStats {
     }
 }
 
-/// The open connections of one client, and the observer of connection events.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounter {
     observer: Observed,

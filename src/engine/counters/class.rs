@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use crate::engine::counters::ClassOf;
 use crate::ground::error::{Error, Result};
 
-/// The maximum number of classes of a client.
 const MOST_CLASSES: usize = 64;
 
 /// The class of all locks that have no class of their own.
@@ -15,7 +14,6 @@ const REST: &str = "other";
 /// Longer class names are counted as [`REST`]: names of locks may have 512 bytes, and labels are never freed.
 const LONGEST: usize = 64;
 
-/// The index of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassId(u8);
 
@@ -66,7 +64,6 @@ fn without_last_part(lock: &str) -> &str {
     class.trim_end_matches(SEPARATORS)
 }
 
-/// The label of the outcome of a wait.
 pub(crate) fn end_of_wait<T>(outcome: &Result<Option<T>>) -> &'static str {
     match outcome {
         Ok(Some(_)) => "acquired",

@@ -24,7 +24,6 @@ pub(crate) struct CountSettings {
     /// Returns the class of a lock name; `None` means that the class is the name up to its last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
-    /// The ages from which waits and holds are reported as long.
     pub(crate) long_wait: Duration,
     pub(crate) long_hold: Duration,
 }
@@ -49,7 +48,6 @@ impl fmt::Debug for ClassOf {
     }
 }
 
-/// The counters of one client, and whether its watchdog has died.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     settings: CountSettings,
@@ -58,7 +56,6 @@ pub(crate) struct Counters {
     has_no_watchdog: AtomicBool,
 }
 
-/// The label of the end of a hold.
 pub(crate) fn end_name(is_lost: bool) -> &'static str {
     match is_lost {
         true => "lost",

@@ -18,7 +18,6 @@ fn end_of(error: &Error) -> &'static str {
     }
 }
 
-/// A reply whose outcome is counted.
 pub(crate) trait Answer {
     /// Calls `note` with the outcome for each hold that the request concerns.
     fn ends(&self, note: &mut dyn FnMut(&'static str)) {
@@ -71,7 +70,6 @@ impl Answer for Vec<Renewal> {
 }
 
 impl Counters {
-    /// Runs a request, and counts and reports its outcome.
     pub(crate) fn request<T: Answer>(&self, operation: &'static str, ask: impl FnOnce() -> T) -> T {
         let observer = &self.settings().observer;
         if !observer.is_heard() {

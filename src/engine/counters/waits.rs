@@ -40,7 +40,6 @@ impl ListedWait {
 }
 
 impl OpenWait {
-    /// Lists a wait until the returned value is dropped.
     pub(crate) fn begin(
         counters: &Arc<Counters>,
         class: ClassId,

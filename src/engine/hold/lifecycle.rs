@@ -37,7 +37,6 @@ impl Hold {
         }
     }
 
-    /// Returns a value that counts the end of the hold when it is dropped.
     pub(super) fn end_notice(&self, state: &mut State, is_lost: bool) -> EndNotice<'_> {
         let held = |since: BootInstant| since.until(self.timeline.now());
         EndNotice {

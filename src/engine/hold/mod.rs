@@ -68,12 +68,10 @@ pub(crate) struct Hold {
     client: Arc<Counters>,
     /// The class under which the hold is counted; `None` if it is not counted.
     class: Option<ClassId>,
-    /// The clock of the store.
     timeline: Timeline,
     state: Mutex<State>,
 }
 
-/// The request that an unlock of one level has to send.
 #[derive(Debug)]
 pub(crate) enum ReleasePlan {
     /// No request: the hold was lost before. `had_level` is false if this level had been released before.
@@ -216,7 +214,6 @@ impl Hold {
         by_hand.or(state.levels.last()).map(|level| level.id)
     }
 
-    /// Notes that a guard will release level `id`.
     pub(crate) fn guard(&self, id: LevelId) {
         let mut state = self.state.lock();
         if let Some(level) = state.levels.iter_mut().rfind(|level| level.id == id) {
@@ -282,7 +279,6 @@ impl Hold {
         self.state.lock().unanswered(in_flight_id);
     }
 
-    /// Returns whether the store may keep the hold after it has ended here.
     pub(crate) fn may_outlast(&self) -> bool {
         self.state.lock().may_outlast
     }
@@ -331,7 +327,6 @@ impl Hold {
         }
     }
 
-    /// Returns whether a transaction has locked the row of this hold.
     pub(crate) fn is_pinned(&self) -> bool {
         self.state.lock().pinned_since().is_some()
     }

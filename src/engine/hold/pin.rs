@@ -25,7 +25,6 @@ impl Hold {
         is_free
     }
 
-    /// Returns the levels to release after the transaction.
     pub(crate) fn take_put_off(&self) -> SmallVec<[LevelId; 1]> {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();

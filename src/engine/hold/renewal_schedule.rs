@@ -30,7 +30,6 @@ pub(crate) enum DueAction {
     Over,
 }
 
-/// A renewal that is due.
 #[derive(Debug)]
 pub(crate) struct RenewalStart {
     pub(crate) claim: Claim,
@@ -44,7 +43,6 @@ pub(crate) struct RenewalStart {
 #[derive(Debug)]
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
-    /// Whether the validity ends at the time of this check.
     pub(crate) is_end: bool,
     /// Whether this check replaces an entry of the timer.
     pub(crate) replaces_another: bool,
@@ -61,7 +59,6 @@ impl State {
 }
 
 impl Hold {
-    /// Returns what to do about a hold whose timer entry is due.
     pub(crate) fn duty(&self, now: ClockPair) -> DueAction {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
@@ -85,7 +82,6 @@ impl Hold {
         }
     }
 
-    /// Starts a renewal, or returns what to do instead.
     pub(crate) fn begin_renewal(
         &self,
         begun: ClockPair,
@@ -146,7 +142,6 @@ impl Hold {
         state.rare().last_trouble = Some(trouble.to_owned());
     }
 
-    /// Plans a check for the end of the validity.
     pub(crate) fn plan_end(&self, now: ClockPair) -> NextCheck {
         let mut state = self.state.lock();
         let end = state.valid_until;
@@ -168,7 +163,6 @@ impl Hold {
         Some(state.note_due(now.instant_of(at), is_end))
     }
 
-    /// Returns whether the next check has to be earlier than the planned one.
     pub(crate) fn is_due_earlier(&self, now: ClockPair) -> bool {
         let state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {

@@ -21,8 +21,6 @@ pub(super) struct Level {
     pub(super) is_guards: bool,
 }
 
-/// The phase of a hold.
-///
 /// | phase | entered by | valid | renewed | leads to |
 /// |---|---|---|---|---|
 /// | Held | the grant | until `valid_until` | yes | Released, Lost |
@@ -188,7 +186,6 @@ impl State {
         counted_on.max().is_some_and(|end| self.valid_until < end)
     }
 
-    /// Returns whether the watchdog has to renew the hold.
     pub(super) fn is_looked_after(&self, rules: &Rules) -> bool {
         self.renewed_lease().is_some() || self.is_short() || rules.restores_lifetime
     }
@@ -208,7 +205,6 @@ impl State {
             })
     }
 
-    /// The longest time from now on that the store may keep the hold.
     pub(super) fn longest_in_store(&self, timeline: &Timeline) -> Duration {
         if self.in_flight.is_empty() {
             return self.longest;
@@ -218,7 +214,6 @@ impl State {
         self.longest + expiries.max().unwrap_or_default()
     }
 
-    /// The longest lease of the renewed levels.
     pub(super) fn renewed_lease(&self) -> Option<Duration> {
         let renewed = self.levels.iter().filter(|level| level.ends.is_none());
         renewed.map(|level| level.lease.duration()).max()

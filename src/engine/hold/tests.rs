@@ -18,7 +18,6 @@ pub(super) fn held(lease: Lease, sent: BootInstant) -> (Hold, Arc<()>) {
     held_of(Arc::default(), 1, lease, sent)
 }
 
-/// Returns a hold of a client, on the thread of this number.
 pub(super) fn held_of(
     client: Arc<Counters>,
     number: u64,

@@ -38,7 +38,6 @@ pub(super) struct InFlight {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flying {
-    /// The reply to the request has not arrived yet.
     Awaited,
     /// The caller no longer waits for the reply to the request.
     Unanswered,
@@ -59,7 +58,6 @@ pub(crate) struct InFlightId(pub(super) u32);
 /// If there are this many requests without a reply, they are merged into one.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
 
-/// Returns the end of the validity of a lease whose request was sent at `sent`.
 pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
     sent + lease.saturating_sub(drift(lease))
 }

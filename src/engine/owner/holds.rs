@@ -7,7 +7,6 @@ use crate::engine::hold::Hold;
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::sync::Mutex;
 
-/// The holds and losses of one thread, by client and name.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerHolds {
     pub(super) stacks: Mutex<ByName>,
@@ -31,7 +30,6 @@ pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LockKey {
-    /// The number of the client in this process.
     pub(crate) client: u64,
     pub(crate) lock: LockId,
 }

@@ -99,12 +99,10 @@ impl Owner {
         Owner::of(pid, current_thread_id())
     }
 
-    /// Returns a token that is dropped with this owner.
     pub(crate) fn liveness(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
 
-    /// Returns the living owner of process `pid` with this number.
     pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
         owners(pid)?.get(&(pid, id))?.upgrade()
     }

@@ -122,7 +122,6 @@ fn kinds_under_one_key_exclude_each_other() {
     assert_eq!(kin(Kind::Read), [Kind::Write]);
 }
 
-/// Returns a lock that the calling thread lost and acquired again.
 fn taken_anew(client: &Client) -> (Lock, Guard) {
     let lock = client.lock("orders");
     let short = lock.with_lease_time(Duration::from_millis(200));

@@ -31,7 +31,6 @@ const POLLS: &str = "a polled lock has no conditions, because its waiters receiv
 pub(crate) struct Waited {
     /// The last level that was acquired again.
     pub(crate) entry: Entry,
-    /// Whether a signal ended the wait, rather than its timeout.
     pub(crate) was_woken: bool,
 }
 
@@ -44,7 +43,6 @@ enum Ended {
     Failed(Error),
 }
 
-/// The queue entry of one wait.
 struct Place<'a> {
     raw_lock: &'a RawLock,
     condition: &'a Arc<str>,
@@ -119,7 +117,6 @@ impl RawLock {
         Err(error)
     }
 
-    /// Signals at most `most` waiters of a condition, and returns their number.
     pub(crate) fn signal(&self, condition: &Arc<str>, most: u32) -> Result<u32> {
         let (_, hold) = self.held_with_conditions()?;
         let op = ConditionOp {

@@ -33,7 +33,6 @@ pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: LockKey,
     pub(crate) lease: Lease,
-    /// The pauses between attempts of a spin lock, which receives no messages.
     pub(crate) polling: Option<Box<Polling>>,
     /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
@@ -41,7 +40,6 @@ pub(crate) struct RawLock {
     pub(crate) flaw: Option<Box<Error>>,
     /// The members of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
-    /// How many permits an acquisition of a semaphore takes.
     pub(crate) permits: Option<u32>,
     /// Whether readers of a read-write lock overtake waiting writers.
     pub(crate) prefers_readers: bool,
@@ -51,7 +49,6 @@ pub(crate) struct RawLock {
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
 
-/// A level of a hold, just acquired.
 pub(crate) struct Entry {
     pub(crate) hold: Arc<Hold>,
     pub(crate) level: LevelId,
@@ -90,7 +87,6 @@ impl RawLock {
         self.acquire_as(Owner::without_thread(self.inner.pid), limit)
     }
 
-    /// Returns what is wrong with this lock, its lease or its client, before any request is sent.
     fn check(&self) -> Result<()> {
         self.ready()?;
         if let Lease::Fixed(lease) = self.lease

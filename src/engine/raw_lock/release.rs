@@ -1,5 +1,3 @@
-//! Releasing a hold.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

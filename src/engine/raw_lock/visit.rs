@@ -16,7 +16,6 @@ use crate::ground::loss::LossCause;
 use crate::ground::observer::Event;
 use crate::store::{Granted, InDoubt, Outcome, Refusal, StoreEntry};
 
-/// One wait of a thread for a lock.
 pub(super) struct LockVisit<'a> {
     raw_lock: &'a RawLock,
     me: Arc<Owner>,
@@ -28,16 +27,13 @@ pub(super) struct LockVisit<'a> {
     waits: bool,
     /// True if this wait was refused and has a queue entry in the store.
     has_place: bool,
-    /// True if the contention of this wait was reported.
     was_contended: bool,
-    /// The holder named by the last refusal.
     holder: Option<Box<str>>,
     /// The holder named by the first refusal, for the span.
     pub(super) first_holder: Option<Box<str>>,
     pub(super) attempts: u32,
     /// The entry of this wait in the list of waits, see `Client::activity`.
     open_wait: Option<OpenWait>,
-    /// How this wait acquired the lock, for `Event::Acquired`.
     via: Option<&'static str>,
 }
 
@@ -136,7 +132,6 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// Returns how this level was acquired.
     pub(super) fn via(&self, entry: &Entry) -> &'static str {
         match entry.is_first() {
             true => self.via.unwrap_or("free"),
@@ -266,7 +261,6 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// Resolves an in-doubt attempt in the background.
     fn resolve_attempt(&mut self, in_doubt: InDoubt) {
         self.visitor = None;
         self.has_place = false;

@@ -22,7 +22,6 @@ impl Timed for Item {
     }
 }
 
-/// A timer, and whether each of its entries is valid.
 #[derive(Default)]
 struct Bench {
     timer: Arc<Timer<Item>>,
@@ -52,7 +51,6 @@ impl Bench {
         self.counts.iter().filter(lies).count()
     }
 
-    /// The number of valid entries.
     fn living(&self) -> usize {
         let mut living = 0;
         self.timer.each(|_| living += 1);

@@ -8,7 +8,6 @@ use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;
 use crate::ground::time;
 
-/// How long a caller waits, and what ends the wait early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimit<'a> {
     bound: Bound,
@@ -18,7 +17,6 @@ pub(crate) struct WaitLimit<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Bound {
-    /// One attempt.
     Once,
     /// Until `end`. A test that advances the clock brings `end` nearer. `ahead` is how far the clock had been advanced when
     /// the wait began.
@@ -45,7 +43,6 @@ impl<'a> WaitLimit<'a> {
         }
     }
 
-    /// Repeats `attempt` without a deadline until it returns a value.
     pub(crate) fn without_end<T>(
         interrupt: Option<&'a Interrupt>,
         mut attempt: impl FnMut(WaitLimit<'a>) -> Result<Option<T>>,

@@ -57,7 +57,6 @@ pub(crate) trait Visit {
     /// Called when this wait joins the client's queue, or would join it if `Visit::offer` returned an offer.
     fn joined(&mut self) {}
 
-    /// Called after each sleep.
     fn slept(&mut self, _now: Instant) {}
 
     /// Called when this wait has acquired the lock. The argument says how, for `Event::Acquired`.
@@ -219,7 +218,6 @@ impl<V: Visit> Wait<'_, V> {
         answer
     }
 
-    /// Notes in the queue what a reply says about the lock.
     fn tell(&self, news: News) {
         match (news, &self.node) {
             (News::Refused { is_usable }, Some(node)) => node.note_refused(is_usable),

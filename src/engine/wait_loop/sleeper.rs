@@ -49,7 +49,6 @@ impl<'a> Sleeper<'a> {
         })
     }
 
-    /// How messages arrive, and the longest random pause after a message; `None` if the waiter is not subscribed.
     pub(super) fn messages(&self) -> Option<(Delivery, Duration)> {
         if self.polls {
             return Some((Delivery::Polling, Duration::ZERO));
@@ -58,7 +57,6 @@ impl<'a> Sleeper<'a> {
         Some((subscription.delivery, subscription.jitter))
     }
 
-    /// Sets the subscription, for this queue entry in the store.
     pub(super) fn set_subscription(
         &mut self,
         subscription: Subscription,
@@ -86,7 +84,6 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Notes that the message was used for an attempt.
     pub(super) fn consume_message(&mut self) {
         if let Some(subscription) = &mut self.subscription {
             subscription.registration.spend();
@@ -102,7 +99,6 @@ impl<'a> Sleeper<'a> {
         self.woken(wake)
     }
 
-    /// Like `sleep`, but without consuming messages.
     pub(super) fn sleep_past_messages(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = self.parker().park(Some(deadline));
         self.woken(wake)

@@ -13,7 +13,6 @@ use crate::ground::backoff::{Backoff, jitter};
 use crate::ground::error::{Error, Result};
 use crate::store::{Delivery, Refusal};
 
-/// The next step of a wait.
 #[derive(Debug)]
 pub(super) enum Next {
     /// End the wait without the lock: it was refused until the limit, or failed.
@@ -124,12 +123,10 @@ pub(super) struct Waiting<'a> {
     /// The last time at which too few replicas acknowledged a hold of this client. Other holders may lose their holds for
     /// the same reason. So for `outage_timeout` from then on, a refusal does not count as a usable reply.
     unreplicated_at: Option<Instant>,
-    /// The error of an attempt that is in doubt.
     in_doubt: Option<Error>,
     then: Then,
     /// The outcome of a wait that has ended without the lock.
     over: Option<Result<()>>,
-    /// The waiter joins the queue in its next step.
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
@@ -349,7 +346,6 @@ impl<'a> Waiting<'a> {
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }
-        // Subscribes while the client yields the lock to other processes.
         if matches!(queue.turn, Turn::Yield(_)) && seen.messages.is_none() {
             return Some(Next::Listen);
         }

@@ -183,7 +183,6 @@ impl<O, G> WaitQueues<O, G> {
 }
 
 impl<O, G> WaitQueue<O, G> {
-    /// Whether threads wait, or a new waiter has to queue.
     fn is_busy(&self) -> bool {
         let now = time::now();
         let is_relied_on = || self.last_usable.is_some_and(|at| now < at + HELD_FOR);
@@ -245,7 +244,6 @@ impl<O, G> Drop for Successor<O, G> {
 /// What a queued waiter may do now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Ask the store.
     #[default]
     Attempt,
     /// Sleep: a thread of this client holds the lock, and will hand it off.
@@ -267,7 +265,6 @@ pub(crate) struct View {
     pub(crate) unreplicated_at: Option<Instant>,
 }
 
-/// The queue entry of one waiter.
 #[derive(Debug)]
 pub(crate) struct QueueNode<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -276,7 +273,6 @@ pub(crate) struct QueueNode<O, G> {
 }
 
 impl<O, G> QueueNode<O, G> {
-    /// Returns what the waiter may do now, and what the queue knows.
     pub(crate) fn view(&self) -> View {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
         let Some(queue) = wait_queues.get_mut(&self.lock) else {

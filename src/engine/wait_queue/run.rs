@@ -11,7 +11,6 @@ const HAND_OFFS_IN_A_ROW: u32 = 4;
 /// Waiters subscribed at replicas are not known, so after this time the lock is freed in any case.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
-/// The longest head start of other processes.
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
 /// The time in which slower processes receive an unlock message and attempt.
@@ -26,7 +25,6 @@ const POLL_PAUSES: u32 = 4;
 pub(super) struct Run {
     /// Hand-offs since the lock was last free.
     handed: u32,
-    /// Whether this client knows that other processes wait.
     others_wait: bool,
     since: Option<Instant>,
     /// Until this instant the client yields the lock to other processes.
@@ -82,7 +80,6 @@ impl Run {
         self.left_until = None;
     }
 
-    /// Returns until when the client yields the lock to other processes.
     pub(super) fn is_left_until(&self, now: Instant) -> Option<Instant> {
         self.left_until.filter(|until| now < *until)
     }

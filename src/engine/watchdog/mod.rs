@@ -160,7 +160,6 @@ impl Watchdog {
         }
     }
 
-    /// Renews the holds of this name at once.
     pub(crate) fn check_now(&self, name: &str) {
         self.renew_now(|hold| *hold.name == *name);
     }
@@ -181,7 +180,6 @@ impl Watchdog {
         self.tell_lost(hold, LossCause::LeaseEnded);
     }
 
-    /// Reports a loss that a release found.
     pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) -> Error {
         if let Some(loss) = hold.lose_in_release(cause.clone()) {
             hold.count_loss(&loss);
@@ -199,7 +197,6 @@ impl Watchdog {
         hold.lost_error(cause)
     }
 
-    /// Ends a hold whose validity has ended.
     pub(crate) fn end_lapsed(&self, hold: &Hold) {
         if let Some(cause) = hold.lapse() {
             self.end(hold, cause);
@@ -268,7 +265,6 @@ impl ClockListener for Watchdog {
 }
 
 impl Watchdog {
-    /// Resolves an in-doubt request in the background.
     pub(crate) fn resolve_later(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
         self.resolver.queue(in_doubt, false);

@@ -17,7 +17,6 @@ use crate::ground::sync::{self, JoinHandle};
 use crate::ground::{events, time};
 use crate::store::Renewal;
 
-/// An entry of the timer.
 #[derive(Debug)]
 pub(super) enum Job {
     Renew(Arc<Hold>),
@@ -86,7 +85,6 @@ impl Watchdog {
         }
     }
 
-    /// Makes the renewal of these holds due now.
     pub(super) fn renew_now(&self, is_meant: impl Fn(&Hold) -> bool) {
         // All these holds get the same instant, so that they are renewed in one batch.
         let due = time::now();
@@ -98,7 +96,6 @@ impl Watchdog {
         }
     }
 
-    /// Renews holds that are due, in batches.
     pub(super) fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
         let _panic_guard = PanicGuard {
             watchdog: self,

@@ -32,7 +32,6 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The missing rights of a user.
 pub(super) struct Missing<'a>(pub(super) &'a [String]);
 
 impl fmt::Display for Missing<'_> {

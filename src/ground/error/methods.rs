@@ -15,7 +15,6 @@ impl Error {
         Error::unsupported(lock, reason)
     }
 
-    /// The error of an operation that is not possible here.
     pub(crate) fn unsupported(lock: &Arc<str>, reason: impl Into<String>) -> Error {
         let (lock, reason) = (Arc::clone(lock), reason.into());
         Error::Unsupported { lock, reason }
@@ -27,7 +26,6 @@ impl Error {
         Error::InvalidConfig { setting, reason }
     }
 
-    /// The error of an in-doubt request.
     pub(crate) fn unknown(
         lock: &Arc<str>,
         node: impl Into<Arc<str>>,

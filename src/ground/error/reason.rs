@@ -50,17 +50,14 @@ impl Reason {
         }
     }
 
-    /// The error number of the operating system.
     pub(crate) fn os_error(&self) -> Option<i32> {
         self.source.as_ref()?.raw_os_error()
     }
 
-    /// The kind of the I/O error.
     pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         Some(self.source.as_ref()?.kind())
     }
 
-    /// Replaces the text.
     pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
         let words = reword(&self.words).into();
         Reason { words, ..self }
@@ -70,7 +67,6 @@ impl Reason {
         self.words.into()
     }
 
-    /// The text and the source, as fields of an [`Error`].
     pub(crate) fn into_parts(self) -> (String, Option<IoSource>) {
         (self.words.into(), self.source)
     }
@@ -103,7 +99,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Compares the texts.
 impl PartialEq for Reason {
     fn eq(&self, other: &Reason) -> bool {
         self.words == other.words

@@ -1,5 +1,3 @@
-//! The error of `Lock::run`.
-
 use std::fmt;
 
 use super::Error;
