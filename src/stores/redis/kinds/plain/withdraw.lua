@@ -9,7 +9,8 @@
 --
 -- Keeps: only the visitor's own field is deleted.
 
--- include clock.lua While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is
+-- include clock.lua
+-- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is
 -- treated as a missing key.
 if call('HDEL', key, ARGV[1]) == 1 and pcall('EXISTS', key) ~= 1 then
     pcall('PUBLISH', ARGV[2], '0')
