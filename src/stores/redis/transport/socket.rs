@@ -17,6 +17,9 @@ use crate::stores::names;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{Link, World};
 
+/// `socket2` rounds a timeout down to microseconds, and the system takes 0 for "no timeout".
+const SHORTEST: Duration = Duration::from_micros(1);
+
 pub(super) struct Socket {
     inner: socket2::Socket,
     /// The in-process server, which receives the written bytes.
@@ -66,11 +69,11 @@ impl Socket {
     }
 
     pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.inner.set_read_timeout(Some(timeout))
+        self.inner.set_read_timeout(Some(timeout.max(SHORTEST)))
     }
 
     pub(super) fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.inner.set_write_timeout(Some(timeout))
+        self.inner.set_write_timeout(Some(timeout.max(SHORTEST)))
     }
 
     pub(super) fn try_clone(&self) -> io::Result<Socket> {

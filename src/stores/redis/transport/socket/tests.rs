@@ -28,6 +28,16 @@ pub(in super::super) fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
 }
 
 #[test]
+fn the_shortest_timeout_ends_a_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    socket.set_read_timeout(Duration::from_nanos(1)).unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send((&socket).read(&mut [0; 1]).is_err()));
+    assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok(true));
+}
+
+#[test]
 fn a_dead_address_leaves_time_for_the_next() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let alive = listener.local_addr().unwrap();
