@@ -12,7 +12,6 @@ mod survey;
 
 pub(crate) use frozen_shard::one_shard_of_three_frozen;
 
-use std::net::TcpListener;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -115,33 +114,6 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(took < ms(500) + SLACK, "{took:?}");
-}
-
-#[test]
-#[ignore = "needs several servers: make topologies"]
-fn silent_nodes_are_asked_last() {
-    let (first, second) = (RedisServer::start(), RedisServer::start());
-    let guide = FakeClusterNode::start();
-    // They accept connections, and never reply.
-    let silent: Vec<_> = (0..60)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let silent_at: Vec<_> = silent.iter().map(|it| it.local_addr().unwrap()).collect();
-    guide.tell(first.addr(), &silent_at);
-    let client = Client::builder().cluster([guide.url()]).unwrap();
-    let lock = client.lock("orders");
-    all_works(&lock);
-    guide.tell(second.addr(), &silent_at);
-    first.kill();
-    assert!(lock.try_lock_for(AGREEMENT).unwrap());
-    assert_eq!(second.int(&["EXISTS", "orders"]), 1);
-    lock.unlock().unwrap();
-    let asked = silent.iter().filter(|it| {
-        it.set_nonblocking(true).unwrap();
-        it.accept().is_ok()
-    });
-    let asked = asked.count();
-    assert!(asked < 10, "{asked} were asked");
 }
 
 #[test]
