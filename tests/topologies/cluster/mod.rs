@@ -12,6 +12,7 @@ mod survey;
 
 pub(crate) use frozen_shard::one_shard_of_three_frozen;
 
+use std::net::TcpListener;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -114,6 +115,31 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(took < ms(500) + SLACK, "{took:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn silent_nodes_delay_a_new_slot_map_only_once() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let guide = FakeClusterNode::start();
+    // They accept connections, and never reply.
+    let silent = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let silent_at: Vec<_> = silent.iter().map(|it| it.local_addr().unwrap()).collect();
+    guide.tell(first.addr(), &silent_at);
+    let client = Client::builder().cluster([guide.url()]).unwrap();
+    let lock = client.lock("orders");
+    all_works(&lock);
+    for (to, from) in [(&second, &first), (&first, &second), (&second, &first)] {
+        guide.tell(to.addr(), &silent_at);
+        from.cmd(&["REPLICAOF", "127.0.0.1", "1"]);
+        to.cmd(&["REPLICAOF", "NO", "ONE"]);
+        all_works(&lock);
+    }
+    let queries = silent.map(|node| {
+        node.set_nonblocking(true).unwrap();
+        node.incoming().take_while(Result::is_ok).count()
+    });
+    assert_eq!(queries, [1; 3], "a node that failed is queried last");
 }
 
 #[test]
