@@ -1,11 +1,8 @@
 //! Owned guards beyond the laws: forks, ends of threads and processes, silent servers, other kinds.
 
 use std::cell::RefCell;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fork::Fork;
 use redlatch::{Client, Error, LossCause, MultiLock, OwnedGuard};
@@ -14,7 +11,7 @@ use crate::invariants::{SLACK, teach};
 use crate::laws::until_queued;
 use crate::support::child::{arg, listen, say};
 use crate::support::{
-    Child, End, Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms, timed,
+    Child, End, Fault, Monitor, Proxy, RedisServer, delayed_url, elsewhere, eventually, ms, timed,
 };
 
 const CHILD: Duration = Duration::from_secs(30);
@@ -280,52 +277,10 @@ fn an_owned_multi_lock_is_one_hold() {
     assert!(one.try_lock().unwrap() && two.try_lock().unwrap());
 }
 
-/// The URL of a way to a server that takes so long in each direction, however much is on it.
-fn distant(target: SocketAddr, way: Duration) -> String {
-    let carry = move |mut from: TcpStream, mut to: TcpStream| {
-        let (sender, arrived) = mpsc::channel::<(Instant, Vec<u8>)>();
-        thread::spawn(move || {
-            for (at, bytes) in arrived {
-                thread::sleep((at + way).saturating_duration_since(Instant::now()));
-                if to.write_all(&bytes).is_err() {
-                    return;
-                }
-            }
-            let _ = to.shutdown(Shutdown::Write);
-        });
-        thread::spawn(move || {
-            let mut bytes = vec![0; 1 << 16];
-            while let Ok(count @ 1..) = from.read(&mut bytes) {
-                if sender
-                    .send((Instant::now(), bytes[..count].to_vec()))
-                    .is_err()
-                {
-                    return;
-                }
-            }
-        });
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let Ok((client, server)) = client.and_then(|it| Ok((it, TcpStream::connect(target)?)))
-            else {
-                return;
-            };
-            client.set_nodelay(true).unwrap();
-            server.set_nodelay(true).unwrap();
-            carry(client.try_clone().unwrap(), server.try_clone().unwrap());
-            carry(server, client);
-        }
-    });
-    url
-}
-
 #[test]
 fn unlocks_in_the_background_keep_pace_with_acquisitions_from_afar() {
     let server = RedisServer::start();
-    let client = Client::open(&distant(server.addr(), ms(10))).unwrap();
+    let client = Client::open(&delayed_url(server.addr(), ms(10))).unwrap();
     thread::scope(|scope| {
         for worker in 0..10 {
             let client = &client;

@@ -17,6 +17,7 @@ pub mod child;
 #[cfg(target_os = "linux")]
 pub mod clock;
 pub mod contender;
+pub mod delay_line;
 mod frames;
 pub mod history;
 #[cfg(feature = "mysql")]
@@ -44,6 +45,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 pub use child::Child;
 #[cfg(target_os = "linux")]
 pub use clock::ClockShim;
+pub use delay_line::delayed_url;
 pub use frames::Frames;
 pub use history::Recorder;
 #[cfg(feature = "mysql")]

@@ -33,7 +33,6 @@ use crate::ground::sync::Mutex;
 use crate::store::{
     ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo,
     Outcome, Position, Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf,
-    resolve_each,
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::{Linked, Links};
@@ -202,10 +201,7 @@ impl Store for Quorum {
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        resolve_each(in_doubts, deadline, |in_doubt| {
-            self.forget(in_doubt);
-            Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
-        })
+        self.resolve_everywhere(in_doubts, deadline)
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

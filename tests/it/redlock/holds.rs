@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::Instant;
 
-use redlatch::{Error, LossCause, OwnedGuard};
+use redlatch::{Client, Error, LossCause, OwnedGuard, Redlock};
 
 use super::{
     LONG, SLACK, all_free, all_have, builder, no_quorum, nodes_with_key, redlock, servers,
 };
-use crate::support::{RedisServer, eventually, ms};
+
+use crate::support::{RedisServer, delayed_url, eventually, ms};
 
 /// The count of the only hold on each server; 0 where it has no hold.
 fn counts(servers: &[RedisServer], name: &str) -> Vec<i64> {
@@ -293,5 +294,31 @@ fn a_shutdown_sends_unlocks_also_where_connections_were_cut() {
             .for_each(OwnedGuard::unlock_in_background);
         redlock.shutdown();
         names.iter().for_each(|name| all_free(&servers, name));
+    }
+}
+
+#[test]
+fn unlocks_in_the_background_keep_pace_at_distant_nodes() {
+    let servers = servers(3);
+    let clients = servers
+        .iter()
+        .map(|server| Client::open(&delayed_url(server.addr(), ms(10))).unwrap());
+    let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
+    let redlock = redlock.build().unwrap();
+    thread::scope(|scope| {
+        for worker in 0..10 {
+            let redlock = &redlock;
+            scope.spawn(move || {
+                for job in 0..50 {
+                    let lock = redlock.lock(&format!("job:{worker}:{job}"));
+                    lock.owned().unwrap().unlock_in_background();
+                }
+            });
+        }
+    });
+    // One after the other they would take 10 s.
+    redlock.shutdown();
+    for server in &servers {
+        assert_eq!(server.int(&["DBSIZE"]), 0);
     }
 }
