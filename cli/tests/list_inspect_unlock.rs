@@ -324,11 +324,7 @@ fn unlock_asks_for_the_name_on_a_terminal() {
 fn list_counts_the_nodes_of_a_quorum() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let urls = servers.each_ref().map(RedisServer::url);
-    let clients = urls.iter().map(|url| client_of(url));
-    let redlock = redlatch::Redlock::builder()
-        .nodes(clients)
-        .trust_new_nodes();
-    let redlock = redlock.build().unwrap();
+    let redlock = crate::redlock_of(&urls);
     let lock = redlock
         .lock("orders")
         .with_lease_time(Duration::from_secs(25));

@@ -61,6 +61,12 @@ fn client_of(url: &str) -> redlatch::Client {
     slow_builder().open(url).unwrap()
 }
 
+fn redlock_of(urls: &[String]) -> redlatch::Redlock {
+    let clients = urls.iter().map(|url| client_of(url));
+    let redlock = redlatch::Redlock::builder().nodes(clients);
+    redlock.trust_new_nodes().build().unwrap()
+}
+
 fn slow_builder() -> redlatch::Builder {
     let builder = redlatch::Client::builder();
     builder

@@ -134,11 +134,7 @@ fn an_unreachable_server_and_its_return_are_reported() {
 fn an_unreachable_quorum_node_hides_no_end() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let urls = servers.each_ref().map(RedisServer::url);
-    let clients = urls.iter().map(|url| client_of(url));
-    let redlock = redlatch::Redlock::builder()
-        .nodes(clients)
-        .trust_new_nodes();
-    let redlock = redlock.build().unwrap();
+    let redlock = crate::redlock_of(&urls);
     let lock = redlock.lock("orders:1");
     lock.lock().unwrap();
     let nodes = urls.each_ref().map(|url| ["--node", url]);

@@ -142,14 +142,7 @@ impl Shape {
             Shape::Outage => outage(plan, draw),
             Shape::Newcomers => newcomers(plan, draw),
             Shape::Cuts => {
-                plan.fault_mode = FaultMode::Lossy;
-                plan.lease = pick(draw, &[10_000, 30_000]);
-                plan.calm_at = draw.u64(1..4) * SECOND;
-                plan.settle = SOON;
-                plan.faults.cut = pick(draw, &[0.05, 0.15]);
-                plan.faults.refuse = pick(draw, &[0.0, 0.3]);
-                plan.faults.late = pick(draw, &[0.0, 0.1]);
-                plan.faults.longest = 300 * MILLI;
+                counter_programs::cuts(plan, draw);
                 let has_tokens = draw.bool();
                 people(plan, draw, 3, &|draw| {
                     let mut ops = waiter(draw, 100, 300);
