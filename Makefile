@@ -54,7 +54,7 @@ bench: tools
 	$(CARGO) bench --features mysql --bench mysql
 
 interop: tools
-	@.ci/install javac mvn python3 go
+	@tests/install javac mvn python3 go
 	@CARGO="$(CARGO)" JVM_OPTIONS="$(JVM_OPTIONS)" tests/interop/run $(REDISSON)
 
 servers: tools
@@ -101,4 +101,4 @@ ci:
 
 tools:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
-	@.ci/install redis-server mariadbd cc openssl
+	@tests/install redis-server mariadbd cc openssl
