@@ -1,10 +1,10 @@
 //! The client: creates locks, and owns the connections and threads that they share.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::activity::Activity;
 use crate::engine::client_inner::ClientInner;
+use crate::ground::backoff::Backoff;
 use crate::ground::claim::Kind;
 #[cfg(feature = "mysql")]
 use crate::ground::error::Error;
@@ -204,8 +204,8 @@ impl Client {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn spin_lock(&self, name: &str) -> Lock {
-        let lock = self.lock(name);
-        lock.with_backoff(Duration::from_millis(1), Duration::from_millis(128))
+        let (first, longest) = Backoff::SPIN;
+        self.lock(name).with_backoff(first, longest)
     }
 
     /// Returns the semaphore of this name, without I/O: Redisson's `RSemaphore`.

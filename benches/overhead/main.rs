@@ -43,7 +43,7 @@
 )]
 
 mod counted;
-mod handoff;
+mod handoff_vs_ping;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod held;
@@ -100,8 +100,8 @@ fn number(variable: &str, default: usize) -> usize {
 fn main() {
     if let Some((part, args)) = Part::of_this_process() {
         return match &*part {
-            "holder" => handoff::holder(&args),
-            "waiter" => handoff::waiter(&args),
+            "holder" => handoff_vs_ping::holder(&args),
+            "waiter" => handoff_vs_ping::waiter(&args),
             "renewing_holder" => held::renewing_holder(&args),
             "pairs" => counted::run(&args),
             "idler" => held::idler(&args),
@@ -127,7 +127,7 @@ fn main() {
         pairs::parallel(&plan, &server, &mut report);
     }
     if plan.wants("handoff") {
-        handoff::measure(&plan, &server, &mut report);
+        handoff_vs_ping::measure(&plan, &server, &mut report);
     }
     if plan.wants("held") {
         held::measure(&plan, &cores, &server, &mut report);

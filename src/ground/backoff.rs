@@ -20,6 +20,10 @@ impl Backoff {
     /// About the longest pause between two polls.
     pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(100);
 
+    /// The first and the longest pause of a spin lock, as in Redisson.
+    pub(crate) const SPIN: (Duration, Duration) =
+        (Duration::from_millis(1), Duration::from_millis(128));
+
     /// The pauses between polls of a store that sends no messages.
     pub(crate) fn of_polls() -> Backoff {
         Backoff::between(Duration::from_millis(5), Backoff::LONGEST_POLL)

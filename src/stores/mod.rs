@@ -1,10 +1,10 @@
 //! The stores of locks. A store does not depend on how threads wait.
 
 pub(crate) mod connection_pool;
+pub(crate) mod host_names;
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
-pub(crate) mod names;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 

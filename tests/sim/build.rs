@@ -21,7 +21,7 @@ const SWAPPED: [(&str, &str); 9] = [
     ("ground/random.rs", "swapped/random.rs"),
     ("ground/sync.rs", "swapped/sync.rs"),
     ("ground/time.rs", "swapped/time.rs"),
-    ("stores/names.rs", "swapped/names.rs"),
+    ("stores/host_names.rs", "swapped/names.rs"),
     ("stores/redis/transport/socket.rs", "swapped/socket.rs"),
     ("stores/connection_pool.rs", "swapped/connection_pool.rs"),
 ];

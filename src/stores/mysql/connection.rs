@@ -17,7 +17,7 @@ use super::lock_statements::NOW;
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::{events, process, time};
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
-use crate::stores::names;
+use crate::stores::host_names;
 use crate::stores::redis::{Fault, Tunnel};
 
 /// The socket timeout may exceed the deadline by this much, to avoid a system call for every request.
@@ -104,7 +104,7 @@ impl Connection {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
             };
-            let first = names::connect(&host, port, by, first);
+            let first = host_names::connect(&host, port, by, first);
             let first = first.map_err(|error| failed(Cause::IoError(error)))?;
             opts = opts.ip_or_hostname(first.rsplit_once(':').map(|(ip, _)| ip));
         }

@@ -4,8 +4,8 @@
     reason = "a check that cannot run is a failed check"
 )]
 
-mod dependencies;
-mod layout;
+mod crate_versions;
+mod layers;
 mod locks;
 mod messages;
 mod words;

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::ground::poll::Source;
 use crate::ground::time;
-use crate::stores::names;
+use crate::stores::host_names;
 #[cfg(feature = "in-memory")]
 use crate::stores::redis::in_memory::{Link, World};
 
@@ -41,7 +41,7 @@ impl Socket {
     pub(super) fn connect(address: &ConnectionAddr, deadline: Instant) -> io::Result<Socket> {
         match address {
             ConnectionAddr::Tcp(host, port) => {
-                names::connect(host, *port, deadline, connect_to_one_of).map(Socket::from)
+                host_names::connect(host, *port, deadline, connect_to_one_of).map(Socket::from)
             }
             ConnectionAddr::Unix(path) => {
                 // `UnixStream::connect` has no time-out and blocks while the server's backlog is full.

@@ -3,6 +3,7 @@
 
 mod grants;
 mod messages;
+mod time_bounds;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! The time from a release until a waiter in another process acquires.
+//! The time from a release until a waiter in another process acquires, in round trips of a PING.
 
 use std::thread;
 use std::time::{Duration, Instant};
