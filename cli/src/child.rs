@@ -11,16 +11,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::exit_codes::{CANNOT_BE_EXECUTED, NOT_FOUND};
 use crate::gate::GateWaiter;
 use crate::output::note;
 use crate::stderr;
 
 /// The argument with which redlatch starts this process.
 pub(crate) const CHILD: &str = "__child";
-
-/// The exit codes of env(1) for a command that cannot be started.
-const CANNOT_BE_EXECUTED: u8 = 126;
-const NOT_FOUND: u8 = 127;
 
 /// Limit for printing why the command was not started.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);

@@ -8,14 +8,9 @@ use redlatch::{Error, LockInfo, LockKind};
 use serde::Serialize;
 
 use crate::escape::escape;
+use crate::exit_codes::{FORBIDDEN, OUTPUT_FAILED, UNREACHABLE, USAGE};
 use crate::output::SCHEMA;
 use crate::stderr;
-
-pub(crate) const NO: u8 = 1;
-const USAGE: u8 = 2;
-const UNREACHABLE: u8 = 3;
-const FORBIDDEN: u8 = 4;
-const OUTPUT_FAILED: u8 = 5;
 
 /// Output format.
 #[derive(Clone, Copy, PartialEq, Eq)]

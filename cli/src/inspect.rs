@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use redlatch::{LockInfo, LockKind};
 
-use crate::errors::{Failure, NO};
+use crate::errors::Failure;
 use crate::escape::escape;
+use crate::exit_codes::NO;
 use crate::output::{LockObject, holder, json, marked_job, span, text};
 
 /// The arguments of `redlatch inspect`.

@@ -7,6 +7,7 @@ mod connect;
 mod doctor;
 mod errors;
 mod escape;
+mod exit_codes;
 mod gate;
 mod inspect;
 mod list;
@@ -215,7 +216,7 @@ fn argument_error(arguments: &[OsString], error: &clap::Error) -> ExitCode {
             ));
         }
         failure.print();
-        return ExitCode::from(run::FAILED);
+        return ExitCode::from(exit_codes::FAILED);
     }
     let is_json = arguments.iter().any(|argument| argument == "--json");
     let format = if is_json { Format::Json } else { Format::Text };

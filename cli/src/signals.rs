@@ -83,11 +83,6 @@ impl Signals {
     }
 }
 
-/// The exit code of a process that ends because of a signal, as in shells.
-pub(crate) fn exit_code(signal: u8) -> u8 {
-    128_u8.saturating_add(signal)
-}
-
 /// The signals that a process ignores, one bit each. Always 0 on systems other than Linux.
 pub(crate) fn ignored(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use redlatch::LockInfo;
 use serde::Serialize;
 
-use crate::errors::{Failure, NO};
+use crate::errors::Failure;
 use crate::escape::escape;
+use crate::exit_codes::NO;
 use crate::inspect::lines;
 use crate::output::{SCHEMA, holder, json, text};
 

@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::errors::Failure;
+use crate::exit_codes;
 use crate::output::{SCHEMA, json, text};
-use crate::signals::{Signals, exit_code};
+use crate::signals::Signals;
 use measure::{Bench, Samples};
 
 /// The arguments of `redlatch bench`.
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Measurement::Threads => bench.pairs(args.threads)?,
         };
         if let Some(number) = signals.ending() {
-            return Ok(ExitCode::from(exit_code(number)));
+            return Ok(ExitCode::from(exit_codes::of_signal(number)));
         }
         if sample.times.is_empty() {
             return Err(Failure::usage(format!(

@@ -11,8 +11,9 @@ use redlatch::{Error, HealthWarning, Severity};
 use serde::Serialize;
 
 use crate::connect::Backend;
-use crate::errors::{Failure, NO, message_of};
+use crate::errors::{Failure, message_of};
 use crate::escape::escape;
+use crate::exit_codes::NO;
 use crate::output::{SCHEMA, json, note, table, text};
 use promises::Promise;
 

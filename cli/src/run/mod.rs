@@ -16,21 +16,15 @@ use std::time::{Duration, Instant};
 use redlatch::{Error, Guard};
 
 use crate::errors::Failure;
+use crate::exit_codes::{self, FAILED, NESTED, TIMED_OUT};
 use crate::output::note;
-use crate::signals::{Signals, exit_code};
+use crate::signals::Signals;
 use crate::stderr;
 pub(crate) use arguments::RunArgs;
 use obtain::Obtained;
 use process::{Ended, Process};
 use report::RunReport;
 use supervise::{Limits, Outcome};
-
-/// An outer run holds the same lock.
-const NESTED: u8 = 122;
-/// `--max-run` was exceeded; the code of timeout(1).
-const TIMED_OUT: u8 = 124;
-/// redlatch itself failed.
-pub(crate) const FAILED: u8 = 125;
 
 /// Limit for writing the last messages to stderr.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -86,7 +80,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
             ));
             return Ok(NESTED);
         }
-        Obtained::Signalled(number) => return Ok(exit_code(number)),
+        Obtained::Signalled(number) => return Ok(exit_codes::of_signal(number)),
     };
     report.obtained = true;
     let mark = once::Mark::of(args, &backend)?;
@@ -96,7 +90,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         Err(failure) => {
             mark.iter().for_each(|it| it.wait_until_resolved(&guard));
             return match signals.ending() {
-                Some(number) => Ok(exit_code(number)),
+                Some(number) => Ok(exit_codes::of_signal(number)),
                 None => Err(failure),
             };
         }
@@ -119,7 +113,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     if let Some(number) = signals.ending() {
         remove_mark();
         drop(release(guard));
-        return Ok(exit_code(number));
+        return Ok(exit_codes::of_signal(number));
     }
     // The request for the mark may have taken longer than the lease.
     if !guard.is_valid() {
@@ -196,7 +190,7 @@ fn under_lock(
     }
     match ended {
         Some(Ended::Code(code)) => Ok(code),
-        Some(Ended::Signal(number)) => Ok(exit_code(number)),
+        Some(Ended::Signal(number)) => Ok(exit_codes::of_signal(number)),
         None => Err(Failure::usage(
             "the command ended, but the system did not report its exit status",
         )),

@@ -31,7 +31,8 @@ use super::snapshot::{Poller, Reply, Snapshot, Task, poller_stopped};
 use super::state::State;
 use crate::connect::Backend;
 use crate::errors::Failure;
-use crate::signals::{Signals, exit_code};
+use crate::exit_codes;
+use crate::signals::Signals;
 
 /// A key is handled at once, other events within this time.
 const TICK: Duration = Duration::from_millis(100);
@@ -138,7 +139,7 @@ pub(super) fn run(
     let mut drawn: Option<Instant> = None;
     loop {
         if let Some(number) = signals.ending() {
-            return Ok(ExitCode::from(exit_code(number)));
+            return Ok(ExitCode::from(exit_codes::of_signal(number)));
         }
         if is_stopped.swap(false, Ordering::SeqCst) {
             screen.suspend().map_err(failed)?;
@@ -227,7 +228,7 @@ fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
         // Restoring the terminal may block as well.
         let _ = disable_raw_mode();
         let number = u8::try_from(ending.load(Ordering::SeqCst)).unwrap_or_default();
-        std::process::exit(exit_code(number).into());
+        std::process::exit(exit_codes::of_signal(number).into());
     };
     let thread = thread::Builder::new().name("redlatch-end".to_owned());
     thread.spawn(wait).map(drop)
