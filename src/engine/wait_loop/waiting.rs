@@ -121,8 +121,10 @@ pub(super) struct Waiting<'a> {
     is_in_trouble: bool,
     is_refused: bool,
     /// The last time at which too few replicas acknowledged a hold of this client. Other holders may lose their holds for
-    /// the same reason. So for `outage_timeout` from then on, a refusal does not count as a usable reply.
+    /// the same reason. So from then on, a refusal does not count as a usable reply until one holder has stayed.
     unreplicated_at: Option<Instant>,
+    /// The holder of the last such refusal, and the time of its first one.
+    refused_by: (Option<Box<str>>, Instant),
     in_doubt: Option<Error>,
     then: Then,
     /// The outcome of a wait that has ended without the lock.
@@ -160,6 +162,7 @@ impl<'a> Waiting<'a> {
             is_in_trouble: false,
             is_refused: false,
             unreplicated_at: None,
+            refused_by: (None, now),
             in_doubt: None,
             then: Then::Attempt,
             over: None,
@@ -232,8 +235,7 @@ impl<'a> Waiting<'a> {
 
     fn refused(&mut self, refusal: &Refusal, now: Instant, news: &mut News) -> Then {
         if refusal.retry_after.is_some() {
-            let long_ago = now.checked_sub(self.outage_timeout);
-            let is_usable = self.unreplicated_at.is_none_or(|at| Some(at) <= long_ago);
+            let is_usable = self.is_usable(refusal.holder.as_deref(), now);
             *news = News::Refused { is_usable };
             if is_usable {
                 self.last_usable = now;
@@ -250,6 +252,22 @@ impl<'a> Waiting<'a> {
         let split_backoff = &mut self.split_backoff;
         let split_backoff = split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
         Then::Rest(round_trip + split_backoff.next())
+    }
+
+    /// Whether a refusal shows that holders keep the lock. After an unacknowledged hold, one holder must have stayed for
+    /// longer than a request takes. Holders of permits have no names, so these refusals must last for `outage_timeout`.
+    fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
+        let Some(unreplicated_at) = self.unreplicated_at else {
+            return true;
+        };
+        if self.refused_by.0.as_deref() != holder {
+            self.refused_by = (holder.map(Box::from), now);
+        }
+        let since = self.refused_by.1.max(unreplicated_at);
+        let stay = holder.map_or(self.outage_timeout, |_| self.request);
+        let has_stayed = now.saturating_duration_since(since) >= stay;
+        self.unreplicated_at = (!has_stayed).then_some(unreplicated_at);
+        has_stayed
     }
 
     fn finish(&mut self, outcome: Result<()>) {

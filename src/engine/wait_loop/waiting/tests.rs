@@ -210,11 +210,52 @@ fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
 }
 
 #[test]
-fn a_refusal_counts_an_outage_after_the_last_undone_hold() {
+fn after_an_undone_hold_a_refusal_counts_if_one_holder_stays() {
     let refused = |is_usable| News::Refused { is_usable };
     assert_eq!(told_where_undone(false, &[0]), [refused(true)]);
-    let told = told_where_undone(true, &[0, 2, 3]);
+    let told = told_where_undone(true, &[0, 0, 1]);
     assert_eq!(told, [false, false, true].map(refused));
+}
+
+#[test]
+fn holders_that_come_and_go_do_not_extend_an_outage() {
+    let (lock, began) = (name(), time::now());
+    let at = |seconds: u32| Time {
+        now: began + SECOND * seconds,
+        end: None,
+    };
+    let polls = Backoff::of_polls();
+    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, at(0));
+    let undone = || {
+        let lock = Arc::clone(&lock);
+        Err(Error::NotReplicated {
+            lock,
+            node: "node".into(),
+            acknowledged: 0,
+            wanted: 1,
+        })
+    };
+    waiting.on_reply(undone(), at(0));
+    for (second, holder) in (1..9).zip(["one", "two"].into_iter().cycle()) {
+        let refusal = Refusal {
+            holder: Some(holder.into()),
+            ..refused()
+        };
+        let told = waiting.on_reply(Ok(refusal), at(second));
+        assert_eq!(told, News::Refused { is_usable: false });
+    }
+    waiting.on_reply(undone(), at(9));
+    let time = at(9);
+    let (queue, messages) = (None, None);
+    let next = waiting.next(Seen {
+        time,
+        queue,
+        messages,
+    });
+    assert!(
+        matches!(next, Next::Return(Err(Error::NotReplicated { .. }))),
+        "{next:?}"
+    );
 }
 
 #[test]
