@@ -6,11 +6,14 @@ use smallvec::{SmallVec, smallvec};
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
-use crate::ground::time;
+use crate::ground::{sync, time};
 use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
 /// A request without a reply may arrive up to this long after it was sent. The lease counts from the arrival.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
+
+/// How many requests [`resolve_each`] resolves at the same time.
+const RESOLVED_AT_ONCE: usize = 8;
 
 /// An in-doubt request: a field that it may have left in the store, or may still write there.
 #[derive(Debug, Clone)]
@@ -109,17 +112,23 @@ impl InDoubt {
     }
 }
 
-/// Resolves the requests one by one, until one gets no reply or `deadline` passes.
+/// Resolves a few requests at the same time, until one gets no reply or `deadline` passes. One at a time would fall behind
+/// the acquisitions of a client that unlocks in the background.
 pub(crate) fn resolve_each(
     in_doubts: &mut [&mut InDoubt],
     deadline: Instant,
-    mut resolve: impl FnMut(&mut InDoubt) -> Result<bool>,
+    resolve: &(impl Fn(&mut InDoubt) -> Result<bool> + Sync),
 ) -> Vec<Result<bool>> {
-    let mut outcomes = Vec::with_capacity(in_doubts.len());
-    for in_doubt in in_doubts {
-        let outcome = resolve(in_doubt);
-        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
-        outcomes.push(outcome);
+    let (mut outcomes, mut is_silent) = (Vec::with_capacity(in_doubts.len()), false);
+    for part in in_doubts.chunks_mut(RESOLVED_AT_ONCE) {
+        let jobs = part.iter_mut().map(|it| move || resolve(it));
+        let told = sync::run_at_once("redlatch-release", jobs);
+        for (it, outcome) in part.iter_mut().zip(told) {
+            // No thread could be started.
+            let outcome = outcome.unwrap_or_else(|| resolve(it));
+            is_silent |= matches!(&outcome, Err(error) if error.may_pass());
+            outcomes.push(outcome);
+        }
         if is_silent || time::now() >= deadline {
             break;
         }

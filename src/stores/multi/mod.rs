@@ -125,13 +125,6 @@ impl MultiStore {
             })
     }
 
-    fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
-        for index in 0..taken {
-            in_doubt.set(index, Some(0));
-        }
-        (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
-    }
-
     /// Resolves the request at all members where it is in doubt. Returns whether it is in doubt at no member any more.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
@@ -234,7 +227,10 @@ impl Store for MultiStore {
             }
             // A refused first acquisition, or a lost hold: no member stays acquired.
             let taken = if is_first { index } else { self.members.len() };
-            let leftover = self.undo(taken, in_doubt, deadline);
+            for index in 0..taken {
+                in_doubt.set(index, Some(0));
+            }
+            let leftover = (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt);
             return match (outcome, leftover) {
                 (Ok(Outcome::Refused(refusal)), leftover) => Ok(Outcome::Refused(Refusal {
                     leftover,
@@ -306,7 +302,7 @@ impl Store for MultiStore {
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        resolve_each(in_doubts, deadline, |it| Ok(self.settle(it, deadline)))
+        resolve_each(in_doubts, deadline, &|it| Ok(self.settle(it, deadline)))
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
