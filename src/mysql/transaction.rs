@@ -100,7 +100,7 @@ impl Tx<'_> {
         match first_word(statement) {
             Some(word) if ALLOWED.contains(&&*word) => {
                 if changes_session(statement) {
-                    self.session.taint();
+                    self.session.is_tainted = true;
                 }
                 Ok(())
             }

@@ -204,7 +204,9 @@ fn lock_all(
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");
         match session.query::<Row>(&select, Params::Positional(vec![key.clone()])) {
-            Ok(found) if found.is_empty() => return Err(session.row_not_found(key)),
+            Ok(found) if found.is_empty() => {
+                return Err(row_not_found(&session.subject, &session.node, key));
+            }
             Ok(_) => {}
             Err(error @ Error::Database(DatabaseError::WaitTimeout { .. })) => {
                 return Ok(Some((error, waits)));

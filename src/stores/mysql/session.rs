@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::FromRow;
-use ::mysql::{Params, Value, params};
+use ::mysql::{Params, params};
 
 use super::MySql;
-use super::call_error::{CallError, row_not_found};
+use super::call_error::CallError;
 use super::connection::Connection;
 use super::lock_table::{cause_of_loss, micros};
 use super::pool::borrow;
@@ -31,9 +31,9 @@ pub(crate) struct Session {
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
     /// Whether a statement may have left state in the session, so that the connection must be closed.
-    is_tainted: bool,
+    pub(crate) is_tainted: bool,
     pub(crate) subject: Arc<str>,
-    node: Arc<str>,
+    pub(super) node: Arc<str>,
     pub(crate) statement_timeout: Duration,
     command_timeout: Duration,
 }
@@ -148,18 +148,10 @@ impl Session {
         })
     }
 
-    pub(super) fn row_not_found(&self, key: &Value) -> Error {
-        row_not_found(&self.subject, &self.node, key)
-    }
-
     fn close(&mut self) {
         if let Some(slot) = &mut self.slot {
             **slot = None;
         }
-    }
-
-    pub(crate) fn taint(&mut self) {
-        self.is_tainted = true;
     }
 
     /// Runs a statement, and returns its `LAST_INSERT_ID` and the number of affected rows.

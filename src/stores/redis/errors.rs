@@ -93,8 +93,8 @@ impl Redis {
                 }
             }
             CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
-            // No additional right would help, so this is not a `Permission` error.
-            CallError::Server(text) if runs_no_scripts(&text) => {
+            // The server has no EVAL command, so no additional right would help.
+            CallError::Server(text) if lacks_eval(&text) && !text.starts_with("NOPERM") => {
                 let reason = format!(
                     "{node} runs no scripts ({}), and locks need EVAL; without EVAL, Client::token_lock works on \
                         Valkey 9.0 or later (DELIFEQ) and Redis 8.4 or later (SET and DELEX with IFEQ)",
@@ -197,11 +197,6 @@ impl Redis {
             wanted,
         }
     }
-}
-
-/// Whether the server has no EVAL command, so that no additional right would help.
-fn runs_no_scripts(text: &str) -> bool {
-    lacks_eval(text) && !text.starts_with("NOPERM")
 }
 
 pub(super) enum ReplyClass {

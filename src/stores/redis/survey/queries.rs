@@ -58,7 +58,8 @@ impl FoundLocks {
             Ok(value) => Ok(Some(value)),
             // A missing right to a key concerns only this key. A missing right to a command concerns all keys.
             Err(text)
-                if matches!(class_of(&text), ReplyClass::Permission) && !is_about_a_key(&text) =>
+                if matches!(class_of(&text), ReplyClass::Permission)
+                    && !(text.contains("access") && text.contains("key")) =>
             {
                 Err(CallError::Server(text))
             }
@@ -236,11 +237,12 @@ impl<'a> KeyQueries<'a> {
             let life = life.as_ref().map_or(-2, number_of);
             // The other replies are optional.
             let mut next = || answers.next().and_then(Result::ok);
-            let listening = next().as_ref().and_then(listeners_of);
+            // The reply is the channel and the number of its subscribers.
+            let listening = next().as_ref().and_then(|it| item_at(it, 1).map(number_of));
             let mut info = LockInfo {
                 holders: hash.holders,
                 expires: u64::try_from(life).ok().map(Duration::from_millis),
-                listening,
+                listening: listening.and_then(|number| u32::try_from(number).ok()),
                 ..LockInfo::free(&hash.name, LockKind::Reentrant, self.node.name())
             };
             if let Some(side) = hash.side {
@@ -273,20 +275,10 @@ impl<'a> KeyQueries<'a> {
     }
 }
 
-/// Whether a permission error is about a key. An error about the command `hkeys` is not.
-fn is_about_a_key(text: &str) -> bool {
-    text.contains("access") && text.contains("key")
-}
-
 pub(super) fn about(query: &Cmd, key: &str) -> Cmd {
     let mut query = query.clone();
     query.arg(key);
     query
-}
-
-/// The number of subscribers in `[channel, number]`.
-fn listeners_of(answer: &Value) -> Option<u32> {
-    u32::try_from(number_of(item_at(answer, 1)?)).ok()
 }
 
 /// The number in a reply; -2 if there is none.
