@@ -1,5 +1,3 @@
-//! Queries and operations for operators: who holds a lock, and the end of one hold.
-
 use std::sync::Arc;
 
 use crate::engine::raw_lock::RawLock;
@@ -11,11 +9,11 @@ use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_
 impl Lock {
     /// Queries the store for the holders of the lock, their processes, the remaining lease and the waiters.
     ///
-    /// For each side of a read-write lock the result describes both sides. The query writes nothing.
+    /// For a side of a read-write lock, the result describes both sides. The query writes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for a [`MultiLock`](crate::MultiLock): describe each of its locks instead. In addition
+    /// [`Error::Unsupported`] for a [`MultiLock`](crate::MultiLock): describe each of its locks instead. Other errors are
     /// those of [`Lock::is_locked`].
     ///
     /// # Examples
@@ -35,16 +33,16 @@ impl Lock {
         Ok(self.look()?.discreet())
     }
 
-    /// Ends the hold of this visitor, and returns whether it existed; holds of other visitors are left alone.
+    /// Ends the hold of one visitor, and returns whether that hold existed. Holds of other visitors stay.
     ///
-    /// `visitor` is from [`LockInfo::holders`], or the `as_str` of a [`VisitorId`]. For a token lock it is the token,
-    /// or the form that [`Lock::describe`] shows: four characters, `…` and a hash of the token. Waiters are notified
-    /// as by [`Lock::unlock`], and the holder as by [`Lock::force_unlock`].
+    /// `visitor` is from [`LockInfo::holders`], or the `as_str` of a [`VisitorId`]. For a token lock `visitor` is the token,
+    /// or the form of the token that [`Lock::describe`] shows: four characters, `…` and a hash. The call notifies waiters
+    /// like [`Lock::unlock`], and notifies the holder like [`Lock::force_unlock`].
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if the request got no reply, so the hold may have ended or not; [`Error::Unsupported`] for
-    /// a [`MultiLock`](crate::MultiLock); and those of [`Lock::is_locked`].
+    /// [`Error::Unknown`] if the request got no reply, so the hold may have ended or not. [`Error::Unsupported`] for a
+    /// [`MultiLock`](crate::MultiLock). Other errors are those of [`Lock::is_locked`].
     ///
     /// # Examples
     ///
@@ -85,7 +83,7 @@ impl Lock {
         }
     }
 
-    /// Returns the full id of a visitor; `None` if a shown token matches no holder.
+    /// Replaces a token in the form of `describe` by the full token; `None` if no holder has such a token.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;
@@ -108,7 +106,7 @@ impl Lock {
         Ok(told.into_iter().next().unwrap_or_else(free))
     }
 
-    /// Refuses a `MultiLock`, whose parts have separate holds.
+    /// Returns an error for a `MultiLock`, because each of its locks has its own hold.
     fn is_one(&self) -> Result<()> {
         self.raw_lock.ready()?;
         if self.raw_lock.parts.is_some() {

@@ -1,5 +1,3 @@
-//! The lock.
-
 mod describe;
 mod queries;
 
@@ -22,20 +20,20 @@ use crate::stores::redis::flaw;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
-/// It keeps the contract of `java.util.concurrent.locks.Lock`: the lock belongs to the thread that acquired it, which
-/// may acquire it again and must unlock it as often. A lock is a **lease, not a mutex**: if the server cannot be
-/// reached for long enough or loses its data, the hold is lost. [`Guard`](crate::Guard), [`Lock::is_valid`] and
-/// [`Lock::lost`] report that.
+/// It keeps the contract of `java.util.concurrent.locks.Lock`. A held lock belongs to the thread that acquired it. This
+/// thread may acquire the lock again, and must unlock it once for each acquisition. A lock is a **lease, not a mutex**: the
+/// hold is lost if the server loses its data, or is unreachable until the lease ends. [`Guard`](crate::Guard),
+/// [`Lock::is_valid`] and [`Lock::lost`] report the loss.
 ///
-/// [`Client::lock`](crate::Client::lock) and its siblings create a lock without I/O. Clones, and locks of the same
-/// client and name, are the same lock.
+/// [`Client::lock`](crate::Client::lock) and similar methods create a lock without I/O. Clones of a lock are the same lock.
+/// So are two locks of one client with the same name.
 ///
-/// The waiting threads of one client form a queue. They acquire the lock in the order of arrival, and a holder hands it off
-/// to the next waiter in one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. There is no order
+/// The waiting threads of one client form a queue, and acquire the lock in the order of arrival. A holder hands the lock off
+/// to the first waiter in one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. There is no order
 /// among processes.
 ///
-/// [`Lock::guard`] and [`Lock::run`] unlock by themselves. [`Lock::lock`] and [`Lock::unlock`] are the methods of
-/// Java; `docs/migrate/redisson.md` of the repository lists all of them.
+/// [`Lock::guard`] and [`Lock::run`] unlock automatically. [`Lock::lock`] and [`Lock::unlock`] are the methods of Java.
+/// `docs/migrate/redisson.md` of the repository compares the methods with those of Redisson.
 ///
 /// # Examples
 ///
@@ -62,17 +60,15 @@ use crate::stores::redis::flaw;
 #[derive(Clone, Debug)]
 pub struct Lock {
     pub(crate) raw_lock: RawLock,
-    /// The store if the lock is in a database.
     #[cfg(feature = "mysql")]
     pub(crate) database: Option<Arc<MySql>>,
 }
 
-/// The range of the pauses between two attempts of a waiter that polls.
+/// Bounds for the arguments of `Lock::with_backoff`.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Lock {
-    /// Creates the lock of this name, to which the key prefix of the client is added.
     pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
         let full = inner.key_prefix.before(name);
         let refuses = inner.store.facts().refuses;
@@ -114,11 +110,11 @@ impl Lock {
         &self.raw_lock
     }
 
-    /// Returns the same lock with a fixed lease for the acquisitions made through it.
+    /// Returns the same lock with a fixed lease for the acquisitions through the returned value.
     ///
-    /// A hold with a fixed lease is not renewed and ends after `lease`, unlocked or not. A nested acquisition never
-    /// shortens the hold: it lasts until the latest end of its levels. 10 ms ..= 365 days, for a
-    /// [`Redlock`](crate::Redlock) up to its [`max_lease`](crate::RedlockBuilder::max_lease); other values are
+    /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A nested acquisition never
+    /// shortens the hold: the hold lasts until the latest end of its levels. `lease` is 10 ms ..= 365 days. For a
+    /// [`Redlock`](crate::Redlock) its upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). Other values are
     /// [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews the hold.
     ///
     /// # Examples
@@ -140,13 +136,13 @@ impl Lock {
     /// Returns the same lock with waiters that poll instead of listening for unlock messages. The first pause is about
     /// `first`, and each further pause is twice as long, up to about `longest`.
     ///
-    /// Each pause is random between half and one and a half times its length. Only the first waiter of a client polls; the
-    /// client's other waiters queue behind it. All clients of a lock should use the same pauses, because clients with longer
-    /// pauses acquire it less often. In a Redis Cluster without sharded messages an unlock of such a lock sends no message,
-    /// so listening waiters notice it up to a second later.
+    /// Each pause is random, from 0.5 to 1.5 times its nominal length. Only the first waiter in a client's queue polls. All
+    /// clients should use the same pauses for a lock, because clients with longer pauses acquire it less often. In a Redis
+    /// Cluster without sharded pub/sub an unlock through the returned lock sends no message. Other clients that listen may
+    /// notice such an unlock up to one second later.
     ///
-    /// 100 µs ..= 1 s, `first` not longer than `longest`; other values are [`Error::InvalidConfig`] at the first
-    /// operation. Defaults to listening; for a [`spin_lock`](crate::Client::spin_lock) to 1 ms and 128 ms.
+    /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. Other values are [`Error::InvalidConfig`] at the
+    /// first operation. Without this method a [`spin_lock`](crate::Client::spin_lock) polls with 1 ms and 128 ms.
     ///
     /// # Examples
     ///
@@ -189,38 +185,38 @@ impl Lock {
 
     /// Acquires the lock, and waits for it without a limit.
     ///
-    /// Each call needs an [`unlock`](Lock::unlock); [`Lock::guard`] and [`Lock::run`] unlock by themselves. **`lock`
-    /// returns no guard**: `let _guard = lock.lock()?` binds `()`, and the lock stays held.
+    /// Each call needs an [`unlock`](Lock::unlock); [`Lock::guard`] and [`Lock::run`] unlock automatically. **`lock` returns
+    /// no guard**: `let _guard = lock.lock()?` binds `()`, and the lock stays held.
     ///
     /// # Errors
     ///
-    /// After an error nothing was acquired. A failed re-entry leaves the outer levels as they are.
+    /// After an error the call has acquired nothing. A failed re-entry leaves the outer levels of the hold unchanged.
     ///
-    /// These errors are returned after [`outage_timeout`](crate::Builder::outage_timeout) without a usable reply:
+    /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable reply the call returns one of these errors:
     ///
     /// - [`Error::Unreachable`]: the server was not reached, and nothing was sent;
-    /// - [`Error::Exhausted`]: the client had no connection free, and nothing was sent;
-    /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
-    /// - [`Error::Unknown`]: a request got no reply; if it was executed, its hold is released in the background;
-    /// - [`Error::NotReplicated`]: too few replicas acknowledged the hold, which was released (only with
+    /// - [`Error::Exhausted`]: the client had no free connection, and nothing was sent;
+    /// - [`Error::Unavailable`]: the server replied that it cannot serve now;
+    /// - [`Error::Unknown`]: a request got no reply. If the server executed it, a background thread releases the hold;
+    /// - [`Error::NotReplicated`]: too few replicas acknowledged the hold, so the hold was released (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
-    /// - [`Error::NoQuorum`]: too few nodes answered (only a [`Redlock`](crate::Redlock));
-    /// - [`Error::NoTtl`]: the lock is held by a key that never expires.
+    /// - [`Error::NoQuorum`]: too few nodes replied (only a [`Redlock`](crate::Redlock));
+    /// - [`Error::NoTtl`]: the key of the lock exists and never expires.
     ///
     /// These errors are returned at once:
     ///
     /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease is invalid;
     /// - [`Error::NotReentrant`]: the thread already holds this [`token_lock`](crate::Client::token_lock);
-    /// - [`Error::Upgrade`]: the thread holds the read side, and this is the write side (only a
+    /// - [`Error::Upgrade`]: this is the write side, and the thread holds the read side (only a
     ///   [`ReadWriteLock`](crate::ReadWriteLock));
-    /// - [`Error::Overlap`]: the thread holds another lock that shares a part (only with a
+    /// - [`Error::Overlap`]: the thread holds another lock that has a part in common with this lock (only with a
     ///   [`MultiLock`](crate::MultiLock));
     /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) are the same lock, or the server of
     ///   [`Client::open`](crate::Client::open) is a node of a cluster;
     /// - [`Error::WrongType`], [`Error::CorruptCount`]: the key has other data, or another program wrote to the hold;
-    /// - [`Error::FenceRegressed`]: the server issued too small a token (only a
+    /// - [`Error::FenceRegressed`]: the new token is not larger than an earlier one (only a
     ///   [`fenced_lock`](crate::Client::fenced_lock));
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
     /// - [`Error::Unsupported`]: the store has no locks of this kind, or the call is inside a transaction of this
     ///   lock;
     /// - [`Error::Unexpected`], `Error::Database`: the server sent an unexpected reply, or the lock table is missing
@@ -234,7 +230,8 @@ impl Lock {
 
     /// Acquires the lock, and waits for it until `interrupt` is raised.
     ///
-    /// A request in flight ends first, which takes up to [`command_timeout`](crate::Builder::command_timeout).
+    /// An interrupt does not cancel a request in flight, which takes up to
+    /// [`command_timeout`](crate::Builder::command_timeout).
     ///
     /// # Errors
     ///
@@ -246,12 +243,13 @@ impl Lock {
 
     /// Acquires the lock if it is free now, and returns whether it was acquired.
     ///
-    /// The call sends one attempt, ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the queue
-    /// of this client's waiters. Check the result: the statement `lock.try_lock()?;` continues without the lock.
+    /// The call makes one attempt, within [`command_timeout`](crate::Builder::command_timeout), and bypasses the queue of
+    /// this client's waiters. Check the result: after the statement `lock.try_lock()?;` the code continues even without the
+    /// lock.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::lock`], each after one attempt.
+    /// Those of [`Lock::lock`]. Each error is returned after one attempt.
     ///
     /// # Examples
     ///
@@ -271,20 +269,20 @@ impl Lock {
 
     /// Acquires the lock, waits for it at most `wait`, and returns whether it was acquired.
     ///
-    /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero the call makes one attempt.
-    /// The result is also false if the client had no connection free during the wait, or if an earlier waiter of this client
-    /// was refused a moment before the end.
+    /// If the server is slow, the call takes up to 250 ms more than `wait`. With a `wait` of zero the call makes one
+    /// attempt. The result is also false if the client had no free connection during the wait. If an earlier waiter of this
+    /// client was refused just before the end, the result is false without a last attempt.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`, and those of
-    /// [`Lock::lock`], where `wait` replaces the outage timeout.
+    /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`. Other errors are those of
+    /// [`Lock::lock`]. Errors of an outage are returned after `wait` instead of the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         let limit = self.raw_lock.limit(wait, None)?;
         Ok(self.raw_lock.acquire(limit)?.is_some())
     }
 
-    /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
+    /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it was acquired.
     ///
     /// # Errors
     ///
@@ -298,35 +296,35 @@ impl Lock {
         Ok(self.raw_lock.acquire(limit)?.is_some())
     }
 
-    /// Releases one level of the current thread's hold; the last release frees the lock.
+    /// Releases one level of the current thread's hold. The release of the last level frees the lock.
     ///
-    /// Call it as often as the thread acquired the lock. The level of a guard is released only when no level of
-    /// [`Lock::lock`] is left; the guard then has nothing to unlock.
+    /// Call this method once for each acquisition. It releases the level of a guard only if the hold has no level of
+    /// [`Lock::lock`]. The guard then has nothing to unlock.
     ///
     /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock: after
-    /// any error except [`Error::Unsupported`] and [`Error::Forked`] the level is released for this thread. If it was the
-    /// last level, the hold is no longer renewed, and a background thread releases what is left in the store.
+    /// any error except [`Error::Unsupported`] and [`Error::Forked`] the thread no longer has this level. If it was the last
+    /// level, the hold is no longer renewed, and a background thread releases it in the store.
     ///
-    /// An unlock without a reply is sent once more, and succeeds if the hold is no longer there. So `Ok` is also
-    /// possible if the hold was lost, unnoticed, just before.
+    /// The client repeats an unlock without a reply once. The repeated unlock succeeds if the hold no longer exists. So `Ok`
+    /// is also possible if the hold was lost without notice just before the unlock.
     ///
     /// # Errors
     ///
     /// - [`Error::NotHeld`]: this thread does not hold the lock;
-    /// - [`Error::Lost`] with the cause: this thread held the lock and lost it (known for the last 256 lost holds of
-    ///   a thread);
+    /// - [`Error::Lost`]: this thread has lost its hold. The error contains the cause. The client remembers the last 256
+    ///   lost holds of a thread;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
-    /// - [`Error::Unknown`]: the request got no reply, or too few replicas acknowledged an inner unlock (only with
-    ///   [`wait_replicas`](crate::Builder::wait_replicas));
-    /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
-    /// - [`Error::NoQuorum`]: too few nodes answered (only a [`Redlock`](crate::Redlock));
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: another program wrote to the key, or
-    ///   the server sent an unexpected reply;
-    /// - [`Error::FenceRegressed`]: the hold was handed to a waiter of this client, and the server issued too small a
-    ///   token;
+    /// - [`Error::Unknown`]: the request got no reply, or too few replicas acknowledged the unlock of an inner level (only
+    ///   with [`wait_replicas`](crate::Builder::wait_replicas));
+    /// - [`Error::Unavailable`]: the server replied that it cannot serve now;
+    /// - [`Error::NoQuorum`]: too few nodes replied (only a [`Redlock`](crate::Redlock));
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: another program wrote to the key, or the
+    ///   server sent an unexpected reply;
+    /// - [`Error::FenceRegressed`]: the lock was handed to a waiter of this client, and the waiter's token is not larger
+    ///   than an earlier one;
     /// - `Error::Database`: the lock table was changed, or the database reports another error;
-    /// - [`Error::Unsupported`]: inside a transaction of this lock in a database, or while the thread is ending;
+    /// - [`Error::Unsupported`]: the call is inside a transaction of this lock in a database, or the thread is ending;
     /// - [`Error::InvalidName`]: the name is invalid, so no thread can hold the lock;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn unlock(&self) -> Result<()> {
@@ -342,16 +340,16 @@ impl Lock {
         }
     }
 
-    /// Frees the lock, whichever thread of whichever process holds it, and returns whether it was held.
+    /// Frees the lock, even if another thread or process holds it, and returns whether it was held.
     ///
     /// Holders of this client are notified at once. A holder of another client notices the loss at its next renewal or
-    /// unlock. A key that is not a lock is not changed ([`Error::WrongType`]). For a token lock every string under the name
-    /// counts as a token.
+    /// unlock. A key that is not a lock stays unchanged, and the call returns [`Error::WrongType`]. In a token lock any
+    /// string counts as a token, so the call deletes it.
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if a request got no reply, or if some locks of a [`MultiLock`](crate::MultiLock) were freed
-    /// and others were not. In addition those of [`Lock::is_locked`].
+    /// [`Error::Unknown`] if a request got no reply, or if only some locks of a [`MultiLock`](crate::MultiLock) were freed.
+    /// Other errors are those of [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
@@ -362,7 +360,6 @@ impl Lock {
         Ok(freed)
     }
 
-    /// Makes the holders and the waiters of this client query the lock.
     fn was_freed(&self) {
         let RawLock { inner, key, .. } = &self.raw_lock;
         inner.watchdog.check_now(&key.lock.name);

@@ -1,5 +1,3 @@
-//! Queries about a lock: in its store, and in this process.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,14 +15,13 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
+    /// These errors are returned after [`command_timeout`](crate::Builder::command_timeout) at the latest:
     ///
-    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server did not reply, or the client had no connection
-    ///   free;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server did not reply, or the client had no free connection;
     /// - [`Error::Unavailable`], [`Error::NoQuorum`]: the server, or a majority of the nodes, cannot serve now;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or
-    ///   the server sent an unexpected reply;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
+    ///   server sent an unexpected reply;
     /// - `Error::Database`: the lock table is missing or wrong, or the database reports another error;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no locks of this kind;
     /// - [`Error::Forked`]: the client was created before this process was forked.
@@ -41,9 +38,9 @@ impl Lock {
         Ok(self.hold_count()? > 0)
     }
 
-    /// Queries the store whether a thread of this process holds the lock through this client.
+    /// Queries the store whether the thread `thread` of this process holds the lock through this client.
     ///
-    /// `thread` is a number of [`current_thread_id`](crate::current_thread_id) or of
+    /// `thread` is the result of [`current_thread_id`](crate::current_thread_id) or of
     /// [`OwnedGuard::owner`](crate::OwnedGuard::owner).
     ///
     /// # Errors
@@ -55,7 +52,7 @@ impl Lock {
         Ok(self.count_of(owner)? > 0)
     }
 
-    /// Queries the store how many times the current thread holds the lock; 0 if it does not hold it.
+    /// Queries the store how many times the current thread holds the lock; 0 if the thread does not hold it.
     ///
     /// # Errors
     ///
@@ -64,16 +61,16 @@ impl Lock {
         self.count_of(Some(self.me()?))
     }
 
-    /// Queries the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock); the
-    /// `getQueueLength` of Java.
+    /// Queries the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock). In Java this
+    /// is `getQueueLength`.
     ///
-    /// The count includes waiters of Redisson, and dead waiters until they are skipped. Use the count for monitoring only,
-    /// because it may be outdated when it arrives.
+    /// The count includes waiters of Redisson, and dead waiters that were not removed yet. Use the count for monitoring
+    /// only, because it may be outdated when it arrives.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] for every lock that is not a `fair_lock`, because the store does not record all waiters of
-    /// such a lock. In addition those of [`Lock::is_locked`].
+    /// such a lock. Other errors are those of [`Lock::is_locked`].
     ///
     /// # Examples
     ///
@@ -95,11 +92,11 @@ impl Lock {
         Ok(u32::try_from(waiters).unwrap_or(u32::MAX))
     }
 
-    /// Queries the store how long the current hold of any thread lasts without a renewal; `None` if there is no hold.
+    /// Queries the store how long the lock stays held without a renewal; `None` if the lock is free.
     ///
     /// # Errors
     ///
-    /// [`Error::NoTtl`] if the key of the hold never expires, and those of [`Lock::is_locked`].
+    /// [`Error::NoTtl`] if the key of the lock never expires, and those of [`Lock::is_locked`].
     pub fn remaining_lease(&self) -> Result<Option<Duration>> {
         let holding = self.inspect(None)?;
         if holding.is_locked && holding.remaining.is_none() {
@@ -125,8 +122,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`],
-    /// [`Error::Unsupported`] or [`Error::Forked`] if it cannot hold it.
+    /// [`Error::NotHeld`] if the current thread does not hold the lock. [`Error::InvalidName`], [`Error::Unsupported`] or
+    /// [`Error::Forked`] if the thread cannot hold this lock.
     pub fn lost(&self) -> Result<Losses> {
         let hold = self.current_hold()?;
         Ok(Losses::of(hold, self.raw_lock.inner.pid))
@@ -172,9 +169,8 @@ impl Lock {
     }
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
-        // A thread without a hold in this process has no visitor id in the store.
         match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
-            // A re-entry without a reply may have left a larger count in the store.
+            // If a re-entry got no reply, the count in the store may be larger than the count of this hold.
             Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
             None => Ok(0),
         }
