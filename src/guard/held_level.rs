@@ -1,5 +1,3 @@
-//! What both kinds of guards hold.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +12,6 @@ use crate::losses::Losses;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 
-/// One level of a hold, and the lock through which it was acquired.
 pub(crate) struct HeldLevel {
     pub(super) lock: Lock,
     pub(crate) hold: Arc<Hold>,
@@ -32,7 +29,7 @@ impl HeldLevel {
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        // In a forked child a thread of the parent may have locked the mutex of the hold, so check for a fork first.
+        // In a forked child a thread of the parent may have left the hold's mutex locked, so the fork is checked first.
         !self.raw_lock().inner.is_forked() && self.hold.is_valid()
     }
 
@@ -47,7 +44,6 @@ impl HeldLevel {
         Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid)
     }
 
-    /// Runs commands on the server of the lock under this hold.
     pub(crate) fn work(&self, work: Work<'_>) -> Result<Vec<Reply>> {
         self.raw_lock().ready()?;
         self.raw_lock().write(&self.hold, work)

@@ -1,5 +1,3 @@
-//! The guard: a held lock that is unlocked when the guard is dropped.
-
 mod held_level;
 mod owned;
 
@@ -20,12 +18,13 @@ use crate::losses::Losses;
 
 /// A lock that the current thread holds until the guard is dropped.
 ///
-/// Dropping the guard unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error
-/// (feature `tracing`). [`Guard::unlock`] returns the error.
+/// Dropping the guard unlocks the lock within one [`command_timeout`](crate::Builder::command_timeout). An error of this
+/// unlock is only logged (feature `tracing`). [`Guard::unlock`] returns the error instead.
 ///
 /// The guard belongs to its thread and is not `Send`. **For a guard that another thread may use or drop, call
-/// [`Lock::owned`]**, which returns an [`OwnedGuard`]. A forgotten guard (`mem::forget`) is renewed until its thread
-/// ends or the client is shut down; a hold with a fixed lease ends with the lease, and is reported as lost.
+/// [`Lock::owned`]**, which returns an [`OwnedGuard`]. The hold of a forgotten guard (`mem::forget`) is renewed until its
+/// thread ends or the client is shut down. A hold with a fixed lease is not renewed: when its lease ends, it is reported as
+/// lost.
 ///
 /// # Examples
 ///
@@ -40,7 +39,7 @@ use crate::losses::Losses;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 ///
-/// The compiler refuses to send a guard to another thread (`*const ()` cannot be sent between threads safely):
+/// The compiler refuses to send a guard to another thread, because a `Guard` is not `Send`:
 ///
 /// ```compile_fail
 /// # let client = redlatch::Client::in_memory();
@@ -61,7 +60,7 @@ use crate::losses::Losses;
 pub struct Guard {
     held: HeldLevel,
     released: bool,
-    /// Makes the guard not `Send`, because the thread that acquired the lock is its owner.
+    /// Makes the guard not `Send`, because the thread that acquired the lock is the owner of the hold.
     not_send: PhantomData<*const ()>,
 }
 
@@ -76,20 +75,20 @@ impl Guard {
 
     /// Returns whether the lock is certainly held at this moment, without I/O.
     ///
-    /// The result turns false for good when a loss is reported or the validity ends. The validity is the lease,
-    /// counted from *before* the last confirmed request was sent, minus 1 % and 2 ms for clocks that differ. Time
-    /// passes between this check and the next step. (During `Guard::transaction` of the feature `mysql` the result
-    /// may turn false, and true again after the commit.)
+    /// When a loss is reported or the validity ends, the result becomes false and stays false. The validity is the lease
+    /// minus 1 % and 2 ms, because clocks differ. It begins just *before* the last confirmed request was sent. Time passes
+    /// between this check and the caller's next step, so the lock may be lost in between. During `Guard::transaction`
+    /// (feature `mysql`) the result may become false, and true again after the commit.
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }
 
-    /// Returns how long the hold stays valid without a further renewal; zero if it is not valid. No I/O.
+    /// Returns how long the hold stays valid without a further renewal; zero if the hold is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
         self.held.remaining_validity()
     }
 
-    /// Returns the [`Losses`] of this hold: a receiver to wait on or to select on.
+    /// Returns the [`Losses`] of this hold: a receiver that reports the loss of the hold.
     ///
     /// # Examples
     ///
@@ -115,24 +114,25 @@ impl Guard {
         &self.held.hold.visitor
     }
 
-    /// Returns the fencing token of this hold, a number larger than that of every earlier hold of this lock.
+    /// Returns the fencing token of this hold. It is larger than the token of every earlier hold of this lock.
     ///
-    /// A resource that stores the largest token it has seen can refuse a holder whose lock was lost unnoticed.
-    /// Re-entries keep the token of the hold. Holds of a [`fenced_lock`](crate::Client::fenced_lock) and holds in a
-    /// database have a token; `None` for all other locks.
+    /// A resource can store the largest token that it has received, and refuse smaller tokens. So it refuses a holder that
+    /// has lost the lock without notice. A re-entry keeps the token of the hold. Holds of a
+    /// [`fenced_lock`](crate::Client::fenced_lock) and holds in a database have a token. For all other locks the result is
+    /// `None`.
     pub fn fencing_token(&self) -> Option<u64> {
         self.held.hold.fence
     }
 
-    /// Unlocks, and returns the error that a drop would only log.
+    /// Unlocks the lock, and returns the error that a drop would only log.
     ///
     /// [`Lock::unlock`](crate::Lock::unlock) describes the state of the hold after an error.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::unlock`](crate::Lock::unlock). In addition [`Error::NotHeld`] if
-    /// [`Lock::unlock`](crate::Lock::unlock) released the level of this guard before, and [`Error::Unsupported`] inside a
-    /// transaction of this lock: the guard then unlocks when the transaction ends.
+    /// Those of [`Lock::unlock`](crate::Lock::unlock). [`Error::NotHeld`] can also mean that
+    /// [`Lock::unlock`](crate::Lock::unlock) has released the level of this guard. Inside a transaction of this lock the
+    /// result is [`Error::Unsupported`]. The guard's level is then released when the transaction ends.
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         if self.is_put_off() {
@@ -150,7 +150,7 @@ impl Guard {
         self.released = true;
     }
 
-    /// If the hold has an open transaction, the level is released when that transaction ends. Returns whether there is one.
+    /// If the hold has an open transaction, postpones the release until that transaction ends. Returns whether there is one.
     fn is_put_off(&self) -> bool {
         self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }
@@ -168,7 +168,7 @@ impl Drop for Guard {
             return;
         }
         match self.give_back() {
-            // `Lock::unlock` released this level before.
+            // `NotHeld` means that `Lock::unlock` has already released this level.
             Ok(()) | Err(Error::NotHeld { .. }) => {}
             Err(error) => events::unlock_failed(&self.held.hold.name, &error),
         }
@@ -178,7 +178,7 @@ impl Drop for Guard {
 impl Lock {
     /// Acquires the lock, waits for it without a limit, and returns a guard that unlocks when dropped.
     ///
-    /// Bind the guard to a name: `let guard = lock.guard()?;` or `let _guard = …`. The pattern `_` drops it at once:
+    /// Bind the guard to a name: `let guard = lock.guard()?;` or `let _guard = …`. The pattern `_` drops the guard at once:
     /// `let _ = lock.guard()?;` unlocks on that line. For a guard that other threads may use see [`Lock::owned`].
     ///
     /// # Errors
@@ -225,7 +225,7 @@ impl Lock {
 
     /// Acquires the lock if it is free now, and returns a guard; `None` if it is not free.
     ///
-    /// The call sends one attempt; see [`Lock::try_lock`].
+    /// The call makes one attempt; see [`Lock::try_lock`].
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl Lock {
         self.guarded(WaitLimit::once())
     }
 
-    /// Acquires the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
+    /// Acquires the lock, waits for it at most `wait`, and returns a guard; `None` if the lock was not acquired.
     ///
     /// # Errors
     ///
@@ -256,8 +256,8 @@ impl Lock {
         self.guarded(self.raw_lock().limit(wait, None)?)
     }
 
-    /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if
-    /// the wait is over.
+    /// Acquires the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the
+    /// lock was not acquired.
     ///
     /// # Errors
     ///
@@ -273,13 +273,13 @@ impl Lock {
 
     /// Acquires the lock, runs `work`, and unlocks when `work` returns or panics.
     ///
-    /// The result has the value of `work` even if the unlock fails. `?` converts a [`RunError`] into an [`Error`] if
-    /// `work` returns `()`.
+    /// If the unlock fails, the error contains the value of `work`. `?` converts a [`RunError`] into an [`Error`] if `work`
+    /// returns `()`.
     ///
     /// # Errors
     ///
     /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not acquired. [`RunError::Ran`] with the value
-    /// of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or the outcome of the unlock is unknown.
+    /// of `work` and an error of [`Lock::unlock`] if the unlock failed, for example because the hold was lost.
     ///
     /// # Examples
     ///
@@ -297,10 +297,10 @@ impl Lock {
         run(guard, work)
     }
 
-    /// Acquires the lock, waits for it at most `wait`, and runs `work` under it; `Ok(None)` if the wait is over.
+    /// Acquires the lock, waits for it at most `wait`, and runs `work` under it; `Ok(None)` if the lock was not acquired.
     ///
-    /// The lock is free as soon as `work` is done, so the next caller runs its `work` again. `work` has to check
-    /// under the lock whether there is something to do.
+    /// The lock is freed when `work` returns, so the next caller runs its own `work`. Under the lock, `work` must check
+    /// whether there is something left to do.
     ///
     /// # Errors
     ///

@@ -1,5 +1,3 @@
-//! The guard that any thread may use.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +13,24 @@ use crate::guard::HeldLevel;
 use crate::lock::Lock;
 use crate::losses::Losses;
 
-/// A held lock that belongs to the guard and not to a thread, until the guard is dropped.
+/// A held lock that belongs to the guard instead of a thread, until the guard is dropped.
 ///
-/// Any thread may check the guard, write under it, pass it on and unlock it. It suits thread pools, rayon and tokio's
-/// `spawn_blocking`; `docs/worlds.md` of the repository has a table of them and a recipe.
+/// Any thread may check the guard, run guarded writes with it, pass it on and unlock it. The guard suits thread pools, rayon
+/// and tokio's `spawn_blocking`. `docs/worlds.md` of the repository has a table of these uses, and an example.
 ///
-/// * **The guard is the owner.** The server, Redisson and [`Lock::is_held_by_thread`] see it as another thread, with
-///   the number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`]
-///   returns [`Error::NotHeld`](crate::Error::NotHeld).
-/// * **It is not reentrant.** A thread that keeps the guard and calls [`Lock::owned`] or [`Lock::lock`] for the same
-///   lock waits for itself. Share the guard instead (`&guard` or an `Arc`).
-/// * **It is renewed until the drop**, even after the thread that created it ended. A forgotten guard (`mem::forget`)
-///   is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the process.
-/// * **It has no conditions.** A [`Condition`](crate::Condition) needs a [`Guard`](crate::Guard) or [`Lock::lock`].
+/// * **The guard is the owner.** The server, Redisson and [`Lock::is_held_by_thread`] see a thread with the number
+///   [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`] returns
+///   [`Error::NotHeld`](crate::Error::NotHeld).
+/// * **The guard is not reentrant.** If the thread that has the guard calls [`Lock::owned`] or [`Lock::lock`] for the same
+///   lock, it waits for itself. Share the guard instead (`&guard` or an `Arc`).
+/// * **The hold is renewed until the guard is dropped**, even after the thread that created the guard has ended. The hold of
+///   a forgotten guard (`mem::forget`) is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the
+///   process.
+/// * **The guard has no conditions.** A [`Condition`](crate::Condition) needs a [`Guard`](crate::Guard) or [`Lock::lock`].
 ///
-/// Dropping the guard unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error
-/// (feature `tracing`). [`OwnedGuard::unlock`] returns the error, and [`OwnedGuard::unlock_in_background`] does not
-/// wait for the server.
+/// Dropping the guard unlocks the lock within one [`command_timeout`](crate::Builder::command_timeout). An error of this
+/// unlock is only logged (feature `tracing`). [`OwnedGuard::unlock`] returns the error instead.
+/// [`OwnedGuard::unlock_in_background`] does not wait for the server.
 ///
 /// # Examples
 ///
@@ -50,7 +49,7 @@ use crate::losses::Losses;
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
 pub struct OwnedGuard {
     held: HeldLevel,
-    /// The watchdog renews the hold while this exists.
+    /// The watchdog renews the hold until the last `Arc` of this owner is dropped.
     owner: Arc<Owner>,
     released: bool,
 }
@@ -77,7 +76,7 @@ impl OwnedGuard {
         self.held.lock.name()
     }
 
-    /// Returns the number that this guard has as an owner. No thread and no other guard has the same number.
+    /// Returns the number that identifies this guard as an owner. No thread and no other guard has the same number.
     ///
     /// # Examples
     ///
@@ -99,7 +98,7 @@ impl OwnedGuard {
         self.held.is_valid()
     }
 
-    /// Returns how long the hold stays valid without a further renewal; zero if it is not valid. No I/O.
+    /// Returns how long the hold stays valid without a further renewal; zero if the hold is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
         self.held.remaining_validity()
     }
@@ -119,9 +118,10 @@ impl OwnedGuard {
         self.held.hold.fence
     }
 
-    /// Unlocks, and returns the error that a drop would only log.
+    /// Unlocks the lock, and returns the error that a drop would only log.
     ///
-    /// After an error the hold is over and no longer renewed. If it is still in the store, a background thread releases it.
+    /// After an error the hold has ended, and is no longer renewed. If the store still has the hold, a background thread
+    /// releases it.
     ///
     /// # Errors
     ///
@@ -131,16 +131,16 @@ impl OwnedGuard {
         self.give_back()
     }
 
-    /// Unlocks without waiting for the server: a thread of the client sends the release, and repeats it until the
-    /// server confirms it or the lease ends.
+    /// Unlocks without waiting for the server.
     ///
-    /// The hold is over when the call returns. The lock is free within one
-    /// [`command_timeout`](crate::Builder::command_timeout) if the server answers, and at the end of the lease if it
-    /// does not. Errors are only logged (feature `tracing`).
+    /// The hold is over when the call returns. A background thread sends the release, and repeats it until the server
+    /// confirms it or the lease ends. If the server replies, the lock is free within one
+    /// [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends. Errors are only
+    /// logged (feature `tracing`).
     ///
-    /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the last handle send pending releases for at
-    /// most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its
-    /// lease ends.** After a shutdown this call waits as [`OwnedGuard::unlock`] does.
+    /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the client's last handle send pending releases for at
+    /// most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its lease
+    /// ends.** After a shutdown this call waits for the server, like [`OwnedGuard::unlock`].
     ///
     /// # Examples
     ///
@@ -171,7 +171,7 @@ impl OwnedGuard {
         &self.held
     }
 
-    /// Consumes the guard, and leaves the lock or the permits taken.
+    /// Consumes the guard without a release: the permits stay acquired.
     pub(crate) fn forget(mut self) -> Result<()> {
         self.released = true;
         let raw_lock = self.held.raw_lock();
@@ -201,8 +201,8 @@ impl Drop for OwnedGuard {
 impl Lock {
     /// Acquires the lock, waits for it without a limit, and returns a guard that any thread may use.
     ///
-    /// The guard is not reentrant: a call by a thread that keeps such a guard, or that holds the lock itself, waits for its
-    /// own thread.
+    /// The guard is not reentrant. If the calling thread holds the lock or has such a guard, the call waits for its own
+    /// thread.
     ///
     /// # Errors
     ///
@@ -238,19 +238,19 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::owned`], each after one attempt.
+    /// Those of [`Lock::owned`]. Each error is returned after one attempt.
     #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_owned(&self) -> Result<Option<OwnedGuard>> {
         self.owned_within(WaitLimit::once())
     }
 
-    /// Acquires the lock, waits for it at most `wait`, and returns a guard that any thread may use; `None` if the
-    /// wait is over.
+    /// Acquires the lock, waits for it at most `wait`, and returns a guard that any thread may use; `None` if the lock was
+    /// not acquired.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be represented as an
-    /// `Instant`, and those of [`Lock::owned`], where `wait` replaces the outage timeout.
+    /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be represented as an `Instant`. Other
+    /// errors are those of [`Lock::owned`]. Errors of an outage are returned after `wait` instead of the outage timeout.
     #[must_use = "the guard is dropped, which unlocks at once; bind it to a name"]
     pub fn try_owned_for(&self, wait: Duration) -> Result<Option<OwnedGuard>> {
         self.owned_within(self.raw_lock().limit(wait, None)?)
