@@ -1,5 +1,3 @@
-//! The condition of a lock.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,33 +8,32 @@ use crate::ground::interrupt::Interrupt;
 use crate::guard::Guard;
 use crate::lock::Lock;
 
-/// The longest name of a condition, in bytes.
 const LONGEST_NAME: usize = 128;
 
 /// A condition of a lock, on which threads of many processes wait until another thread changes what the lock protects.
 ///
-/// It has the meaning of `java.util.concurrent.locks.Condition`; Redisson has no conditions. A waiting call releases all
-/// levels of the hold and sleeps until it is signalled. When it returns, it holds the lock again, with as many levels as
-/// before. A thread that holds the lock signals one waiter or all waiters.
+/// It corresponds to `java.util.concurrent.locks.Condition`. Redisson has no conditions. A waiting call releases all levels
+/// of the hold, and sleeps until the waiter is signalled. Before the call returns, it acquires the lock again, with as many
+/// levels as before. A thread that holds the lock signals one waiter or all waiters.
 ///
-/// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a pause
-///   of more than 10 seconds, or a lost reply. A signal to a waiter that cannot return wakes the next waiter instead.
+/// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a pause of more
+///   than 10 seconds, or a lost reply. If a signalled waiter cannot return, the next waiter is woken instead.
 /// * **A signal without a waiter has no effect.** Change what the lock protects before you signal.
-/// * **A guard needs [`Condition::wait_with`].** The other methods wait with levels of [`Lock::lock`]. A hold with levels
-///   of both kinds is [`Error::Nested`].
-/// * **The hold after the wait is a new one**, with a new validity, new [`Losses`](crate::Losses) and, for a
+/// * **A guard needs [`Condition::wait_with`].** The other methods wait with levels of [`Lock::lock`]. A hold with levels of
+///   both kinds is [`Error::Nested`].
+/// * **After the wait the thread has a new hold**, with a new validity, new [`Losses`](crate::Losses) and, for a
 ///   [`fenced_lock`](crate::Client::fenced_lock), a new token. A fixed lease starts again.
-/// * **After an error the lock may be held or not**; [`Lock::is_valid`] returns which. It is held after
-///   [`Error::Interrupted`], and not held after an outage.
+/// * **After an error the lock may be held or not.** [`Lock::is_valid`] returns which. [`Condition::wait`] lists the errors
+///   of both cases.
 ///
-/// Waiters are woken in the order of arrival. A waiter queries the server once a second, and a message wakes it. If a
-/// waiter is dead when it is signalled, another waiter is woken 10 seconds later. A waiter that dies after it
-/// received its signal consumes the signal.
+/// Waiters are woken in the order of arrival. A message wakes a signalled waiter. In case the message is lost, each waiter
+/// also queries the server once a second. If a signalled waiter is dead, another waiter is woken about 10 seconds later. A
+/// waiter that dies after it received its signal consumes the signal.
 ///
-/// [`Lock::condition`] creates a condition without I/O. Conditions of the same lock and name are the same condition.
-/// They exist on one Redis server (also behind sentinels or in a cluster) for a [`lock`](crate::Client::lock), a
-/// [`fenced_lock`](crate::Client::fenced_lock), a [`fair_lock`](crate::Client::fair_lock) and the write side of a
-/// [`ReadWriteLock`](crate::ReadWriteLock).
+/// [`Lock::condition`] creates a condition without I/O. Two conditions with the same lock and the same name are the same
+/// condition. Conditions need one Redis server, which may be behind sentinels or in a cluster. The lock must be a
+/// [`lock`](crate::Client::lock), a [`fenced_lock`](crate::Client::fenced_lock), a [`fair_lock`](crate::Client::fair_lock)
+/// or the write side of a [`ReadWriteLock`](crate::ReadWriteLock).
 ///
 /// # Examples
 ///
@@ -82,30 +79,28 @@ impl Condition {
 
     /// Releases the lock, waits for a signal without a limit, and acquires the lock again.
     ///
-    /// The current thread must hold the lock through [`Lock::lock`] or one of its siblings; for a guard see
+    /// The current thread must hold the lock through [`Lock::lock`] or a similar method. With a guard use
     /// [`Condition::wait_with`]. Call this method in a loop that tests the awaited state.
     ///
     /// # Errors
     ///
     /// After these errors the lock is held as before:
     ///
-    /// - [`Error::Nested`]: a guard has a level of the hold;
+    /// - [`Error::Nested`]: a level of the hold belongs to a guard;
     /// - [`Error::Upgrade`]: the thread also holds the read side (only the write side of a
     ///   [`ReadWriteLock`](crate::ReadWriteLock));
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Unknown`]: the server did not
-    ///   confirm the wait within [`command_timeout`](crate::Builder::command_timeout);
-    /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`]: the user lacks a
-    ///   right, TLS does not trust the other side, or the key of the waiters has other data;
+    ///   confirm within [`command_timeout`](crate::Builder::command_timeout) that this waiter is in the queue;
+    /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`]: the user lacks a right, a
+    ///   TLS certificate is not trusted, or the key of the waiters has other data;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or this lock has no conditions.
     ///
     /// After these errors the lock is not held:
     ///
-    /// - [`Error::NotHeld`]: the current thread does not hold it;
-    /// - [`Error::Lost`]: it was lost before the wait could release it; unlock the levels as after any loss;
-    /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was
-    ///   forked;
-    /// - those of [`Lock::lock`]: the lock was not acquired again within
-    ///   [`outage_timeout`](crate::Builder::outage_timeout).
+    /// - [`Error::NotHeld`]: the current thread does not hold the lock;
+    /// - [`Error::Lost`]: the lock was lost before the wait could release it. Unlock the levels as after any loss;
+    /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was forked;
+    /// - those of [`Lock::lock`]: the lock was not acquired again within [`outage_timeout`](crate::Builder::outage_timeout).
     pub fn wait(&self) -> Result<()> {
         self.wait_until(WaitLimit::forever(None)).map(drop)
     }
@@ -114,15 +109,16 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], with the lock held again, once `interrupt` is raised, and those of [`Condition::wait`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, after the lock was acquired again. Other errors are those of
+    /// [`Condition::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
         let limit = WaitLimit::forever(Some(interrupt));
         self.wait_until(limit).map(drop)
     }
 
-    /// Waits like [`Condition::wait`], at most for `time`, and returns whether it was woken before that.
+    /// Waits like [`Condition::wait`], at most for `time`, and returns whether the thread was woken within `time`.
     ///
-    /// The lock is held again in both cases; acquiring it again may exceed `time`.
+    /// With either result the lock is held again. Acquiring it again may exceed `time`.
     ///
     /// # Errors
     ///
@@ -143,12 +139,12 @@ impl Condition {
 
     /// Waits like [`Condition::wait`] with the hold of a guard, and returns a new guard.
     ///
-    /// The level of the guard must be the only level of the thread's hold.
+    /// The hold must have no other level than the level of the guard.
     ///
     /// # Errors
     ///
-    /// Those of [`Condition::wait`], and [`Error::Unsupported`] for a guard of another lock. The guard is unlocked
-    /// after an error.
+    /// Those of [`Condition::wait`], and [`Error::Unsupported`] for a guard of another lock. After an error the guard is
+    /// unlocked.
     ///
     /// # Examples
     ///
@@ -169,7 +165,8 @@ impl Condition {
         Ok(guard)
     }
 
-    /// Waits like [`Condition::wait_with`], at most for `time`, and also returns whether it was woken before that.
+    /// Waits like [`Condition::wait_with`], at most for `time`. Also returns whether the thread was woken within `time`.
+    /// `time`.
     ///
     /// # Errors
     ///
@@ -190,7 +187,7 @@ impl Condition {
             let reason = "the guard belongs to another lock or to another client";
             return Err(Error::unsupported(&key.lock.name, reason));
         }
-        // After an error the drop of the guard unlocks its level.
+        // After an error the drop of `guard` unlocks its level.
         let (raw_lock, hold) = (&self.raw_lock, &guard.held().hold);
         let waited = raw_lock.wait_on(&self.name, limit, Some(hold))?;
         let entry = waited.entry;
@@ -199,26 +196,26 @@ impl Condition {
         Ok((woken, waited.was_woken))
     }
 
-    /// Wakes the thread that has waited longest, and returns whether one was waiting.
+    /// Wakes the thread that has waited longest, and returns whether a thread was waiting.
     ///
-    /// The current thread must hold the lock. The woken thread returns once it has acquired the lock, so not before the
-    /// current thread unlocks. An unneeded signal does no harm.
+    /// The current thread must hold the lock. The woken thread first has to acquire the lock, so it returns only after the
+    /// current thread has unlocked.
     ///
     /// # Errors
     ///
     /// After these errors the lock is held as before:
     ///
-    /// - [`Error::Unknown`]: a reply was lost, and the signal may have been sent or not;
+    /// - [`Error::Unknown`]: a reply was lost, so the signal may have been sent or not;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: no signal was sent;
-    /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`],
-    ///   [`Error::InvalidName`], [`Error::Unsupported`]: as for [`Condition::wait`].
+    /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`], [`Error::InvalidName`],
+    ///   [`Error::Unsupported`]: as for [`Condition::wait`].
     ///
     /// After these errors the lock is not held: [`Error::NotHeld`], [`Error::Lost`] and [`Error::Forked`].
     pub fn signal(&self) -> Result<bool> {
         Ok(self.raw_lock.signal(&self.name, 1)? > 0)
     }
 
-    /// Wakes all waiting threads, and returns how many there were.
+    /// Wakes all waiting threads, and returns the number of woken threads.
     ///
     /// # Errors
     ///
@@ -232,9 +229,9 @@ impl Lock {
     /// Returns the condition of this name, without I/O, like the `newCondition` of Java. All clients that use the same lock
     /// name and condition name share the condition.
     ///
-    /// The name is 1 ..= 128 bytes without control characters and `:`; other names are [`Error::InvalidName`] at the
-    /// first operation. A lock has any number of conditions. Redis keeps the waiters in the keys
-    /// `redlatch_condition:{lock}:name:waiting` and `…:due`, which expire 100 s after the last query of a waiter.
+    /// The name has 1 ..= 128 bytes, no control character and no `:`. Any other name is [`Error::InvalidName`] at the first
+    /// operation. A lock has any number of conditions. Redis keeps the waiters in the keys
+    /// `redlatch_condition:{lock}:name:waiting` and `…:due`. These keys expire 100 s after the last query of a waiter.
     ///
     /// # Examples
     ///
@@ -259,7 +256,6 @@ impl Lock {
     }
 }
 
-/// Returns the reason why a name of a condition is invalid.
 fn flaw(name: &str) -> Option<Error> {
     let reason = if name.is_empty() {
         "it is empty"

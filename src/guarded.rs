@@ -1,4 +1,4 @@
-//! Guarded writes: commands that the server runs only while the lock is held, or unless the fence is stale.
+//! Guarded writes: the server checks the hold or the fence before it runs the commands.
 
 use std::sync::Arc;
 
@@ -12,42 +12,41 @@ use crate::lock::Lock;
 use crate::stores::redis::flaw;
 
 impl Guard {
-    /// Runs commands on the server of the lock, in one step with a check that this hold still exists.
+    /// Runs commands on the server of the lock if this hold still exists. The check and the commands are one atomic step.
     ///
     /// Time passes between [`Guard::is_valid`] and a separate write, but not between this check and the commands. A holder
-    /// that was paused or lost its lock writes nothing and gets [`Error::Lost`]. The server also refuses a request that
-    /// arrives after the end that the validity had when the request was sent.
+    /// that has lost its lock, for example during a pause, writes nothing and gets [`Error::Lost`]. Each request contains
+    /// the end of the hold's validity as known when sending. The server refuses a request that arrives after this end.
     ///
-    /// `batch` collects the commands, and the replies have the same order. **The commands run together, but not all
-    /// or nothing**: Redis undoes nothing, so after [`Error::CommandFailed`] the commands before the failed one have
-    /// run. A batch has at most 4,000 words and 1 MiB of replies; the command whose reply exceeds the limit has run,
-    /// and ends the batch. In a cluster all keys have to be in the slot of the lock, such as `{orders}:stock` with a
+    /// `batch` collects the commands. The replies are in the order of the commands. **The commands run together, but not all
+    /// or nothing**: Redis rolls nothing back. After [`Error::CommandFailed`] the effects of the commands before the failed
+    /// one remain. A batch has at most 4,000 words and 1 MiB of replies. A command whose reply exceeds the limit has run,
+    /// and no command after it runs. In a cluster all keys must be in the slot of the lock, such as `{orders}:stock` for the
     /// lock `{orders}:lock`.
     ///
-    /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout), or about two after a
-    /// connection broke during the acquisition.
+    /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout).
     ///
     /// # Errors
     ///
-    /// Nothing was written, unless stated otherwise:
+    /// Nothing was written, unless the list says otherwise:
     ///
-    /// - [`Error::Lost`] with the cause: the hold is gone, and is reported like any other loss; [`Error::NotHeld`]:
-    ///   it was unlocked before;
-    /// - [`Error::CommandFailed`]: the server refused a command, such as a write at `maxmemory`; the commands before
-    ///   it have run;
-    /// - [`Error::Unknown`]: the request got no readable reply, and is not sent again. It has run, runs while this
-    ///   hold lasts, or never runs. After an unlock that returned `Ok` it does not run. Also returned if too few replicas
-    ///   acknowledged the write (only with [`wait_replicas`](crate::Builder::wait_replicas));
+    /// - [`Error::Lost`]: the hold is lost. The error contains the cause, and [`Guard::lost`] reports the loss;
+    /// - [`Error::NotHeld`]: this hold was unlocked before;
+    /// - [`Error::CommandFailed`]: the server refused a command, such as a write at `maxmemory`. The commands before the
+    ///   refused command have run;
+    /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run,
+    ///   may still run while this hold lasts, or never runs. It cannot run after an unlock that returned `Ok`. With
+    ///   [`wait_replicas`](crate::Builder::wait_replicas) the error can also mean that too few replicas acknowledged the
+    ///   write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the lock;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the
-    ///   server cannot serve it now;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user has no right to a key, or TLS does not trust the other
-    ///   side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: another program wrote to the key of the lock, or the server
-    ///   sent an unexpected reply;
-    /// - [`Error::Unsupported`]: the batch is too long, or the lock is in a database (see `Guard::transaction`), a
-    ///   [`Redlock`](crate::Redlock) or a [`MultiLock`](crate::MultiLock);
-    /// - [`Error::WatchdogDied`], [`Error::Forked`]: the renewal thread has died, or this is a forked child.
+    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server
+    ///   cannot serve it now;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user has no right to a key, or a TLS certificate is not trusted;
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: another program wrote to the key of the lock, or the server sent an
+    ///   unexpected reply;
+    /// - [`Error::Unsupported`]: the batch is too long, or the lock is a [`Redlock`](crate::Redlock), a
+    ///   [`MultiLock`](crate::MultiLock) or in a database. For a database see `Guard::transaction`;
+    /// - [`Error::WatchdogDied`], [`Error::Forked`]: the renewal thread has died, or this process is a forked child.
     ///
     /// # Examples
     ///
@@ -65,17 +64,17 @@ impl Guard {
         self.held().work(Work::Commands(&filled(batch)))
     }
 
-    /// Runs a Lua script on the server of the lock, in one step with a check that this hold still exists.
+    /// Runs a Lua script on the server of the lock if this hold still exists. The check and the script are one atomic step.
     ///
-    /// `script` is as for `EVAL`, without a first line `#!lua`. It sees `keys` and `args` as `KEYS` and `ARGV`, and its
-    /// value is the reply. The server caches the script by its hash. **Never build the text from untrusted input**: a text
-    /// such as `end)()` closes the function around the script, and what follows runs before the check. If the server became
-    /// a replica, the script is sent again to the new master. All else is as in [`Guard::write`].
+    /// `script` is as for `EVAL`, without a first line `#!lua`. The script receives `keys` and `args` as `KEYS` and `ARGV`.
+    /// Its return value is the reply. The server caches the script by its hash. **Never build the text from untrusted
+    /// input**: a text such as `end)()` closes the function around the script, and the code after it runs before the check.
+    /// In all else the method behaves like [`Guard::write`].
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::write`]. A script that raises or returns an error, or does not compile, is
-    /// [`Error::CommandFailed`]; its earlier writes have run.
+    /// Those of [`Guard::write`]. [`Error::CommandFailed`] means that the script did not compile, raised an error or
+    /// returned one. The script's writes before the error remain.
     ///
     /// # Examples
     ///
@@ -138,32 +137,32 @@ impl Lock {
 }
 
 impl Client {
-    /// Runs commands on this server unless a write with a larger `fence` was made to `resource` before.
+    /// Runs commands on this server, unless an earlier write to `resource` had a larger `fence`.
     ///
-    /// This is for data on another server than the lock. `fence` is the [fencing token](crate::Guard::fencing_token) of the
-    /// hold. The largest fence is kept in the key `redlatch_fence:{resource}`, which has no TTL; delete it together with the
-    /// resource. A write with the same fence as the last write also runs. The resource and the keys do not get the
-    /// [`key_prefix`](crate::Builder::key_prefix) of the client. In a cluster all keys have to be in the slot of `resource`.
-    /// All else is as in [`Guard::write`](crate::Guard::write).
+    /// Use this method if the data and the lock are on different servers. The argument `fence` is the hold's [fencing
+    /// token](crate::Guard::fencing_token). The server stores the largest fence in the key `redlatch_fence:{resource}`. This
+    /// key has no TTL: delete it together with the resource. A write whose fence equals the largest fence runs. The client
+    /// does not add its [`key_prefix`](crate::Builder::key_prefix) to the resource and the keys. In a cluster all keys must
+    /// be in the slot of `resource`. In all else the method behaves like [`Guard::write`](crate::Guard::write).
     ///
     /// # Errors
     ///
-    /// Nothing was written, unless stated otherwise:
+    /// Nothing was written, unless the list says otherwise:
     ///
-    /// - [`Error::Stale`]: a write with a larger fence was made before;
-    /// - [`Error::CommandFailed`]: the server refused a command; the commands before it have run, and the fence is
-    ///   recorded;
-    /// - [`Error::Unknown`]: the request got no readable reply, and is not sent again. It has run, or may run within
-    ///   one [`command_timeout`](crate::Builder::command_timeout) unless a larger fence arrives before. Also returned if too
-    ///   few replicas acknowledged the write;
+    /// - [`Error::Stale`]: an earlier write had a larger fence;
+    /// - [`Error::CommandFailed`]: the server refused a command. The commands before the refused command have run, and the
+    ///   server has stored the fence;
+    /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run, or
+    ///   may run within one [`command_timeout`](crate::Builder::command_timeout) unless a larger fence arrives before. With
+    ///   `wait_replicas` the error can also mean that too few replicas acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the
-    ///   server cannot serve it now;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key of the fence has other data, or the server sent an
-    ///   unexpected reply;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name of the resource is invalid, the batch is too long,
-    ///   or the client is not for Redis;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server
+    ///   cannot serve it now;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key of the fence has other data, or the server sent an unexpected
+    ///   reply;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name of the resource is invalid, the batch is too long, or the
+    ///   client is not for Redis;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     ///
     /// # Examples

@@ -1,5 +1,3 @@
-//! The count-down latch.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,22 +8,22 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::store::CountStep;
 
-/// A gate that opens for all waiters when its count reaches 0; threads of many processes share it by its name.
+/// A gate that opens for all waiters when its count reaches 0. Threads of many processes share a latch by its name.
 ///
-/// It is Redisson's `RCountDownLatch`, with the meaning of `java.util.concurrent.CountDownLatch` and these differences:
+/// It corresponds to Redisson's `RCountDownLatch` and to `java.util.concurrent.CountDownLatch`, with these differences:
 ///
-/// * **A missing latch is open.** A wait on a latch that was never set returns at once, also after the server lost
-///   its data. Set the latch before other threads learn of it.
-/// * **The count has no TTL and no owner.** A dead worker does not count down, and the latch stays until
-///   [`Latch::delete`]. Use [`Latch::wait_for`] to bound the wait.
-/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) of the same name is the same number in Redis.
-/// * **It has no generations.** If the latch opens and is set again before a waiter queries it, the waiter waits for
-///   the new count. Use a new name for each round of work.
+/// * **A missing latch is open.** A wait for a latch that was never set, or that the server has lost, returns at once. Set
+///   the latch before other threads wait for it.
+/// * **The count has no TTL and no owner.** A dead worker does not count down, and the latch stays until [`Latch::delete`].
+///   Use [`Latch::wait_for`] to bound the wait.
+/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) of the same name uses the same key in Redis.
+/// * **It has no generations.** If the latch opens and is set again before a waiter queries it, the waiter waits for the new
+///   count. Use a new name for each round of work.
 ///
-/// A message wakes the waiters. If it is lost, they query the latch within a second.
+/// A message wakes the waiters. In case the message is lost, each waiter also queries the latch once a second.
 ///
-/// [`Client::latch`](crate::Client::latch) creates a latch without I/O; latches of the same name are the same latch. A latch
-/// exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a change of the count.
+/// [`Client::latch`](crate::Client::latch) creates a latch without I/O. Two latches of the same name are the same latch. A
+/// latch needs one Redis server, which may be behind sentinels or in a cluster. A failover may lose a change of the count.
 ///
 /// # Examples
 ///
@@ -55,7 +53,7 @@ impl Latch {
         &self.raw_lock.key.lock.name
     }
 
-    /// Sets the count, 1 ..= 2147483647, if there is no latch of this name, and returns whether it did.
+    /// Sets the count to `count`, 1 ..= 2147483647, if there is no latch of this name. Returns whether the count was set.
     ///
     /// # Errors
     ///
@@ -72,28 +70,28 @@ impl Latch {
         Ok(set == 1)
     }
 
-    /// Counts down by one, and returns the remaining count. The latch opens and disappears at 0.
+    /// Counts down by one, and returns the remaining count. At 0 the latch opens, and its key is deleted.
     ///
-    /// An open latch stays open, and the result is 0. The server executes the request at most once: after a lost reply the
-    /// request is sent again with the same request number.
+    /// An open latch stays open, and the result is 0. The server executes the request at most once: if a reply is lost, the
+    /// client sends the request again with the same request number.
     ///
     /// # Errors
     ///
-    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
+    /// These errors are returned after [`command_timeout`](crate::Builder::command_timeout) at the latest:
     ///
-    /// - [`Error::Unknown`]: no reply came, and the request was executed once or not at all. A second call may count
-    ///   twice;
+    /// - [`Error::Unknown`]: the client received no reply. The request was executed once or not at all, so a second call may
+    ///   count down twice;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
     /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was changed;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key is no count, or the server sent an unexpected reply;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key has no count, or the server sent an unexpected reply;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no latches;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn count_down(&self) -> Result<u32> {
         Ok(to_count(self.raw_lock.count(CountStep::CountDown)?))
     }
 
-    /// Queries the count; 0 if the latch is open.
+    /// Queries the count. It is 0 if the latch is open.
     ///
     /// # Errors
     ///
@@ -106,8 +104,8 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// Those of [`Latch::count`], and [`Error::Closed`] if the client was shut down. Errors of an outage are returned after
-    /// [`outage_timeout`](crate::Builder::outage_timeout), all others at once.
+    /// Those of [`Latch::count`], and [`Error::Closed`] if the client was shut down. An error of an outage is returned after
+    /// [`outage_timeout`](crate::Builder::outage_timeout). Any other error is returned at once.
     pub fn wait(&self) -> Result<()> {
         let limit = WaitLimit::forever(None);
         self.raw_lock.wait_for_zero(limit).map(drop)
@@ -125,20 +123,21 @@ impl Latch {
 
     /// Waits until the latch is open, at most for `time`, and returns whether it is open.
     ///
-    /// The call takes up to 250 ms more than `time` if the server is slow. A `time` of zero queries once.
+    /// If the server is slow, the call takes up to 250 ms more than `time`. With a `time` of zero the call queries the latch
+    /// once.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`, and those of
-    /// [`Latch::wait`], where `time` replaces the outage timeout.
+    /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`. Other errors are those of
+    /// [`Latch::wait`]. Errors of an outage are returned after `time` instead of the outage timeout.
     pub fn wait_for(&self, time: Duration) -> Result<bool> {
         let limit = self.raw_lock.limit(time, None)?;
         self.raw_lock.wait_for_zero(limit)
     }
 
-    /// Deletes the latch, which opens it for all waiters, and returns whether there was one.
+    /// Deletes the latch, and returns whether it existed. The deletion opens the latch for all waiters.
     ///
-    /// The `delete` of Redisson does not wake the waiters of a latch.
+    /// Redisson's `delete` does not wake the waiters of a latch.
     ///
     /// # Errors
     ///
