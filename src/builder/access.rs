@@ -13,9 +13,9 @@ setters! {
     Builder:
     /// Sets separate TLS settings and credentials for the sentinels.
     ///
-    /// For connections to sentinels, the TLS settings and [`credentials_with`](Builder::credentials_with) of `settings`
-    /// replace those of this builder. The other settings of `settings` are ignored. Defaults to the TLS settings of the
-    /// master, and the user and the password in the URLs of the sentinels.
+    /// Connections to sentinels use the TLS settings and the [`credentials_with`](Builder::credentials_with) function of
+    /// `settings`. The other settings of `settings` are ignored. Defaults to the TLS settings of the master, and to the user
+    /// and the password in the URLs of the sentinels.
     ///
     /// # Examples
     ///
@@ -32,24 +32,25 @@ setters! {
     sentinel_settings(settings: Builder) => settings.sentinel_access = Some(settings.settings.access);
 
     #[cfg(feature = "tls")]
-    /// Sets the name that the certificate of every server must have, and that is sent to it (SNI).
+    /// Sets the name that the certificate of every server must contain. The client sends this name to the server (SNI).
     ///
-    /// Use this setting for servers behind a tunnel or a forwarded port, and for clusters and sentinels that announce other
-    /// hosts than the certificates name. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL or the
-    /// announced host; for an announced IP address the host of one of the URLs is accepted, too.
+    /// Use this setting for servers behind a tunnel or a forwarded port. Clusters and sentinels need it if they announce
+    /// hosts that their certificates do not contain. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL
+    /// or the announced host. For an announced IP address, a certificate for the host of one of the URLs is also accepted.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
     /// Sets whether connections to the master that the sentinels name are encrypted.
     ///
-    /// Only for [`sentinel`](Builder::sentinel). Defaults to the scheme of the URLs of the sentinels.
+    /// Only for [`sentinel`](Builder::sentinel). Defaults to true if the URLs of the sentinels are `rediss://`.
     master_tls(is_encrypted: bool) => settings.master_tls = Some(is_encrypted);
 }
 
 impl Builder {
-    /// Sets the user and the password for the master that the sentinels name; `""` is the default user.
+    /// Sets the user and the password for the master that the sentinels name. `""` is the default user.
     ///
-    /// Without sentinels this setting is refused: the URL has both. Defaults to none.
+    /// Only for [`sentinel`](Builder::sentinel): the URL of any other server contains the user and the password. Defaults to
+    /// none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.settings.credentials = Some(Credentials {
             user: user.into(),
@@ -59,16 +60,17 @@ impl Builder {
         self
     }
 
-    /// Sets a function that returns the user and the password for each new connection; `""` is the default user.
+    /// Sets a function that returns the user and the password for each new connection. `""` is the default user.
     ///
-    /// Use this setting for passwords that change and tokens that expire. The function is called again if the server refuses
-    /// its result. If the second result is refused, too, or the function returns an error or panics, the server counts as
-    /// unavailable: waits continue for the [`outage_timeout`](Builder::outage_timeout), and renewals resume when the server
-    /// accepts a connection.
+    /// Use this setting for passwords that change and tokens that expire. If the server refuses the result, the function is
+    /// called once more. The server counts as unavailable if it refuses the second result, or if the function returns an
+    /// error or panics. Waits then continue for the [`outage_timeout`](Builder::outage_timeout), and renewals resume when
+    /// the server accepts a connection.
     ///
-    /// The function runs on a separate thread, one call at a time, for at most
-    /// [`connect_timeout`](Builder::connect_timeout). Behind sentinels the function is for the master; for the sentinels see
-    /// [`sentinel_settings`](Builder::sentinel_settings). A URL with a password is refused. Defaults to none.
+    /// The function runs on a separate thread, one call at a time. A connection waits for the result for at most
+    /// [`connect_timeout`](Builder::connect_timeout). With sentinels, the result is for the master;
+    /// [`sentinel_settings`](Builder::sentinel_settings) sets the credentials for the sentinels. A URL with a password is
+    /// refused. Defaults to none.
     ///
     /// # Examples
     ///
@@ -104,28 +106,28 @@ impl Builder {
 
 #[cfg(feature = "tls")]
 impl Builder {
-    /// Sets the only trusted certificate authorities, one or several in PEM form.
+    /// Sets the trusted certificate authorities, one or several in PEM form. No other authority is trusted.
     ///
-    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities
-    /// that the system trusts.
+    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
+    /// system trusts.
     pub fn ca_certificate(self, pem: impl AsRef<[u8]>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::text(pem.as_ref())))
     }
 
     /// Sets the file with the trusted certificate authorities; see [`ca_certificate`](Builder::ca_certificate).
     ///
-    /// After a change the file is read again at the next new connection. While its content is invalid, such as half written,
-    /// the last valid content is used. A certificate that either side refuses counts as an outage, because the file may be
-    /// replaced soon: waits continue for the [`outage_timeout`](Builder::outage_timeout).
+    /// A changed file is read again before the next new connection. While the content is invalid, such as half written, the
+    /// last valid content is used. A certificate that the client or the server refuses counts as an outage, because the file
+    /// may be replaced soon. Waits then continue for the [`outage_timeout`](Builder::outage_timeout).
     pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
 
-    /// Sets the certificate of the client and its private key, in PEM form; the certificate may be followed by its
-    /// authorities.
+    /// Sets the certificate of the client and its private key, in PEM form. Certificates of authorities may follow the
+    /// certificate.
     ///
-    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with
-    /// `tls-auth-clients yes`, the default, requires one. Defaults to none.
+    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with `tls-auth-clients
+    /// yes`, the default, requires a client certificate. Defaults to none.
     pub fn client_certificate(
         self,
         certificate_pem: impl AsRef<[u8]>,
@@ -135,8 +137,8 @@ impl Builder {
         self.with_tls(|tls| tls.identity = Some(pair.into()))
     }
 
-    /// Sets the files with the certificate of the client and its private key, which are read again after a change, as
-    /// by [`ca_certificate_file`](Builder::ca_certificate_file).
+    /// Sets the files with the certificate of the client and its private key. A changed file is read again as by
+    /// [`ca_certificate_file`](Builder::ca_certificate_file).
     pub fn client_certificate_files(
         self,
         certificate: impl AsRef<Path>,
@@ -148,9 +150,9 @@ impl Builder {
 
     /// Sets a function that returns the certificate authorities and the client certificate for each new connection.
     ///
-    /// Both are in PEM form; the private key follows the client certificate in the same text. An empty text leaves
-    /// the other settings in force. The function is called like the function of
-    /// [`credentials_with`](Builder::credentials_with). A refused certificate counts as an outage, as for
+    /// Both texts are in PEM form. The text with the client certificate also contains the private key. An empty text means
+    /// that the other settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is called like the
+    /// function of [`credentials_with`](Builder::credentials_with). A refused certificate counts as an outage, as for
     /// [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
@@ -168,12 +170,12 @@ impl Builder {
         self.with_tls(|tls| tls.provider = Some(Arc::new(provider)))
     }
 
-    /// Adds the SHA-256 of a public key; a server must have one of the added keys.
+    /// Adds the SHA-256 hash of a public key. The public key of every server must be one of the added keys.
     ///
     /// `pin` is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`. Use
-    /// this setting for self-signed certificates: without [`ca_certificate`](Builder::ca_certificate) only the key is
-    /// checked, and not the authority, the names or the validity period of the certificate. With authorities set, all of
-    /// these are checked. Only for `rediss://` and `mysqls://`. Defaults to none.
+    /// this setting for self-signed certificates. Without [`ca_certificate`](Builder::ca_certificate), the client checks
+    /// only the key, not the authority, the names or the validity period of the certificate. With authorities set, the
+    /// client checks all of these. Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
         self.with_tls(|tls| tls.pins.push(pin.into()))
     }

@@ -21,8 +21,8 @@ use crate::stores::redis::{Mapper, Replication, Settings};
 
 /// The settings of a client.
 ///
-/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is [`Error::InvalidConfig`]
-/// when the client is created.
+/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is [`Error::InvalidConfig`] when
+/// the client is created.
 ///
 /// # Examples
 ///
@@ -38,7 +38,6 @@ use crate::stores::redis::{Mapper, Replication, Settings};
 /// ```
 #[must_use]
 pub struct Builder {
-    /// The connection name and the traffic counters in these settings are set when a client is created.
     settings: Settings,
     outage_timeout: Duration,
     key_prefix: KeyPrefix,
@@ -64,7 +63,6 @@ impl Default for Builder {
     }
 }
 
-/// Defines setters that set one value each.
 macro_rules! setters {
     ($builder:ident: $($(#[$meta:meta])* $name:ident($value:ident: $type:ty) => $($field:ident).+ = $set:expr;)*) => {
         impl $builder {
@@ -80,11 +78,11 @@ pub(crate) use setters;
 
 setters! {
     Builder:
-    /// Sets the lease of locks that have no fixed lease. Each is renewed when a third of the lease has passed.
+    /// Sets the lease of locks that have no fixed lease. A hold is renewed when a third of the lease has passed.
     ///
-    /// A lock stays taken for this time after its holder died. A renewal must be answered within a quarter of the lease, so
-    /// the lease should be at least ten round trips to the server, twenty with TLS, fifty behind sentinels or in a cluster.
-    /// 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// After its holder died, a lock stays held until the lease ends. A renewal must be answered within a quarter of the
+    /// lease. So the lease should be at least ten round trips to the server: twenty with TLS, fifty behind sentinels or in a
+    /// cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
     /// Sets the time limit of one request, including connecting and authenticating.
@@ -92,7 +90,8 @@ setters! {
     /// 1 ms ..= 1 day. Defaults to 2 s.
     command_timeout(timeout: Duration) => settings.command_timeout = timeout;
 
-    /// Sets the time limit of connecting and authenticating, within the time of the request that needs the connection.
+    /// Sets the time limit of connecting and authenticating. This time counts toward the
+    /// [`command_timeout`](Builder::command_timeout) of the request that needs the connection.
     ///
     /// 1 ms ..= 1 day. Defaults to 1 s.
     connect_timeout(timeout: Duration) => settings.connect_timeout = timeout;
@@ -102,77 +101,78 @@ setters! {
     /// 1 ms ..= 1 day. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
-    /// Sets the largest number of simultaneous requests; further requests queue.
+    /// Sets the largest number of simultaneous requests. Further requests queue.
     ///
-    /// Connections are opened when they are needed. A thread that waits for a lock uses none. In a database, row
-    /// locks and transactions have a second pool of the same size; each uses a connection until it ends, a row lock
-    /// also while it waits. 1 ..= 5000. Defaults to 32.
+    /// Connections are opened when they are needed. A thread that waits for a lock uses no connection. In a database, row
+    /// locks and transactions share a second pool of the same size. A row lock occupies a connection while it waits and
+    /// while it is held, a transaction until it ends. 1 ..= 5000. Defaults to 32.
     pool_size(connections: u32) => settings.pool_size = connections;
 
-    /// Sets how long a connection may be without a request. After this time it is closed within 30 s.
+    /// Sets the idle time after which a connection is closed, up to 30 s late.
     ///
     /// 1 ms ..= 1 day. Defaults to 5 minutes.
     idle_timeout(timeout: Duration) => settings.pool_settings.idle_timeout = timeout;
 
-    /// Sets the age at which a connection that is not in use is closed, within 30 s.
+    /// Sets the age at which an idle connection is closed, up to 30 s late.
     ///
     /// Use this setting for servers whose address or certificate changes. 1 ms ..= 1 day. Defaults to no limit.
     max_lifetime(lifetime: Duration) => settings.pool_settings.max_lifetime = Some(lifetime);
 
-    /// Sets how long a connection may be without a request before it is checked ahead of the next request.
+    /// Sets the idle time after which a connection is checked before its next request.
     ///
-    /// A load balancer or firewall may drop an idle connection silently, so this should be shorter than its timeout.
-    /// The check takes a round trip, and at most a quarter of the time of the request; a connection that fails it is
-    /// replaced. 1 ms ..= 1 day. Defaults to 30 s.
+    /// A load balancer or firewall may silently drop a connection that is idle for longer than its limit. So this setting
+    /// should be shorter than that limit. The check takes one round trip, and at most a quarter of the time of the request.
+    /// A connection that fails the check is replaced. 1 ms ..= 1 day. Defaults to 30 s.
     check_idle_after(idle: Duration) => settings.check_idle_after = idle;
 
     /// Sets the database number on the master that the sentinels name.
     ///
-    /// Without sentinels this setting is refused: the URL has the number. Defaults to 0.
+    /// Only for [`sentinel`](Builder::sentinel): the URL of any other server contains the number. Defaults to 0.
     database(number: u32) => settings.database = Some(i64::from(number));
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
     ///
-    /// All clients of a cluster need the same setting. Otherwise they still exclude each other, but waiters with
-    /// another setting notice an unlock only within about a second. Defaults to the default of Redisson: sharded if
-    /// the server answers `PUBSUB SHARDNUMSUB`, on Redis 7 and later.
+    /// All clients of a cluster need the same setting. Clients with different settings exclude each other, but their waiters
+    /// notice each other's unlocks up to about a second late. Defaults to the default of Redisson: sharded if the server
+    /// answers `PUBSUB SHARDNUMSUB`, on Redis 7 and later.
     sharded_pubsub(sharded: bool) => settings.sharded = Some(sharded);
 
-    /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, as its
+    /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, like Redisson's
     /// `fairLockWaitTimeout`.
     ///
-    /// Waiters of this library renew their queue entry every few seconds. Redisson removes a first waiter whose time is
-    /// over; a waiter of this library then returns to the front. 10 s ..= 1 day. Defaults to 5 minutes, as in Redisson.
+    /// Waiters of this library renew their queue entry every few seconds. Redisson removes the first waiter when this time
+    /// is over. If the removed waiter uses this library, it returns to the front. 10 s ..= 1 day. Defaults to 5 minutes, as
+    /// in Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
-    /// Sets the name of the lock table in a database; the table of the named rows has the suffix `_rows`.
+    /// Sets the name of the lock table in a database. The table of the named rows has the same name with the suffix `_rows`.
     ///
-    /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
+    /// The name begins with a letter or `_`, followed by letters, digits, `_` and `$`. Defaults to `redlatch`.
     #[cfg(feature = "mysql")]
     lock_table(table: impl Into<String>) => lock_table = table.into();
 
-    /// Sets the name of the connections in `CLIENT LIST` of a Redis server.
+    /// Sets the name of the client's connections in `CLIENT LIST` of a Redis server.
     ///
-    /// With the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe)
-    /// return which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. 1
-    /// ..= 256 visible ASCII characters. Does not apply to a database. Defaults to `redlatch:UUID:PID@HOST`, where
-    /// UUID is the [`id`](crate::Client::id) of the client.
+    /// With the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) return
+    /// which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. 1 ..= 256 visible
+    /// ASCII characters. Does not apply to a database. Defaults to `redlatch:UUID:PID@HOST`, where UUID is the
+    /// [`id`](crate::Client::id) of the client.
     connection_name(name: impl Into<String>) => connection_name = Some(name.into());
 
     /// Sets the hook that is called when a hold of this client is lost.
     ///
-    /// The hook runs on a separate thread that holds no internal lock of this library. A panic in it is caught, and a slow
-    /// call delays only the next one. It is not called after [`Client::shutdown`](crate::Client::shutdown). Defaults to
-    /// none.
+    /// The hook runs on a separate thread that holds no internal lock of this library. A panic in the hook is caught. A slow
+    /// call delays only the next call. The hook is not called after [`Client::shutdown`](crate::Client::shutdown). Defaults
+    /// to none.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
-    /// Sets the function that maps the name of a lock to its class, the label of metrics (feature `metrics`) and of
-    /// events for an [`Observer`].
+    /// Sets the function that maps the name of a lock to its class. Classes label metrics (feature `metrics`) and the events
+    /// for an [`Observer`].
     ///
-    /// The function is called once for each [`Lock`](crate::Lock) value. It gets the name without the key prefix, and
-    /// returns a part of the name. The first 64 classes of a client count; further classes, and classes longer than 64
-    /// bytes, count as `other`. Defaults to the name up to the last of `:`, `/`, `{` and `}`, ignoring braces at its start
-    /// and end: `lock:orders` for `lock:orders:42`.
+    /// The function is called once for each [`Lock`](crate::Lock) value. The argument is the name without the key prefix,
+    /// and the result is a part of the name. A client has at most 64 classes. Further classes, and classes longer than 64
+    /// bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as `lock:orders` for
+    /// `lock:orders:42`. Braces at the start and the end of the name are ignored.
     ///
     /// # Examples
     ///
@@ -195,18 +195,18 @@ setters! {
 }
 
 impl Builder {
-    /// Sets after which time a wait and a hold are reported as long.
+    /// Sets the durations from which a wait and a hold are reported as long.
     ///
-    /// They are reported to the [`Observer`] and as a warning of `tracing` (with that feature), and again each time that
-    /// their duration has doubled. A wait is reported, with the last holder, when the waiter queries the lock, which it does
-    /// every 1 to 3 s. A hold is reported at a renewal. Holds with a fixed lease are not reported. At least 1 ms;
-    /// [`Duration::MAX`] disables a report. Defaults to 30 s and 10 min.
+    /// The reports go to the [`Observer`]. With the feature `tracing`, they are also logged as warnings. A report is
+    /// repeated each time that the duration has doubled. A wait is reported, with the last holder, when the waiter queries
+    /// the lock, every 1 to 3 s. A hold is reported at a renewal, so holds with a fixed lease are not reported. At least 1
+    /// ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
     }
 
-    /// Sets a prefix that is added to every name, even if the name already begins with it.
+    /// Sets a prefix that is added to every name, even if the name already begins with this prefix.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
@@ -215,7 +215,7 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix that is added to every name that does not begin with it, as by the `PrefixNameMapper` of Redisson 4.8.
+    /// Sets a prefix that is added to every name that lacks it, like the `PrefixNameMapper` of Redisson 4.8.
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
@@ -224,14 +224,14 @@ impl Builder {
         self
     }
 
-    /// Sets the function that maps an announced host and port to the host and port to connect to, for servers behind NAT or
-    /// forwarded ports.
+    /// Sets the function that maps an announced host and port to the host and port to connect to. Use it for servers behind
+    /// NAT or forwarded ports.
     ///
-    /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS the
-    /// certificate has to be valid for the returned host. If another server answers at the returned address, or the function
-    /// blocks, calls that need the address return [`Error::Unreachable`]. If the function panics, or returns an empty host
-    /// or port 0, they return [`Error::InvalidConfig`]. The function runs on a separate thread. Only for
-    /// [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
+    /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
+    /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if another
+    /// server answers there, or if the function blocks. They return [`Error::InvalidConfig`] if the function panics, or
+    /// returns an empty host or port 0. The function runs on a separate thread. Only for [`sentinel`](Builder::sentinel) and
+    /// [`cluster`](Builder::cluster). Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -242,23 +242,20 @@ impl Builder {
 
     /// Sets how many replicas must acknowledge a hold, and how long `WAIT` waits for them.
     ///
-    /// Redis replicates asynchronously: if a master fails before a lock is replicated, the next master grants the
-    /// lock again. With this setting
+    /// Redis replicates asynchronously. If a master fails before a lock is replicated, the next master may grant the lock
+    /// again. This setting changes the result of requests with too few acknowledgements:
     ///
-    /// - an acquisition without enough acknowledgements is released and is [`Error::NotReplicated`]; waiting calls
-    ///   try again until their deadline;
-    /// - a re-entry is undone, with the same error;
-    /// - an inner `unlock` is not undone, and is [`Error::Unknown`], because a failover may bring the level back on
-    ///   the server;
-    /// - a renewal does not extend the validity: it is tried again, and the hold is lost when the last acknowledged
-    ///   lease ends.
+    /// - An acquisition is released and is [`Error::NotReplicated`]. Waiting calls try again until their deadline.
+    /// - A re-entry is undone and is [`Error::NotReplicated`].
+    /// - An inner `unlock` is not undone and is [`Error::Unknown`], because a failover may bring the level back.
+    /// - A renewal does not extend the validity and is tried again. The hold is lost when the last acknowledged lease ends.
     ///
-    /// With all replicas acknowledged, a lock is **very unlikely to be lost** in a failover. It is never safe: a
-    /// replica may acknowledge and restart empty, and two servers may act as master for a while. Use fencing tokens
-    /// for work that must never be done twice.
+    /// If all replicas have to acknowledge, a failover is **very unlikely to lose a lock**, but it may. A replica may
+    /// acknowledge and restart empty, and two servers may act as master for a while. Use fencing tokens for work that must
+    /// never be done twice.
     ///
     /// Every acquisition takes an additional round trip to the replicas. `timeout` is at least 1 ms and shorter than
-    /// [`command_timeout`](Builder::command_timeout); 0 replicas switch the setting off. A server without `WAIT` is
+    /// [`command_timeout`](Builder::command_timeout). 0 replicas switch the setting off. A server without `WAIT` is
     /// [`Error::Unsupported`]. Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         let replication = Replication { replicas, timeout };
@@ -299,7 +296,6 @@ impl Builder {
     }
 }
 
-/// Refuses a setting outside `range`, which `words` describe.
 pub(crate) fn check_within<T: PartialOrd + fmt::Debug>(
     setting: &'static str,
     value: T,
@@ -327,8 +323,8 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-/// A waiter renews its queue entry every 3 s. When other waiters leave, the entry stays for at least half of this time (5
-/// s), so 2 s are left for a late renewal.
+/// A queue entry lives for at least half of this time: 5 s. A waiter renews its entry every 3 s, so a renewal may be 2 s
+/// late.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of the default `maxclients` of a Redis server.

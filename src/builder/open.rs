@@ -1,4 +1,4 @@
-//! Opening a client: one server, sentinels, replicas, a cluster, a database, an in-memory server.
+//! Creates clients: of one server, sentinels, replicas, a cluster, a database, or an in-memory server.
 
 use std::sync::Arc;
 
@@ -14,16 +14,15 @@ use crate::stores::mysql::MySql;
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::{Redis, Settings};
 
-/// The scope of settings for all Redis servers.
 const REDIS: &str = "Redis servers";
 
 impl Client {
     /// Creates a client of the server at `url`, with the default settings.
     ///
     /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`. The feature
-    /// `tls` adds `rediss://…`, for which the certificate and the host are always checked. The feature `mysql` adds
+    /// `tls` adds `rediss://…`, which always checks the certificate and its host. The feature `mysql` adds
     /// `mysql://user:password@host[:port]/database`, and `mysqls://…` for TLS. Connections are opened when they are needed,
-    /// so the server need not be running yet.
+    /// so the server may start after the client.
     ///
     /// # Errors
     ///
@@ -39,18 +38,20 @@ impl Client {
 
     /// Creates a client of a new server in this process, for examples and for the tests of a program that uses locks.
     ///
-    /// Each call creates a separate server, which runs the scripts that a real server runs. Clones share that server,
-    /// and [`Client::another`] creates a second client of it, as if in another process. Feature `in-memory`, which
-    /// needs a C compiler.
+    /// Each call creates a separate server, which runs the scripts that a real server runs. Clones of the client share its
+    /// server. [`Client::another`] creates a second client of that server, as if in another process. Feature `in-memory`,
+    /// which needs a C compiler.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory() -> Client {
         Client::builder().of_world(&Arc::default())
     }
 
-    /// Creates a second client of the same in-memory server, with the same settings and the same [`Builder::on_lost`] hook.
+    /// Creates a second client of the same in-memory server.
     ///
-    /// `None` for a client of any other server, and in a forked child. Feature `in-memory`.
+    /// The second client has the same key prefix, [`Builder::on_lost`] hook, observer, lock classes, and watchdog, command
+    /// and outage timeouts. Its other settings are the defaults. Returns `None` for a client of any other server, and in a
+    /// forked child. Feature `in-memory`.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn another(&self) -> Option<Client> {
@@ -60,7 +61,7 @@ impl Client {
 }
 
 impl Builder {
-    /// Creates a client of the server at `url`; see [`Client::open`] for its forms.
+    /// Creates a client of the server at `url`; see [`Client::open`] for the forms of the URL.
     ///
     /// # Errors
     ///
@@ -77,12 +78,12 @@ impl Builder {
 
     /// Creates a client of a Redis master with replicas, at fixed addresses in any order.
     ///
-    /// The server whose `ROLE` is master has the locks. If two servers are masters, the one with replicas is used; only
-    /// [`sentinel`](Builder::sentinel) can tell which of them was replaced. After a manual failover the client finds the new
-    /// master when a server answers `READONLY`, when a connection breaks, or when the master becomes a replica. A request
-    /// that was not executed is repeated within its time limit.
+    /// The client uses the server whose `ROLE` is master. If two servers are masters, the client uses the master with
+    /// replicas. Only [`sentinel`](Builder::sentinel) can tell which of two masters was replaced. After a manual failover,
+    /// the client finds the new master when a server answers `READONLY`, a connection breaks, or the master becomes a
+    /// replica. A request that was not executed is repeated within its time limit.
     ///
-    /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
+    /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
     /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
     ///
     /// # Errors
@@ -98,15 +99,16 @@ impl Builder {
     /// Creates a client of the Redis master that the sentinels at `urls` call `master_name`.
     ///
     /// Before each connection the client queries a sentinel for the address of the master. The `ROLE` of the server at this
-    /// address must be master. A thread of the client listens for `+switch-master` and checks the master three times per
-    /// `watchdog_timeout`, so that a replaced master is abandoned. The client accepts a master with a later epoch if two
-    /// sentinels report it (one, if there are fewer than three), and a master with an earlier epoch if a majority reports
-    /// it. While no sentinel answers, the client uses the last known master.
+    /// address must be master. A thread of the client listens for `+switch-master`, so that the client abandons a replaced
+    /// master. The same thread checks the master after each third of `watchdog_timeout`, at the latest after 10 s. The
+    /// client accepts a master with a later epoch if two sentinels report it (one, if there are fewer than three). It
+    /// accepts a master with an earlier epoch if a majority reports it. If the known master fails, one report may be enough;
+    /// `docs/configuration.md` lists these cases. While no sentinel answers, the client uses the last known master.
     ///
     /// The user and the password in these URLs are for the sentinels. For the master, set
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database).
     ///
-    /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
+    /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
     /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
     ///
     /// # Errors
@@ -133,19 +135,19 @@ impl Builder {
         })
     }
 
-    /// Creates a client of the Redis Cluster to which the servers at `urls` belong. It is enough if one of these servers
-    /// answers.
+    /// Creates a client of the Redis Cluster to which the servers at `urls` belong. At least one of these servers must
+    /// answer.
     ///
-    /// Every request is sent to the master of the slot of the lock's name, and follows redirections and failovers within its
-    /// time limit. Renewals are sent to all masters in parallel, so a silent shard does not delay the renewals in other
-    /// shards. All keys and the channel of a name are in one slot.
+    /// Every request is sent to the master of the lock's slot, and follows redirections and failovers within its time limit.
+    /// Renewals are sent to all masters in parallel, so a silent shard does not delay the renewals in other shards. All keys
+    /// and the channel of a lock are in one slot.
     ///
     /// Nodes that are not in `urls` get the user and the password of the first URL. [`map_address`](Builder::map_address)
-    /// maps announced addresses that cannot be reached. All URLs have the same database number; numbers other than 0 need
-    /// Valkey 9 with `cluster-databases`. With TLS the certificate of each node has to be valid for the announced host; for
-    /// an announced IP address also the host of one of the URLs or `tls_server_name` is accepted.
+    /// maps announced addresses that cannot be reached. All URLs must have the same database number. Numbers other than 0
+    /// need Valkey 9 with `cluster-databases`. With TLS, the certificate of each node must be valid for the announced host.
+    /// For an announced IP address, a certificate for the host of one of the URLs or for `tls_server_name` is also accepted.
     ///
-    /// A failover loses locks that the master had granted but not replicated: they can be granted again, and their
+    /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
     /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the
     /// replicas of one shard.
     ///
@@ -167,8 +169,7 @@ impl Builder {
         })
     }
 
-    /// Creates a client of the store that `open` returns; `place` is the scope of the settings that it has in addition to
-    /// the common ones.
+    /// Settings that apply neither to every Redis server nor to `place` are refused.
     fn on_redis(
         mut self,
         place: &str,
@@ -182,7 +183,6 @@ impl Builder {
         Ok(self.of_store(id, store, backend))
     }
 
-    /// Sets the connection name and the traffic counters, and returns the id of the client.
     fn identify(&mut self) -> Arc<str> {
         let id = new_id();
         let name = self.connection_name.take();
@@ -193,7 +193,7 @@ impl Builder {
         id
     }
 
-    /// Refuses settings that have no effect in any of these scopes.
+    /// Refuses settings that have no effect at any of `places`.
     fn refuse_settings_but(&self, places: &[&str]) -> Result<()> {
         let set = &self.settings;
         let here = "sentinel(); for other servers the URL names the database";
@@ -244,7 +244,6 @@ impl Builder {
         Ok(self.of_world(&Arc::default()))
     }
 
-    /// Returns the settings of `inner` that do not concern a server.
     #[cfg(feature = "in-memory")]
     fn like(inner: &ClientInner) -> Builder {
         let settings = Settings {
