@@ -10,7 +10,7 @@ errors! {
     /// The error of a row, a table or a transaction of a database, in [`Error::Database`].
     #[derive(Debug, Clone)]
     DatabaseError {
-    /// Another transaction had the row locked until the wait ended.
+    /// Until the wait ended, another transaction had the row locked.
     WaitTimeout {
         /// The table and the key.
         lock: Arc<str>,
@@ -20,8 +20,8 @@ errors! {
         reason: String,
     } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: another transaction on {node} has locked it \
         ({reason}); wait longer, or find a transaction that was left open";
-    /// Two transactions waited for each other, and the server rolled this one back. The transaction may be run again from
-    /// its start.
+    /// Two transactions waited for each other, and the server rolled this transaction back. The whole transaction may be run
+    /// again.
     Deadlock {
         /// The table and the key.
         lock: Arc<str>,
@@ -52,19 +52,19 @@ errors! {
         attempts: u32,
     } "conflict" (Some(lock), Some(node)), "row {lock:?} on {node}: other clients changed it during each of \
         {attempts} attempts; retry later, allow more attempts, or use a relative UPDATE or a row lock";
-    /// A table is missing, or lacks what a lock needs.
+    /// A database, table or column is missing, or the definition of a table does not fit.
     Schema {
         /// The lock or the table.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// What is missing, and how to create it.
+        /// What is missing or does not fit, and what to do.
         reason: String,
     } "schema" (Some(lock), Some(node)), "lock {lock:?}: the schema on {node} does not fit: {reason}";
     /// The transaction has ended without writing anything.
     ///
-    /// The row locks end when the server rolls the transaction back: at once if the server ended the transaction, otherwise
-    /// when the server notices that the connection is closed.
+    /// If the server ended the transaction, its row locks have ended at once. Otherwise the row locks end when the server
+    /// notices that the connection is closed.
     TransactionLost {
         /// The lock, or the table and the key.
         lock: Arc<str>,
@@ -91,12 +91,12 @@ errors! {
 }
 
 impl DatabaseError {
-    /// Returns the table with the key, or the lock.
+    /// Returns the table with the key, or the name of the lock.
     pub fn subject(&self) -> &str {
         self.place().0.unwrap_or_default()
     }
 
-    /// Returns the server, without a password.
+    /// Returns the name of the server, without a password.
     pub fn node(&self) -> &str {
         self.place().1.unwrap_or_default()
     }

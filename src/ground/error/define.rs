@@ -1,4 +1,4 @@
-//! The macro that defines each error with its fields, name, subject and text.
+//! The macro that defines each error with its fields, its name, the lock and server that it concerns, and its text.
 
 macro_rules! errors {
     (
@@ -20,7 +20,6 @@ macro_rules! errors {
 
         #[allow(unused_variables, reason = "of the fields each arm uses those that it needs")]
         impl $enum {
-            /// The name in logs.
             pub(super) fn name(&self) -> &'static str {
                 match self {
                     $($enum::$name { .. } => $kind,)*

@@ -10,7 +10,7 @@ impl std::error::Error for Error {
             Error::Unreachable { source, .. }
             | Error::Unknown { source, .. }
             | Error::Untrusted { source, .. } => Some(&**source.as_ref()?),
-            // The text contains the text of the inner error, so the source is the source of the inner error, too.
+            // The text of `Ran` contains the text of the inner error, so `Ran` skips the inner error and returns its source.
             Error::Ran { error } => error.source(),
             #[cfg(feature = "mysql")]
             Error::Database(error) => error.source(),
@@ -43,7 +43,7 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
-/// A reason after a colon, without the text of the source, which `source()` returns.
+/// Prints a colon and the reason, without the text of the source.
 pub(super) struct ReasonText<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
 
 impl fmt::Display for ReasonText<'_> {

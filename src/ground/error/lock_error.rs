@@ -1,4 +1,4 @@
-//! The errors of locks, each with its fields, its name in logs, its lock and server, and its text.
+//! The errors of locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,10 @@ use crate::ground::reply::Reply;
 errors! {
     /// The error of a lock operation, with the lock and the server concerned.
     ///
-    /// *Refused* (another holder has the lock) is `Ok(false)` or `Ok(None)`, not an error. *Lost*, *unknown* and
-    /// *unreachable* are different errors, and none is ever turned into another.
+    /// If another holder has the lock, a call returns `Ok(false)` or `Ok(None)`, not an error. [`Error::Lost`],
+    /// [`Error::Unknown`] and [`Error::Unreachable`] have different meanings, and are never converted into each other.
     ///
-    /// The text of an error does not contain the text of its `source()`. `Debug` prints both in one line, like `{:#}` of
-    /// crates that print chains.
+    /// The text of an error does not contain the text of its `source()`. `Debug` prints the texts of both in one line.
     ///
     /// A later version may have more variants and fields, so patterns must not be exhaustive:
     ///
@@ -38,22 +37,22 @@ errors! {
     /// ```
     #[derive(Clone)]
     Error also #[cfg(feature = "mysql")] Database(DatabaseError): " A request about a row, a table or a transaction failed." {
-    /// The name cannot be a lock name.
+    /// The name is not valid for a lock.
     InvalidName {
         /// The name, shortened if it is very long.
         name: String,
         /// The rule that the name breaks.
         reason: &'static str,
     } "invalid_name" (Some(name), None), "lock name {name:?} cannot be used: {reason}";
-    /// The number of permits or the count of a latch is out of range. This number and the sum of all permits must be 1 ..=
-    /// 2147483647. At most 1000 permits with ids are acquired at once. Nothing was changed.
+    /// The number of permits or the count of a latch is out of range. The number and the sum of all permits must be 1 ..=
+    /// 2147483647. One call acquires at most 1000 permits with ids. Nothing was changed.
     InvalidPermits {
         /// The semaphore or the latch.
         name: Arc<str>,
         /// The requested number.
         permits: i64,
     } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not a valid number of permits or count: it and the sum have to be 1 ..= {LARGEST_COUNT}; at most 1000 permits with ids are acquired at once";
-    /// The lease time is shorter than 10 ms, longer than 365 days, or, in a quorum, longer than its `max_lease`.
+    /// The lease time is shorter than 10 ms, longer than 365 days, or longer than the `max_lease` of a quorum.
     InvalidLease {
         /// The lock.
         lock: Arc<str>,
@@ -69,11 +68,11 @@ errors! {
         /// The requested wait time.
         wait: Duration,
     } "invalid_wait" (Some(lock), None), "lock {lock:?}: a wait of {wait:?} is too long to be represented; use lock() to wait forever";
-    /// A setting or a URL cannot be used, or the server of a URL is a cluster node. Nothing was acquired.
+    /// A setting or a URL cannot be used, or the server is of another kind than the settings say. Nothing was acquired.
     InvalidConfig {
         /// The name of the setting.
         setting: &'static str,
-        /// The reason; never a secret.
+        /// The reason, without a secret.
         reason: String,
     } "invalid_config" (None, None), "{setting} cannot be used: {reason}";
     /// The server could not be reached, or did not reply to a step that precedes the request, such as the handshake. Nothing
@@ -88,7 +87,7 @@ errors! {
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "unreachable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot be reached{}", ReasonText(reason, source);
-    /// All connections that the client may make to the server were in use until the deadline. Nothing was sent.
+    /// Until the deadline, all connections that the client may make to the server were in use. Nothing was sent.
     Exhausted {
         /// The lock.
         lock: Arc<str>,
@@ -100,8 +99,8 @@ errors! {
     /// A request was sent and no reply came, so its outcome is unknown. Or the master executed an `unlock` that too few
     /// replicas acknowledged, so the `unlock` may be lost in a failover.
     ///
-    /// The documentation of each operation says what this means for the hold. A hold that the request may have acquired is
-    /// released in the background, and ends with its lease at the latest.
+    /// The documentation of each operation says what this error means for the hold. A hold that the request may have
+    /// acquired is released in the background, and ends with its lease at the latest.
     Unknown {
         /// The lock.
         lock: Arc<str>,
@@ -116,8 +115,9 @@ errors! {
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "unknown" (Some(lock), Some(node)), "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}", visitor .as_ref() .map_or(String::new(), |it| format!(" of {it}")), ReasonText(reason, source);
-    /// The server cannot serve the request now: it is loading, busy, read-only, out of memory, has too many clients, …; or
-    /// it refused what [`Builder::credentials_with`](crate::Builder::credentials_with) returned.
+    /// The server cannot execute the request now, for example because it is loading data, busy, read-only, out of memory, or
+    /// has too many clients. Or the server refused the credentials that
+    /// [`Builder::credentials_with`](crate::Builder::credentials_with) returned.
     Unavailable {
         /// The lock.
         lock: Arc<str>,
@@ -126,7 +126,7 @@ errors! {
         /// The server's message.
         reason: String,
     } "unavailable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot serve the request now: {reason}";
-    /// Too few replicas acknowledged in time. The request was undone.
+    /// Too few replicas acknowledged the request in time. The request was undone.
     ///
     /// This error occurs only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the attempt to undo the
     /// request got no reply, the hold is released in the background, and ends with its lease at the latest.
@@ -155,7 +155,7 @@ errors! {
         /// The reply of each node.
         nodes: Vec<NodeAnswer>,
     } "no_quorum" (Some(lock), None), "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", nodes.len(), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
-    /// The server refuses this user, or a command that the lock needs.
+    /// The server refuses the login of this user, or a command that the lock needs.
     Permission {
         /// The lock.
         lock: Arc<str>,
@@ -166,18 +166,19 @@ errors! {
         /// The missing commands and channels, as ACL rules.
         missing: Vec<String>,
     } "permission" (Some(lock), Some(node)), "lock {lock:?}: {node} denied permission: {reason}{}", Missing(missing);
-    /// TLS failed: a certificate of either side is missing or not trusted, or the server does not use TLS. Nothing was sent.
+    /// TLS failed: the certificate of the client or the server is missing or not trusted, or the server does not use TLS.
+    /// Nothing was sent.
     Untrusted {
         /// The lock.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The reason, and what to do; never a secret.
+        /// The reason, and what to do, without a secret.
         reason: String,
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "untrusted" (Some(lock), Some(node)), "lock {lock:?}: no trusted connection to {node}{}", ReasonText(reason, source);
-    /// The name belongs to a value that is not a lock of this kind. The value was not changed.
+    /// The name is used for a value that is not a lock of this kind. The value was not changed.
     WrongType {
         /// The lock.
         lock: Arc<str>,
@@ -186,7 +187,7 @@ errors! {
         /// A description of the value.
         reason: String,
     } "wrong_type" (Some(lock), Some(node)), "lock {lock:?}: {node} has another value under this name, which was not changed: {reason}";
-    /// The hold in the store has a count that is not a number.
+    /// The count of the hold in the store is not a number.
     CorruptCount {
         /// The lock.
         lock: Arc<str>,
@@ -195,10 +196,11 @@ errors! {
         /// The id of the hold.
         visitor: VisitorId,
     } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
-    /// The server drew a fencing token that is not larger than the largest token of the lock that this client has seen, so
-    /// nothing was acquired.
+    /// The server drew a fencing token that is not larger than the largest token of the lock that this client has seen.
+    /// Nothing was acquired.
     ///
-    /// Each request sends the largest known token, so this server does not execute the script as written.
+    /// Each request contains the largest known token, and the script draws only larger tokens. So a proxy or the script
+    /// engine of the server has changed the result.
     FenceRegressed {
         /// The lock.
         lock: Arc<str>,
@@ -239,21 +241,21 @@ errors! {
     } "not_reentrant" (Some(lock), None), "lock {lock:?} is already held by the current thread, and a token lock is not reentrant: the thread would wait forever";
     /// The calling thread holds the read side and requests the write side, so it would wait for itself. Nothing was changed.
     ///
-    /// Unlock the read side first, or acquire the write side first and read inside it; see
+    /// Unlock the read side before you acquire the write side, or acquire the write side first; see
     /// [`ReadWriteLock`](crate::ReadWriteLock).
     Upgrade {
         /// The lock.
         lock: Arc<str>,
     } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds the read side, so it would wait forever for the write side; unlock the read side first, or acquire the write side before it";
-    /// A wait on a condition must release all levels of the hold, but a guard keeps one:
-    /// [`Condition::wait`](crate::Condition::wait) cannot release the level of a guard, and
-    /// [`Condition::wait_with`](crate::Condition::wait_with) only the level of its own guard. Nothing was changed, except
-    /// that `wait_with` has unlocked its guard.
+    /// A wait on a condition must release all levels of the hold, but a guard keeps its level.
+    /// [`Condition::wait`](crate::Condition::wait) cannot release the level of any guard.
+    /// [`Condition::wait_with`](crate::Condition::wait_with) can release only the level of its own guard. Nothing was
+    /// changed, except that `wait_with` has unlocked its guard.
     Nested {
         /// The lock.
         lock: Arc<str>,
     } "nested" (Some(lock), None), "lock {lock:?}: a wait on a condition releases all levels of the hold, but another guard still holds a level; wait while the thread has one guard only, or only levels acquired by lock()";
-    /// The calling thread holds another lock with a common member; see [`MultiLock`](crate::MultiLock).
+    /// The calling thread holds another lock that shares a member with this lock; see [`MultiLock`](crate::MultiLock).
     Overlap {
         /// The lock.
         lock: Arc<str>,
@@ -279,16 +281,16 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "closed" (Some(lock), None), "lock {lock:?}: the client was shut down";
-    /// This process is a fork of the process that created the client. Create a client in the child.
+    /// This process is a fork of the process that created the client. Create a new client in the child.
     Forked {
         /// The lock.
         lock: Arc<str>,
     } "forked" (Some(lock), None), "lock {lock:?}: the client was created before fork(); create a new client in the child process";
-    /// The operation is not possible here.
+    /// This lock, store or thread does not support the operation.
     Unsupported {
         /// The lock, or the table and the key.
         lock: Arc<str>,
-        /// The operation, and the alternative.
+        /// Why the operation is not supported, and the alternative.
         reason: String,
     } "unsupported" (Some(lock), None), "lock {lock:?}: {reason}";
     /// A key of a guarded write is in another slot of the cluster than its lock. Nothing was sent.
@@ -298,13 +300,13 @@ errors! {
         /// The key.
         key: String,
     } "cross_slot" (Some(lock), None), "lock {lock:?}: the key {key:?} is in another slot of the cluster; give both the same hash tag, such as {{orders}}:lock and {{orders}}:stock";
-    /// The server refused a command of a guarded write. The commands before it were executed, and are not undone.
+    /// The server refused a command of a guarded write. The earlier commands were executed, and are not undone.
     CommandFailed {
         /// The lock, or the resource of a fenced write.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The index of the command, from 0 on; 0 for a script.
+        /// The index of the command, beginning with 0. For a script the index is 0.
         index: usize,
         /// The server's message, or a note that the command was executed but its reply is unusable.
         reason: String,
@@ -320,11 +322,11 @@ errors! {
         /// The largest fencing token seen.
         newer: u64,
     } "stale" (Some(resource), None), "resource {resource:?}: the write with fencing token {fence} is stale: a write with token {newer} came first, so another holder has acquired the lock since";
-    /// The work under the lock was done, but the hold was lost before its end, or the release is in doubt: another holder
-    /// may have worked at the same time.
+    /// The work under the lock was done, but the hold was lost before the end of the work, or its release is in doubt.
+    /// Another holder may have worked at the same time.
     ///
-    /// `?` turns a [`RunError::Ran`](crate::RunError::Ran) of [`Lock::run`](crate::Lock::run) into this error if the
-    /// closure returns nothing.
+    /// If the closure of [`Lock::run`](crate::Lock::run) returns nothing, `?` converts
+    /// [`RunError::Ran`](crate::RunError::Ran) into this error.
     Ran {
         /// The error of the unlock.
         error: Box<Error>,

@@ -8,7 +8,7 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// The error of a lock call inside the lock's own transaction.
+    /// The error of a call on a lock whose row a transaction of this thread has locked.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";
@@ -20,7 +20,7 @@ impl Error {
         Error::Unsupported { lock, reason }
     }
 
-    /// The error of a setting; the reason must not contain a secret.
+    /// `reason` must not contain a secret.
     pub(crate) fn config(setting: &'static str, reason: impl Into<String>) -> Error {
         let reason = reason.into();
         Error::InvalidConfig { setting, reason }
@@ -44,7 +44,7 @@ impl Error {
         }
     }
 
-    /// Returns the name of the error in snake case, stable over versions, such as `unreachable` or `not_held`.
+    /// Returns the name of the error in snake case, such as `unreachable` or `not_held`. Later versions keep the names.
     ///
     /// # Examples
     ///
@@ -57,23 +57,24 @@ impl Error {
         self.name()
     }
 
-    /// Returns the name of the lock concerned, prefix included; `None` for settings.
+    /// Returns the name of the lock concerned, key prefix included; `None` if the error concerns a setting.
     pub fn lock_name(&self) -> Option<&str> {
         self.place().0
     }
 
-    /// Returns the name of the server concerned, without a password; `None` if there is not exactly one.
+    /// Returns the name of the server concerned, without a password; `None` if the error concerns no server or several
+    /// servers.
     ///
-    /// [`Error::NoQuorum`] has several in `nodes`.
+    /// [`Error::NoQuorum`] lists its servers in `nodes`.
     pub fn node(&self) -> Option<&str> {
         self.place().1
     }
 
     /// Returns whether the same call may succeed later, when the server has recovered.
     ///
-    /// True only if nothing was done: an unknown outcome ([`Error::is_ambiguous`]) and an error after the work under the
-    /// lock ([`Error::Ran`]) are not retryable. It is meant for calls that acquire a lock. Do not repeat an `unlock` after
-    /// an error: the level is already released.
+    /// The result is true only if nothing was done. An unknown outcome ([`Error::is_ambiguous`]) and an error after the work
+    /// under the lock ([`Error::Ran`]) are not retryable. Use this method for calls that acquire a lock. Do not repeat an
+    /// `unlock` after an error, because its level is already released.
     ///
     /// Waiting calls retry by themselves until their deadline.
     pub fn is_retryable(&self) -> bool {
@@ -100,9 +101,9 @@ impl Error {
         }
     }
 
-    /// Whether a wait continues after this error, because the server may recover. Unknown outcomes are included, because a
-    /// hold that such an attempt may have left is resolved in the background. `CallError::is_passing` in contrast tells a
-    /// topology to try another server.
+    /// Whether a wait continues after this error, because the server may recover. A wait also continues after an unknown
+    /// outcome, because a background thread releases the hold that the request may have acquired. In contrast,
+    /// `CallError::is_passing` returns whether a topology tries another server.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,

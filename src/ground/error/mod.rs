@@ -1,4 +1,4 @@
-//! The errors. Each text names the lock, the node, the cause and what to do.
+//! The errors. The text of each error names the lock, the node, the cause and what to do.
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
@@ -25,6 +25,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct NodeAnswer {
     /// The server.
     pub node: Arc<str>,
-    /// `granted`, `refused`, or why there was no usable reply.
+    /// `granted`, `refused`, or the reason why the node gave no usable reply.
     pub answer: String,
 }

@@ -5,10 +5,10 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The error of the operating system that caused an [`Error`](super::Error), shared by its clones.
+/// The error of the operating system that caused an [`Error`](super::Error).
 ///
-/// [`std::error::Error::source`] returns the [`io::Error`] itself, whose text is not part of the [`Error`](super::Error)'s
-/// text.
+/// [`std::error::Error::source`] returns this [`io::Error`]. The text of the [`Error`](super::Error) does not contain the
+/// text of the [`io::Error`].
 ///
 /// # Examples
 ///
@@ -35,7 +35,6 @@ impl Deref for IoSource {
     }
 }
 
-/// Why there is no reply: a text, and the error of the operating system if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Reason {
     words: Box<str>,

@@ -4,11 +4,11 @@ use super::Error;
 
 /// The error of [`Lock::run`](crate::Lock::run), with the value of the closure if the closure ran.
 ///
-/// Its text contains the text of its [`Error`], and its `source()` is the source of that error, so a printed chain repeats
+/// The text contains the text of the [`Error`]. `source()` returns the source of that [`Error`], so a printed chain repeats
 /// nothing.
 ///
 /// In a function that returns [`Error`], `?` works for a closure that returns nothing: [`RunError::Ran`] becomes
-/// [`Error::Ran`]. There is no conversion for a closure with a value, because it would drop the value.
+/// [`Error::Ran`]. There is no conversion for a closure with a value, because the conversion would drop the value.
 ///
 /// # Examples
 ///
@@ -35,8 +35,8 @@ use super::Error;
 pub enum RunError<T> {
     /// The lock was not acquired, and the closure did not run.
     NotRun(Error),
-    /// The closure ran, but the hold was lost before its end, or the release is in doubt: another holder may have worked at
-    /// the same time.
+    /// The closure ran, but the hold was lost before the end of the closure, or its release is in doubt. Another holder may
+    /// have worked at the same time.
     #[non_exhaustive]
     Ran {
         /// The value of the closure.
@@ -54,12 +54,12 @@ impl<T> RunError<T> {
         }
     }
 
-    /// Returns the closure's value if it ran.
+    /// Returns the closure's value if the closure ran.
     pub fn into_value(self) -> Option<T> {
         self.into_parts().0
     }
 
-    /// Returns the closure's value if it ran, and the error.
+    /// Returns the error, and the closure's value if the closure ran.
     pub fn into_parts(self) -> (Option<T>, Error) {
         match self {
             RunError::NotRun(error) => (None, error),
@@ -96,7 +96,7 @@ impl<T> fmt::Display for RunError<T> {
 
 impl<T> std::error::Error for RunError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The text contains the inner error's, so the source is the inner error's too.
+        // The text contains the text of the inner error, so the inner error is skipped and its source returned.
         self.error().source()
     }
 }
