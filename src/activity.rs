@@ -9,12 +9,12 @@ use crate::ground::claim::VisitorId;
 use crate::ground::time;
 pub use crate::store::ConnectionStats;
 
-/// The largest number of listed holds, and of listed waits.
 const LISTED: usize = 100;
 
-/// What a client is doing: its oldest holds and waits, at most 100 of each, and its connections.
+/// The oldest holds and waits of a client, at most 100 of each, and its connections.
 ///
-/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it, without I/O.
+/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return this snapshot,
+/// without I/O.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ pub struct Activity {
     pub holds: Vec<ActiveHold>,
     /// The calls that have waited longest.
     pub waits: Vec<ActiveWait>,
-    /// The number of in-doubt requests, which a background thread still has to resolve.
+    /// The number of in-doubt requests that a background thread has not resolved yet.
     pub doubts: u64,
     /// The connections.
     pub connections: ConnectionStats,
@@ -47,14 +47,14 @@ pub struct Activity {
 pub struct ActiveHold {
     /// The lock, prefix included.
     pub lock: String,
-    /// The number of the thread that holds the lock, as in [`current_thread_id`](crate::current_thread_id), or of the
-    /// [`OwnedGuard`](crate::OwnedGuard) that holds it.
+    /// The number of the holding thread, as in [`current_thread_id`](crate::current_thread_id), or of the holding
+    /// [`OwnedGuard`](crate::OwnedGuard).
     pub thread: u64,
     /// The id of the hold in the store.
     pub visitor: VisitorId,
     /// The time since the acquisition.
     pub lasts: Duration,
-    /// How long the hold stays valid without a further renewal; zero if it is not valid.
+    /// How long the hold stays valid without a further renewal; zero if the hold is not valid.
     pub remaining_validity: Duration,
 }
 
@@ -64,8 +64,8 @@ pub struct ActiveHold {
 pub struct ActiveWait {
     /// The lock, prefix included.
     pub lock: String,
-    /// The number of the thread that waits, as in [`current_thread_id`](crate::current_thread_id), or of the
-    /// [`OwnedGuard`](crate::OwnedGuard) for which it waits.
+    /// The number of the waiting thread, as in [`current_thread_id`](crate::current_thread_id), or of the requested
+    /// [`OwnedGuard`](crate::OwnedGuard).
     pub thread: u64,
     /// The time since the call began.
     pub lasts: Duration,
@@ -73,7 +73,7 @@ pub struct ActiveWait {
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
-        // In a forked child the mutexes may stay locked by threads of the parent.
+        // In a forked child, no thread unlocks a mutex that a thread of the parent had locked.
         if self.is_forked() {
             return Activity::default();
         }

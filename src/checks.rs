@@ -8,11 +8,10 @@ use crate::redlock::Redlock;
 use crate::store::HealthWarning;
 
 impl Client {
-    /// Checks the server for settings that endanger locks, and returns a warning for each; [`HealthWarning::code`]
-    /// lists the checks.
+    /// Checks the server for settings that endanger locks, and returns a warning for each such setting.
     ///
-    /// The checks change nothing on the server. A check that the user has no right to run is a warning, too. With the
-    /// feature `tracing` the checks run once by themselves and are logged.
+    /// [`HealthWarning::code`] lists the checks. The checks change nothing on the server. If the user has no right to run a
+    /// check, the result contains a warning.
     ///
     /// # Errors
     ///
@@ -36,8 +35,8 @@ impl Client {
 impl Redlock {
     /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
     ///
-    /// Besides the findings of [`Client::check`], a finding may be a node without a vote, with the reason, a node that
-    /// another server may replace, or a node where this user may flush the keys. A node that cannot be queried is a warning.
+    /// The findings are those of [`Client::check`], an unsuitable number of nodes, nodes without a vote, and nodes that may
+    /// fail over to another server. A node that cannot be queried is a finding, too.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The client: creates locks, and owns the connections and threads that they share.
+//! The client, which creates locks and owns the connections and threads of its locks.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::stores::redis::node::RedisNode;
 ///
 /// A client has a random uuid, a pool of connections, threads that renew holds, and a thread that listens for unlock
 /// messages. Connections and threads start when they are first needed. [`Builder`](crate::Builder) also creates clients for
-/// sentinels, for a cluster, and for a master with replicas. When the last clone, lock and guard of the client is dropped,
-/// the client is shut down as by [`Client::shutdown`].
+/// sentinels, for a cluster, and for a master with replicas. When the last clone, lock and guard of a client is dropped, the
+/// client is shut down as by [`Client::shutdown`].
 ///
 /// # Examples
 ///
@@ -43,7 +43,7 @@ pub struct Client {
     pub(crate) backend: Backend,
 }
 
-/// The store of a client by its concrete type, for operations that the trait [`Store`](crate::store::Store) does not have.
+/// The concrete store, for operations that the trait [`Store`](crate::store::Store) lacks.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Redis(Arc<Redis>),
@@ -55,11 +55,11 @@ impl Client {
     /// Returns the lock of this name, without I/O.
     ///
     /// All clients of this library and of Redisson that use the same name and prefix on the same server and database share
-    /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included; in a database at most
-    /// 255 bytes. An invalid name is [`Error::InvalidName`] at the first operation.
+    /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. In a database the limit
+    /// is 255 bytes. An invalid name is [`Error::InvalidName`] at the first operation.
     ///
-    /// In Redis the name is a key. Give locks separate names, such as `lock:orders:42` beside the data `orders:42`:
-    /// an operation on a key with other data is [`Error::WrongType`] and changes nothing.
+    /// In Redis the name is a key. Give locks separate names, such as `lock:orders:42` beside the data `orders:42`. If the
+    /// key contains other data, an operation is [`Error::WrongType`] and changes nothing.
     ///
     /// # Examples
     ///
@@ -77,18 +77,18 @@ impl Client {
     /// Returns the token lock of this name, without I/O: the single-instance lock of the [Redis
     /// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
     ///
-    /// The string key `name` has a random token of 20 bytes as its value and the lease as its TTL, as after `SET name
-    /// token NX PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`,
-    /// redsync, …) exclude each other. The watchdog renews it like any other [`Lock`], with two differences:
+    /// The value of the string key `name` is a random token of 20 bytes, and its TTL is the lease, as after `SET name token
+    /// NX PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`, redsync, …) exclude
+    /// each other. The watchdog renews a token lock like any other [`Lock`]. There are two differences:
     ///
-    /// * It is **not reentrant**: a second acquisition by its holder is [`Error::NotReentrant`].
+    /// * A token lock is **not reentrant**: a second acquisition by its holder is [`Error::NotReentrant`].
     /// * Unlocks send no messages, so a waiter polls every 5 to 100 ms.
     ///
-    /// A name is used for one kind of lock only; another kind, or other data, under the name is [`Error::WrongType`].
-    /// In a database a token lock is [`Error::Unsupported`].
+    /// Use each name for one kind of lock only. If the key contains another kind of lock or other data, an operation is
+    /// [`Error::WrongType`]. In a database a token lock is [`Error::Unsupported`].
     ///
-    /// Let the other programs set a lease, too (redis-py's `Lock` does so only with `timeout=…`): while the key has
-    /// no TTL, a wait ends with [`Error::NoTtl`].
+    /// Programs in other languages must also set a lease; redis-py's `Lock` does so only with `timeout=…`. If the key has no
+    /// TTL, a wait ends with [`Error::NoTtl`].
     ///
     /// # Examples
     ///
@@ -107,24 +107,24 @@ impl Client {
     }
 
     /// Returns the fenced lock of this name, without I/O: a [`lock`](Client::lock) whose holds have a [fencing
-    /// token](crate::Guard::fencing_token), a number larger than that of every earlier hold of the name.
+    /// token](crate::Guard::fencing_token). Each token is a number larger than the tokens of all earlier holds of the name.
     ///
-    /// Write the token with the data and refuse smaller tokens, as in `UPDATE t SET …, fence = :f WHERE id = :id AND fence
+    /// Store the token with the data and refuse smaller tokens, as in `UPDATE t SET …, fence = :f WHERE id = :id AND fence
     /// <= :f`. Then a holder that was paused for longer than its lease cannot overwrite the work of the next holder.
     ///
-    /// The token is the server's time in microseconds, or the last token plus one if that is larger. Tokens also rise
-    /// after a server lost its data, unless the clock of the server went back. The last token stays in the key
-    /// `redisson_lock_token:{name}`, which has no TTL.
+    /// The token is the server's time in microseconds, or the last token plus one if the last token is not smaller. After
+    /// the server lost its data, tokens increase further unless the server's clock was set back. Redis keeps the last token
+    /// in the key `redisson_lock_token:{name}`, which has no TTL.
     ///
-    /// This is Redisson's `RFencedLock`. It also excludes a [`lock`](Client::lock) of the same name, but is not reentrant
-    /// with it. In a database this method returns a [`lock`](Client::lock), because every hold in a database has a token. A
-    /// [`Redlock`](crate::Redlock) and a [`MultiLock`](crate::MultiLock) have no tokens, because tokens of several servers
-    /// have no order.
+    /// The fenced lock is Redisson's `RFencedLock`. A fenced lock and a [`lock`](Client::lock) of the same name exclude each
+    /// other, but are not reentrant with each other. In a database this method returns a [`lock`](Client::lock), because
+    /// every hold in a database has a token. A [`Redlock`](crate::Redlock) and a [`MultiLock`](crate::MultiLock) have no
+    /// tokens, because tokens of different servers cannot be compared.
     ///
     /// # Errors
     ///
-    /// Calls that acquire the lock return, besides the errors of [`Lock::lock`],
-    /// [`Error::WrongType`](crate::Error::WrongType) if the key of the token has other data, and
+    /// Calls that acquire the lock return the errors of [`Lock::lock`]. They also return
+    /// [`Error::WrongType`](crate::Error::WrongType) if the key of the token contains other data, and
     /// [`Error::FenceRegressed`](crate::Error::FenceRegressed) if the server issues too small a token.
     ///
     /// # Examples
@@ -157,20 +157,21 @@ impl Client {
         self.lock_of(Kind::Fenced, name)
     }
 
-    /// Returns the fair lock of this name, without I/O: a [`lock`](Client::lock) that all threads of all processes
-    /// acquire in the order of arrival. It is Redisson's `RFairLock`.
+    /// Returns the fair lock of this name, without I/O: a [`lock`](Client::lock) that all threads of all processes acquire
+    /// in the order of arrival. The fair lock is Redisson's `RFairLock`.
     ///
-    /// A [`try_guard`](Lock::try_guard) acquires it only if no thread waits; a re-entry bypasses the queue. A dead
-    /// waiter delays the other waiters by about 1.5 s, a stopped process by up to 10 s. A waiter whose request got no
-    /// reply may move to the end of the queue.
+    /// A [`try_guard`](Lock::try_guard) acquires a fair lock only if no thread waits. A re-entry bypasses the queue. A dead
+    /// waiter delays the other waiters by about 1.5 s, a waiter in a stopped process by up to 10 s. A waiter whose request
+    /// got no reply may move to the end of the queue.
     ///
-    /// Redis keeps the waiters in the list `redisson_lock_queue:{name}` and their times in the sorted set
-    /// `redisson_lock_timeout:{name}`. A fair lock and a [`lock`](Client::lock) of the same name exclude each other, but the
-    /// [`lock`](Client::lock) ignores the queue, and the waiters of one notice an unlock of the other within about a second.
-    /// As a part of a [`MultiLock`](crate::MultiLock) a fair lock is acquired only if no thread waits. In a database a fair
-    /// lock is [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has no fair locks.
+    /// Redis keeps the waiters in the list `redisson_lock_queue:{name}`. The sorted set `redisson_lock_timeout:{name}`
+    /// contains the time from which each waiter counts as dead. A fair lock and a [`lock`](Client::lock) of the same name
+    /// exclude each other, but the [`lock`](Client::lock) ignores the queue. Waiters of one of the two notice an unlock of
+    /// the other up to about a second late. A [`MultiLock`](crate::MultiLock) acquires a fair lock only if no thread waits
+    /// for that fair lock. In a database a fair lock is [`Error::Unsupported`](crate::Error::Unsupported). A
+    /// [`Redlock`](crate::Redlock) has no fair locks.
     ///
-    /// A fair lock is slower than a [`lock`](Client::lock): each hold starts with a message to the next waiter.
+    /// A fair lock is slower than a [`lock`](Client::lock), because each hold begins with a message to the next waiter.
     ///
     /// # Examples
     ///
@@ -184,16 +185,16 @@ impl Client {
         self.lock_of(Kind::Fair, name)
     }
 
-    /// Returns the [`lock`](Client::lock) of this name, without I/O, whose waiters poll instead of listening for
-    /// unlock messages.
+    /// Returns the [`lock`](Client::lock) of this name, without I/O. Its waiters poll instead of listening for unlock
+    /// messages.
     ///
-    /// A spin lock needs no subscription, so it suits Redis users without a right to channels, and clusters without sharded
-    /// messages, where every message is sent to every node. A waiter pauses for about 1 ms, then twice as long each time, up
-    /// to about 128 ms; [`Lock::with_backoff`] sets other pauses. It is the same lock as the [`lock`](Client::lock) of this
-    /// name: the two are reentrant with each other, and an unlock of a spin lock notifies listening waiters, except in a
-    /// cluster without sharded messages.
+    /// A spin lock needs no subscription, so it suits Redis users without rights to channels. It also suits clusters without
+    /// sharded messages, where every message is sent to every node. A waiter pauses for about 1 ms, then twice as long each
+    /// time, up to about 128 ms. [`Lock::with_backoff`] sets other pauses. A spin lock and a [`lock`](Client::lock) of one
+    /// name are the same lock, and are reentrant with each other. An unlock of a spin lock notifies listening waiters,
+    /// except in a cluster without sharded messages.
     ///
-    /// It is Redisson's `RSpinLock`, whose unlock notifies no waiters.
+    /// The spin lock is Redisson's `RSpinLock`. An unlock by Redisson's `RSpinLock` notifies no waiters.
     ///
     /// # Examples
     ///
@@ -211,8 +212,8 @@ impl Client {
     /// Returns the semaphore of this name, without I/O: Redisson's `RSemaphore`.
     ///
     /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
-    /// `redlatch_sc:{name}` contains the holders that use this library. **Acquisitions wait until the semaphore has been
-    /// set**; see [`Semaphore`].
+    /// `redlatch_sc:{name}` contains the holders that use this library. **Acquisitions wait until the number of permits has
+    /// been set**; see [`Semaphore`].
     ///
     /// # Examples
     ///
@@ -233,8 +234,8 @@ impl Client {
     /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's `RPermitExpirableSemaphore`.
     ///
     /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
-    /// `{name}:timeout` contains the ids of the acquired permits, each with the time at which it ends. **Acquisitions wait
-    /// until the semaphore has been set**; see [`PermitSemaphore`].
+    /// `{name}:timeout` contains the ids of the acquired permits, each with its end time. **Acquisitions wait until the
+    /// number of permits has been set**; see [`PermitSemaphore`].
     ///
     /// # Examples
     ///
@@ -256,8 +257,8 @@ impl Client {
 
     /// Returns the count-down latch of this name, without I/O: Redisson's `RCountDownLatch`.
     ///
-    /// Names are as for [`Client::lock`], but must not contain braces. In Redis the string key `name` has the count. **A
-    /// latch that was never set is open**; see [`Latch`].
+    /// Names are as for [`Client::lock`], but must not contain braces. In Redis the string key `name` contains the count.
+    /// **A latch that was never set is open**; see [`Latch`].
     ///
     /// # Examples
     ///
@@ -281,9 +282,9 @@ impl Client {
 
     /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
     ///
-    /// Names are as for [`Client::lock`]. In Redis the hash key `name` contains the mode and the holds. For each read hold a
-    /// key `{name}:…:rwlock_timeout:1` records when the hold ends. **A thread that holds the read side must not acquire the
-    /// write side**, and **new readers queue behind a waiting writer**; see [`ReadWriteLock`].
+    /// Names are as for [`Client::lock`]. In Redis the hash key `name` contains the mode and the holds. For each read hold,
+    /// a key `{name}:…:rwlock_timeout:1` records when the hold ends. **A thread that holds the read side must not acquire
+    /// the write side**, and **new readers queue behind a waiting writer**; see [`ReadWriteLock`].
     ///
     /// # Examples
     ///
@@ -314,27 +315,27 @@ impl Client {
         &self.inner.id
     }
 
-    /// Returns the oldest holds and the oldest waits of this client, and its connections, without I/O. The result is empty
-    /// in a forked child.
+    /// Returns the oldest holds, the oldest waits and the connections of this client, without I/O. In a forked child the
+    /// result is empty.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewals, and joins the threads of the client.
     ///
-    /// Queue entries of its waiters are removed from the server before the call returns, if the server answers.
-    /// Releases of [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background) are sent if the
-    /// server answers in time; in-doubt requests are not resolved any more. The call returns within one
-    /// [`command_timeout`](crate::Builder::command_timeout) and 250 ms; a hook that hangs is abandoned. The drop of
-    /// the last handle does the same.
+    /// If the server answers, the call removes the queue entries of the client's waiters from the server. If the server
+    /// answers in time, the call also sends the releases of
+    /// [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). In-doubt requests are no longer
+    /// resolved. The call returns within one [`command_timeout`](crate::Builder::command_timeout) and 250 ms, and does not
+    /// wait longer for a hook that hangs. Dropping the last clone, lock and guard has the same effect.
     ///
-    /// A call while another one is in progress returns at once.
+    /// A second call returns at once, even if the first is in progress.
     ///
-    /// Threads that hold locks can still unlock. A hold that is not unlocked ends with its lease. Every
+    /// Threads that hold locks can unlock after the shutdown. A hold that is not unlocked ends with its lease. Every
     /// [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed).
     ///
     /// A [`MultiLock`](crate::MultiLock) with locks of this client and a [`Redlock`](crate::Redlock) with this client as a
-    /// node have internal clients of their own, which continue to renew.
+    /// node have internal clients of their own. The internal clients continue to renew.
     pub fn shutdown(&self) {
         self.inner.shut_down();
     }
@@ -343,7 +344,6 @@ impl Client {
         &self.inner
     }
 
-    /// Returns the store of a client of a database.
     #[cfg(feature = "mysql")]
     pub(crate) fn database(&self) -> Option<&Arc<MySql>> {
         match &self.backend {
@@ -352,7 +352,6 @@ impl Client {
         }
     }
 
-    /// Returns the server as a node of a quorum.
     pub(crate) fn as_node(&self) -> Result<Arc<RedisNode>> {
         match &self.backend {
             Backend::Redis(store) => Ok(Arc::new(store.as_node()?)),
@@ -366,7 +365,6 @@ impl Client {
         }
     }
 
-    /// Returns the store of a client of Redis.
     pub(crate) fn redis(&self) -> Option<&Arc<Redis>> {
         match &self.backend {
             Backend::Redis(store) => Some(store),
@@ -375,10 +373,9 @@ impl Client {
         }
     }
 
-    /// Returns the in-memory server of this client; `None` for any other server.
     #[cfg(feature = "in-memory")]
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
-        // In a forked child the mutex of the server may stay locked by a thread of the parent.
+        // In a forked child, no thread unlocks the mutex of the server if a thread of the parent had locked it.
         (self.redis()?.world.as_ref()).filter(|_| !self.inner.is_forked())
     }
 }

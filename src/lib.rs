@@ -5,9 +5,9 @@
 //! wake each other.
 //!
 //! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while
-//! its thread still works. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of
-//! [`Guard::unlock`] report the loss and its cause. A hold may be lost right after any check. A resource that must
-//! never see two holders has to check a [fencing token](Guard::fencing_token).
+//! its thread continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of
+//! [`Guard::unlock`] report the loss and its cause. A hold may be lost right after any check. A resource that must never see
+//! two holders has to check a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run
 //! use redlatch::Client;
@@ -28,13 +28,13 @@
 //! | lock | is |
 //! |---|---|
 //! | [`Client::lock`] | reentrant, on one Redis; with a `mysql://` URL a row in a table |
-//! | [`Redlock::lock`] | reentrant, on several independent masters, of which a majority decides |
+//! | [`Redlock::lock`] | reentrant, on several independent masters, granted by a majority of them |
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
 //! | [`Client::fair_lock`] | in the order of arrival over all processes, shared with Redisson |
 //! | [`Client::fenced_lock`] | with a fencing token that rises with each hold, shared with Redisson |
 //! | [`Client::read_write_lock`] | many readers or one writer, shared with Redisson |
 //! | [`MultiLock::of`] | several locks acquired together |
-//! | [`Client::semaphore`] | permits that are free again after their holder died, shared with Redisson |
+//! | [`Client::semaphore`] | permits that become free after their holder died, shared with Redisson |
 //! | [`Client::permit_semaphore`] | permits with ids, which any process can release, shared with Redisson |
 //! | [`Lock::condition`] | a condition variable for threads that hold a lock |
 //! | [`Client::latch`] | a gate that opens when its count reaches 0, shared with Redisson |
@@ -52,7 +52,7 @@
 //! | `tls` | `rediss://`: TLS to Redis with rustls, private certificate authorities and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: [`Lock`] with fencing tokens and transactions, row locks, optimistic updates (module `mysql`) |
 //! | `in-memory` | [`Client::in_memory`]: a Redis inside the process that runs the same scripts, for examples and tests; needs a C compiler |
-//! | `test-util` | the module `testing`: control of clocks and renewals; `in-memory` includes it, with control of the server |
+//! | `test-util` | the module `testing`: control of clocks and renewals; the feature `in-memory` includes `test-util` and adds control of the server |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -116,7 +116,7 @@ pub use semaphore::{Permits, Semaphore};
 pub use store::{HealthWarning, Holder, LockInfo, LockKind, Severity};
 pub use survey::Locks;
 
-/// The code in the README and in the pages of `docs/`, which runs as doctests.
+/// The code of the README and of the pages in `docs/` runs as doctests.
 #[cfg(doctest)]
 mod documents {
     macro_rules! pages {

@@ -14,9 +14,9 @@ use crate::ground::{process, time};
 /// The receiver of the loss of one hold, created by [`Guard::lost`](crate::Guard::lost) and
 /// [`Lock::lost`](crate::Lock::lost).
 ///
-/// A receiver can be sent to other threads, and outlives the guard. Every call on every thread and every clone returns the
-/// loss: reading the loss does not consume it. [`NoLoss::NotYet`] means that the hold was not lost until now, and
-/// [`NoLoss::Ended`] that it was unlocked.
+/// A receiver can be sent to other threads, and outlives the guard. Reading the loss does not consume it: every call on
+/// every thread and every clone returns the loss. [`NoLoss::NotYet`] means that the hold has not been lost so far.
+/// [`NoLoss::Ended`] means that the hold was unlocked without a loss.
 ///
 /// # Examples
 ///
@@ -59,10 +59,10 @@ use crate::ground::{process, time};
 pub struct Losses {
     hold: Arc<Hold>,
     news: Arc<LossNotice>,
-    /// The process that created the hold; a forked child receives no reports.
+    /// The process that created the hold.
     pid: u32,
     channel: OnceLock<Channel>,
-    /// The channel that a forked child gets. It contains a loss from the start.
+    /// The channel that [`Losses::as_receiver`] returns in a forked child.
     over: OnceLock<Receiver<Loss>>,
 }
 
@@ -70,7 +70,7 @@ impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
         let news = match process::id() == pid {
             true => hold.news(),
-            // In a forked child the mutex of the hold may stay locked by a thread of the parent.
+            // In a forked child, no thread unlocks the mutex of the hold if a thread of the parent had locked it.
             false => Arc::default(),
         };
         Losses::with(hold, news, pid)
@@ -90,7 +90,7 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// [`NoLoss::Ended`] once the hold was unlocked.
+    /// [`NoLoss::Ended`] if the hold was unlocked.
     pub fn recv(&self) -> Result<Loss, NoLoss> {
         self.wait(None)
     }
@@ -101,7 +101,7 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`] after `timeout`; [`NoLoss::Ended`] once the hold was unlocked.
+    /// [`NoLoss::NotYet`] after `timeout`; [`NoLoss::Ended`] if the hold was unlocked.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Loss, NoLoss> {
         self.wait(time::now().checked_add(timeout))
     }
@@ -110,7 +110,7 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`] if the hold was not lost until now; [`NoLoss::Ended`] once it was unlocked.
+    /// [`NoLoss::NotYet`] if the hold has not been lost so far; [`NoLoss::Ended`] if the hold was unlocked.
     pub fn try_recv(&self) -> Result<Loss, NoLoss> {
         self.wait(Some(time::now()))
     }
@@ -123,14 +123,14 @@ impl Losses {
 
     /// Returns a channel that receives the loss, for `select!` of [`crossbeam_channel`].
     ///
-    /// The channel is closed without a loss when the hold is unlocked. After the loss was received, the next call of this
-    /// method sends it again. Threads that select at the same time each need a clone of the [`Losses`]: clones of the
-    /// channel share one loss. A clone of the channel receives [`LossCause::Unheard`] when the [`Losses`] is dropped.
+    /// An unlock closes the channel without a loss. After the loss was received, the next call of this method sends the loss
+    /// again. Threads that select at the same time each need a clone of the [`Losses`], because clones of the channel share
+    /// one loss. When the [`Losses`] is dropped, a clone of the channel receives [`LossCause::Unheard`].
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {
                 let (sender, receiver) = bounded(1);
-                // The new channel has space for one loss.
+                // Cannot fail, because the new channel has capacity for one loss.
                 let _ = sender.try_send(loss);
                 receiver
             });

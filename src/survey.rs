@@ -14,19 +14,19 @@ use crate::store::{LockInfo, Position, Scope, SurveyOf};
 
 /// An iterator over held locks, created by [`Client::locks`] and [`Redlock::locks`].
 ///
-/// It reads the store page by page, and pauses after each page for as long as the page took, to limit the load of the
-/// server. Nothing is written. Each name is returned once, in no order. A lock that is acquired, released or moved to
-/// another master meanwhile may be missing.
+/// The iterator reads the store page by page. After each page it pauses for as long as reading the page took, to limit the
+/// load of the server. It writes nothing. Each name is returned once, in no particular order. A lock that is acquired,
+/// released or moved to another master during the iteration may be missing.
 #[derive(Debug)]
 #[must_use = "iterators are lazy: no request is sent until it is read"]
 pub struct Locks {
     inner: Arc<ClientInner>,
     scope: Scope,
     position: Position,
-    /// `page`: the locks of the last page that were not returned yet. `seen`: the names of all locks that were read.
+    /// The locks of the last page that were not returned yet.
     page: VecDeque<LockInfo>,
     seen: HashSet<Arc<str>>,
-    /// How long the last page took.
+    /// The pause before the next page: the time that reading the last page took.
     pause: Duration,
 }
 
@@ -46,20 +46,19 @@ impl Locks {
         }
     }
 
-    /// Includes the locks of [`Client::token_lock`]. Every string with a TTL and at most 256 bytes is returned as one,
-    /// because a token cannot be told from other text. Defaults to off.
+    /// Includes the locks of [`Client::token_lock`]. Tokens look like any other text, so every string with a TTL and at most
+    /// 256 bytes is returned as a token lock. Defaults to off.
     pub fn with_tokens(mut self) -> Locks {
         self.scope.has_tokens = true;
         self
     }
 
-    /// Includes semaphores and latches. Every string that is a number is returned as one. Defaults to off.
+    /// Includes semaphores and latches. Every string that is a number is returned as a semaphore or latch. Defaults to off.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self
     }
 
-    /// Reads the next page.
     fn turn(&mut self) -> Result<()> {
         self.position.is_over |= self.inner.is_forked();
         self.inner.not_forked(&self.scope.prefix)?;
@@ -97,21 +96,21 @@ impl Iterator for Locks {
 }
 
 impl Client {
-    /// Returns an iterator over the held locks whose names begin with the key prefix of the client and `prefix`,
-    /// including those of Redisson.
+    /// Returns an iterator over the held locks, including those of Redisson, whose names begin with the key prefix of the
+    /// client and `prefix`.
     ///
     /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is returned as a lock
     /// if each of its fields has the form of a hold; at most 64 fields are read. In a database the lock table is read.
-    /// Semaphores and latches are included only with [`Locks::with_counters`], token locks only with [`Locks::with_tokens`].
+    /// [`Locks::with_counters`] includes semaphores and latches, and [`Locks::with_tokens`] includes token locks.
     /// `docs/rights.md` of the repository lists the rights that the user needs.
     ///
     /// # Errors
     ///
-    /// An item may be an error, after which the iterator ends: [`Error::Unreachable`](crate::Error::Unreachable),
+    /// After an error as an item, the iterator ends. The errors are [`Error::Unreachable`](crate::Error::Unreachable),
     /// [`Error::Exhausted`](crate::Error::Exhausted), [`Error::Unavailable`](crate::Error::Unavailable),
     /// [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted),
-    /// [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`, or [`Error::Forked`](crate::Error::Forked)
-    /// in a forked child. A page takes [`command_timeout`](crate::Builder::command_timeout) at most.
+    /// [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`, and [`Error::Forked`](crate::Error::Forked) in a
+    /// forked child. Reading a page takes [`command_timeout`](crate::Builder::command_timeout) at most.
     ///
     /// # Examples
     ///
@@ -135,13 +134,13 @@ impl Client {
 impl Redlock {
     /// Returns an iterator over the held locks whose names begin with `prefix`; see [`Client::locks`].
     ///
-    /// All nodes are read before the first lock is returned. [`LockInfo::nodes`] is the number of nodes with the
-    /// hold; fewer than a majority are left over from an attempt or a dead node. With
-    /// [`canonical`](crate::RedlockBuilder::canonical) token locks are included.
+    /// All nodes are read before the first lock is returned. [`LockInfo::nodes`] contains the number of nodes with the hold.
+    /// Without a majority, the hold remains from a failed attempt, or nodes have failed. For a
+    /// [`canonical`](crate::RedlockBuilder::canonical) Redlock, token locks are included.
     ///
     /// # Errors
     ///
-    /// Those of [`Client::locks`] for each node that cannot be read; the locks of the other nodes follow.
+    /// Those of [`Client::locks`] for each node that cannot be read. The locks of the other nodes follow.
     ///
     /// # Examples
     ///

@@ -1,10 +1,10 @@
-//! Controls for the tests of a program that uses locks. Feature `test-util`; `in-memory` adds the controls of an
+//! Controls for the tests of a program that uses locks. Feature `test-util`; the feature `in-memory` adds the controls of an
 //! in-memory server.
 //!
-//! The tested code gets its [`Client`] as a parameter: in the program from [`Client::open`], in a test from
-//! [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] creates a client as in
-//! another process, and [`Controls`] let time pass and inject faults. Each call of [`Client::in_memory`] creates a separate
-//! server, so tests can run in parallel.
+//! The tested code gets its [`Client`] as a parameter. The program passes a client of [`Client::open`], and a test passes a
+//! client of [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] creates a second
+//! client, as if in another process. [`Controls`] let time pass and inject faults. Each call of [`Client::in_memory`]
+//! creates a separate server, so tests can run in parallel.
 //!
 //! ```
 //! use std::time::Duration;
@@ -33,8 +33,8 @@ use crate::stores::redis::in_memory::Faults;
 
 /// Control over a client and its in-memory server.
 ///
-/// Controls apply to all clients of that server. For a client of another server only [`Controls::kill_watchdog`] has
-/// an effect.
+/// Controls affect all clients of that server. For a client of any other server, only [`Controls::kill_watchdog`] has an
+/// effect.
 #[derive(Debug)]
 pub struct Controls<'a> {
     client: &'a Client,
@@ -46,26 +46,26 @@ impl Controls<'_> {
         Controls { client }
     }
 
-    /// Ends the renewal thread of the client by a panic, also for a client of a real server.
+    /// Ends the renewal thread of the client by a panic. This method works for a client of any server.
     pub fn kill_watchdog(&self) {
         self.client.inner().watchdog.die();
     }
 }
 
-/// A server keeps a key for the whole millisecond in which it expires.
+/// Redis keeps a key until the end of the millisecond in which the key expires.
 #[cfg(feature = "in-memory")]
 const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 
 #[cfg(feature = "in-memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
 impl Controls<'_> {
-    /// Sets the clocks of the server and its clients ahead by `by` and one millisecond.
+    /// Sets the clocks of the server and its clients ahead by `by` plus one millisecond.
     ///
-    /// When the call returns, every hold whose validity ended is lost and reported ([`Guard::lost`](crate::Guard::lost); the
-    /// [`Builder::on_lost`](crate::Builder::on_lost) hook is called soon after), and the renewals that fell due were made.
-    /// Waiters query the lock again. The clock cannot be set back. This method affects neither the timeouts of requests and
-    /// outages nor other servers. A [`Redlock`](crate::Redlock) over the server has a clock of its own, so its holds stay
-    /// valid while the key expires: call [`advance_clock`] as well.
+    /// When the call returns, the renewals that fell due were made. Every hold whose validity ended is lost, and
+    /// [`Guard::lost`](crate::Guard::lost) reports the loss. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
+    /// called soon after. Waiters query the lock again. The clock cannot be set back. Timeouts of requests and outages, and
+    /// other servers, are not affected. A [`Redlock`](crate::Redlock) over the server has a separate clock, so its holds
+    /// stay valid while their keys expire. For a Redlock, call [`advance_clock`] as well.
     ///
     /// # Examples
     ///
@@ -88,11 +88,10 @@ impl Controls<'_> {
         }
     }
 
-    /// Removes the hold of this name from the server, as an eviction or `FLUSHALL` does, and makes all clients renew
-    /// at once.
+    /// Removes the hold of this name from the server, like an eviction or `FLUSHALL`, and makes all clients renew at once.
     ///
-    /// When the call returns, the loss has been reported, even if the hold has a fixed lease. (On a real server the holder
-    /// of such a hold notices the loss at its unlock, or when the lease ends.) A [`Redlock`](crate::Redlock) notices the
+    /// When the call returns, the loss has been reported, even if the hold has a fixed lease. (On a real server, the holder
+    /// of a fixed lease notices the loss at its unlock, or when the lease ends.) A [`Redlock`](crate::Redlock) notices the
     /// loss at its next renewal. [`Controls::expire`] removes a hold without notifying its holder.
     ///
     /// # Errors
@@ -124,12 +123,12 @@ impl Controls<'_> {
         }
     }
 
-    /// Removes the hold of this name from the server, and returns whether there was one.
+    /// Removes the hold of this name from the server, and returns whether there was a hold.
     ///
-    /// The name is that of [`Client::lock`], or [`Lock::name`](crate::Lock::name) with the key prefix. No client is
-    /// notified: the holder's `is_valid` stays true until its next renewal or unlock, and a waiter notices within
+    /// `name` is the name passed to [`Client::lock`], or the full name from [`Lock::name`](crate::Lock::name). No client is
+    /// notified. The holder's `is_valid` stays true until its next renewal or unlock. A waiter notices the free lock within
     /// about a second. The cause of the loss is [`LossCause::Gone`](crate::LossCause::Gone), or
-    /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if another client acquired the lock meanwhile.
+    /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if another client has acquired the lock meanwhile.
     ///
     /// # Examples
     ///
@@ -151,7 +150,7 @@ impl Controls<'_> {
         world.is_some_and(|world| world.expire([&full, name]))
     }
 
-    /// Refuses the next `count` renewal requests. One request renews several holds that fall due together.
+    /// Refuses the next `count` renewal requests. Holds that fall due together share one request.
     pub fn drop_renewals(&self, count: u32) {
         self.fail(|faults| faults.renewals_to_drop = count);
     }
@@ -163,8 +162,8 @@ impl Controls<'_> {
 
     /// Executes the next `count` requests, and drops their replies.
     ///
-    /// Such a request is [`Error::Unknown`] at once; a query is [`Error::Unreachable`]. Acquisitions, re-entries,
-    /// unlocks, forced unlocks and queries count; a waiting call continues after a dropped reply. Renewals and
+    /// Such a request is [`Error::Unknown`] at once; a query is [`Error::Unreachable`]. A waiting call continues after a
+    /// dropped reply. Acquisitions, re-entries, unlocks, forced unlocks and queries count as requests. Renewals and
     /// background releases do not count.
     ///
     /// # Examples
@@ -197,9 +196,10 @@ impl Controls<'_> {
     }
 }
 
-/// Returns the number of threads that wait for a lock through its client, or through its [`Redlock`](crate::Redlock).
+/// Returns the number of threads that wait for `lock` through the same client or the same [`Redlock`](crate::Redlock).
 ///
-/// A test uses it to act while a thread waits, without a sleep. Threads that wait through other clients do not count.
+/// A test can poll this number to learn that a thread waits, instead of sleeping. Threads that wait through other clients do
+/// not count.
 ///
 /// # Examples
 ///
@@ -225,12 +225,12 @@ pub fn queue_length(lock: &Lock) -> usize {
     waits.iter().filter(|wait| wait.lock == key.lock).count()
 }
 
-/// Sets ahead the clock with which this process measures the validity of holds on real servers, as a suspend of the machine
-/// does.
+/// Sets ahead the clock that measures the validity of holds on real servers in this process. A suspend of the machine has
+/// the same effect.
 ///
-/// All clients in this process share that clock, so use it in a process that runs one test. In-memory servers have
-/// separate clocks; see [`Controls::advance`]. As after a suspend, sleeping threads are not woken: a hold is invalid
-/// at once, and its loss is reported at its next renewal. The clock cannot be set back.
+/// All clients in this process share this clock, so call this function only in a process that runs one test. In-memory
+/// servers have separate clocks; see [`Controls::advance`]. Sleeping threads are not woken, as after a suspend. An expired
+/// hold is invalid at once, but its loss is reported at its next renewal. The clock cannot be set back.
 pub fn advance_clock(by: Duration) {
     crate::ground::clock::advance_process(by);
 }
