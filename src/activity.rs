@@ -64,8 +64,8 @@ pub struct ActiveHold {
 pub struct ActiveWait {
     /// The lock, prefix included.
     pub lock: String,
-    /// The number of the waiting thread, as in [`current_thread_id`](crate::current_thread_id), or of the requested
-    /// [`OwnedGuard`](crate::OwnedGuard).
+    /// The number of the waiting thread, as in [`current_thread_id`](crate::current_thread_id), or of the
+    /// [`OwnedGuard`](crate::OwnedGuard) for which the call waits.
     pub thread: u64,
     /// The time since the call began.
     pub lasts: Duration,

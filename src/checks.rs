@@ -36,7 +36,7 @@ impl Redlock {
     /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
     ///
     /// The findings are those of [`Client::check`], an unsuitable number of nodes, nodes without a vote, and nodes that may
-    /// fail over to another server. A node that cannot be queried is a finding, too.
+    /// fail over to another server. A node that cannot be queried is reported as a finding.
     ///
     /// # Errors
     ///

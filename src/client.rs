@@ -77,8 +77,8 @@ impl Client {
     /// Returns the token lock of this name, without I/O: the single-instance lock of the [Redis
     /// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
     ///
-    /// The value of the string key `name` is a random token of 20 bytes, and its TTL is the lease, as after `SET name token
-    /// NX PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`, redsync, …) exclude
+    /// The string key `name` contains a random token of 20 bytes and has the lease as its TTL, as after `SET name token NX
+    /// PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`, redsync, …) exclude
     /// each other. The watchdog renews a token lock like any other [`Lock`]. There are two differences:
     ///
     /// * A token lock is **not reentrant**: a second acquisition by its holder is [`Error::NotReentrant`].
@@ -112,9 +112,9 @@ impl Client {
     /// Store the token with the data and refuse smaller tokens, as in `UPDATE t SET …, fence = :f WHERE id = :id AND fence
     /// <= :f`. Then a holder that was paused for longer than its lease cannot overwrite the work of the next holder.
     ///
-    /// The token is the server's time in microseconds, or the last token plus one if the last token is not smaller. After
-    /// the server lost its data, tokens increase further unless the server's clock was set back. Redis keeps the last token
-    /// in the key `redisson_lock_token:{name}`, which has no TTL.
+    /// The token is the server's time in microseconds. If that time is not above the last token, the token is the last token
+    /// plus one. After the server lost its data, tokens increase further unless the server's clock was set back. Redis keeps
+    /// the last token in the key `redisson_lock_token:{name}`, which has no TTL.
     ///
     /// The fenced lock is Redisson's `RFencedLock`. A fenced lock and a [`lock`](Client::lock) of the same name exclude each
     /// other, but are not reentrant with each other. In a database this method returns a [`lock`](Client::lock), because
@@ -166,10 +166,10 @@ impl Client {
     ///
     /// Redis keeps the waiters in the list `redisson_lock_queue:{name}`. The sorted set `redisson_lock_timeout:{name}`
     /// contains the time from which each waiter counts as dead. A fair lock and a [`lock`](Client::lock) of the same name
-    /// exclude each other, but the [`lock`](Client::lock) ignores the queue. Waiters of one of the two notice an unlock of
-    /// the other up to about a second late. A [`MultiLock`](crate::MultiLock) acquires a fair lock only if no thread waits
-    /// for that fair lock. In a database a fair lock is [`Error::Unsupported`](crate::Error::Unsupported). A
-    /// [`Redlock`](crate::Redlock) has no fair locks.
+    /// exclude each other, but the [`lock`](Client::lock) ignores the queue. Waiters for a fair lock notice an unlock of the
+    /// [`lock`](Client::lock) up to about a second late, and vice versa. A [`MultiLock`](crate::MultiLock) acquires a fair
+    /// lock only if no thread waits for that fair lock. In a database a fair lock is
+    /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no fair locks.
     ///
     /// A fair lock is slower than a [`lock`](Client::lock), because each hold begins with a message to the next waiter.
     ///
@@ -189,10 +189,10 @@ impl Client {
     /// messages.
     ///
     /// A spin lock needs no subscription, so it suits Redis users without rights to channels. It also suits clusters without
-    /// sharded messages, where every message is sent to every node. A waiter pauses for about 1 ms, then twice as long each
-    /// time, up to about 128 ms. [`Lock::with_backoff`] sets other pauses. A spin lock and a [`lock`](Client::lock) of one
-    /// name are the same lock, and are reentrant with each other. An unlock of a spin lock notifies listening waiters,
-    /// except in a cluster without sharded messages.
+    /// sharded messages, where every message is sent to every node. The first pause of a waiter is about 1 ms. Each further
+    /// pause is twice as long, up to about 128 ms. [`Lock::with_backoff`] sets other pauses. A spin lock and a
+    /// [`lock`](Client::lock) of one name are the same lock, and are reentrant with each other. An unlock of a spin lock
+    /// notifies listening waiters, except in a cluster without sharded messages.
     ///
     /// The spin lock is Redisson's `RSpinLock`. An unlock by Redisson's `RSpinLock` notifies no waiters.
     ///
@@ -326,10 +326,10 @@ impl Client {
     /// If the server answers, the call removes the queue entries of the client's waiters from the server. If the server
     /// answers in time, the call also sends the releases of
     /// [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). In-doubt requests are no longer
-    /// resolved. The call returns within one [`command_timeout`](crate::Builder::command_timeout) and 250 ms, and does not
-    /// wait longer for a hook that hangs. Dropping the last clone, lock and guard has the same effect.
+    /// resolved. The call returns within one [`command_timeout`](crate::Builder::command_timeout) plus 250 ms, even if a
+    /// hook hangs. Dropping the last clone, lock and guard has the same effect.
     ///
-    /// A second call returns at once, even if the first is in progress.
+    /// A second call returns at once, even if the first call is in progress.
     ///
     /// Threads that hold locks can unlock after the shutdown. A hold that is not unlocked ends with its lease. Every
     /// [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed).

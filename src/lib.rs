@@ -47,7 +47,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
+//! | `tracing` | spans for waits, and events for acquired, contended, renewed and lost locks, unknown outcomes and reconnects (target `redlatch`) |
 //! | `metrics` | numbers by class of lock, recorded through the crate `metrics` |
 //! | `tls` | `rediss://`: TLS to Redis with rustls, private certificate authorities and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: [`Lock`] with fencing tokens and transactions, row locks, optimistic updates (module `mysql`) |

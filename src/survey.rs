@@ -100,17 +100,18 @@ impl Client {
     /// client and `prefix`.
     ///
     /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is returned as a lock
-    /// if each of its fields has the form of a hold; at most 64 fields are read. In a database the lock table is read.
-    /// [`Locks::with_counters`] includes semaphores and latches, and [`Locks::with_tokens`] includes token locks.
+    /// if each of its fields has the form of a hold. At most 64 holds of a lock are returned. In a database the lock table
+    /// is read. [`Locks::with_counters`] includes semaphores and latches, and [`Locks::with_tokens`] includes token locks.
     /// `docs/rights.md` of the repository lists the rights that the user needs.
     ///
     /// # Errors
     ///
-    /// After an error as an item, the iterator ends. The errors are [`Error::Unreachable`](crate::Error::Unreachable),
-    /// [`Error::Exhausted`](crate::Error::Exhausted), [`Error::Unavailable`](crate::Error::Unavailable),
-    /// [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted),
-    /// [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`, and [`Error::Forked`](crate::Error::Forked) in a
-    /// forked child. Reading a page takes [`command_timeout`](crate::Builder::command_timeout) at most.
+    /// An item may be an error. The iterator ends after that item. The errors are
+    /// [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
+    /// [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Permission`](crate::Error::Permission),
+    /// [`Error::Untrusted`](crate::Error::Untrusted), [`Error::Unexpected`](crate::Error::Unexpected), `Error::Database`,
+    /// and [`Error::Forked`](crate::Error::Forked) in a forked child. Reading a page takes
+    /// [`command_timeout`](crate::Builder::command_timeout) at most.
     ///
     /// # Examples
     ///
@@ -135,7 +136,7 @@ impl Redlock {
     /// Returns an iterator over the held locks whose names begin with `prefix`; see [`Client::locks`].
     ///
     /// All nodes are read before the first lock is returned. [`LockInfo::nodes`] contains the number of nodes with the hold.
-    /// Without a majority, the hold remains from a failed attempt, or nodes have failed. For a
+    /// If that number is below a majority, the hold remains from a failed attempt, or nodes have failed. For a
     /// [`canonical`](crate::RedlockBuilder::canonical) Redlock, token locks are included.
     ///
     /// # Errors

@@ -196,7 +196,7 @@ impl Controls<'_> {
     }
 }
 
-/// Returns the number of threads that wait for `lock` through the same client or the same [`Redlock`](crate::Redlock).
+/// Returns the number of threads that wait for `lock` through the lock's client or [`Redlock`](crate::Redlock).
 ///
 /// A test can poll this number to learn that a thread waits, instead of sleeping. Threads that wait through other clients do
 /// not count.
@@ -225,7 +225,7 @@ pub fn queue_length(lock: &Lock) -> usize {
     waits.iter().filter(|wait| wait.lock == key.lock).count()
 }
 
-/// Sets ahead the clock that measures the validity of holds on real servers in this process. A suspend of the machine has
+/// Sets ahead the clock of this process that measures the validity of holds on real servers. A suspend of the machine has
 /// the same effect.
 ///
 /// All clients in this process share this clock, so call this function only in a process that runs one test. In-memory

@@ -34,9 +34,10 @@ setters! {
     #[cfg(feature = "tls")]
     /// Sets the name that the certificate of every server must contain. The client sends this name to the server (SNI).
     ///
-    /// Use this setting for servers behind a tunnel or a forwarded port. Clusters and sentinels need it if they announce
-    /// hosts that their certificates do not contain. Only for `rediss://` and `mysqls://`. Defaults to the host of the URL
-    /// or the announced host. For an announced IP address, a certificate for the host of one of the URLs is also accepted.
+    /// Use this setting for servers behind a tunnel or a forwarded port. Clusters and sentinels need this setting if they
+    /// announce hosts that their certificates do not contain. Only for `rediss://` and `mysqls://`. Defaults to the host of
+    /// the URL or the announced host. For an announced IP address, a certificate for the host of one of the URLs is also
+    /// accepted.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
@@ -150,10 +151,11 @@ impl Builder {
 
     /// Sets a function that returns the certificate authorities and the client certificate for each new connection.
     ///
-    /// Both texts are in PEM form. The text with the client certificate also contains the private key. An empty text means
-    /// that the other settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is called like the
-    /// function of [`credentials_with`](Builder::credentials_with). A refused certificate counts as an outage, as for
-    /// [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`. Defaults to none.
+    /// Both texts are in PEM form. The text with the client certificate also contains the private key. For an empty text,
+    /// the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is called
+    /// under the same rules as the function of [`credentials_with`](Builder::credentials_with). A refused certificate counts
+    /// as an outage, as for [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`.
+    /// Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,

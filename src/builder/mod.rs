@@ -21,8 +21,8 @@ use crate::stores::redis::{Mapper, Replication, Settings};
 
 /// The settings of a client.
 ///
-/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is [`Error::InvalidConfig`] when
-/// the client is created.
+/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. Creating a client with a setting out of its range is
+/// [`Error::InvalidConfig`].
 ///
 /// # Examples
 ///
@@ -81,8 +81,8 @@ setters! {
     /// Sets the lease of locks that have no fixed lease. A hold is renewed when a third of the lease has passed.
     ///
     /// After its holder died, a lock stays held until the lease ends. A renewal must be answered within a quarter of the
-    /// lease. So the lease should be at least ten round trips to the server: twenty with TLS, fifty behind sentinels or in a
-    /// cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// lease. So use at least ten times the round-trip time to the server: twenty times with TLS, fifty times behind
+    /// sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
     /// Sets the time limit of one request, including connecting and authenticating.
@@ -121,8 +121,8 @@ setters! {
     /// Sets the idle time after which a connection is checked before its next request.
     ///
     /// A load balancer or firewall may silently drop a connection that is idle for longer than its limit. So this setting
-    /// should be shorter than that limit. The check takes one round trip, and at most a quarter of the time of the request.
-    /// A connection that fails the check is replaced. 1 ms ..= 1 day. Defaults to 30 s.
+    /// should be shorter than that limit. The check takes one round trip, and at most a quarter of the time limit of the
+    /// request. A connection that fails the check is replaced. 1 ms ..= 1 day. Defaults to 30 s.
     check_idle_after(idle: Duration) => settings.check_idle_after = idle;
 
     /// Sets the database number on the master that the sentinels name.
@@ -141,8 +141,8 @@ setters! {
     /// `fairLockWaitTimeout`.
     ///
     /// Waiters of this library renew their queue entry every few seconds. Redisson removes the first waiter when this time
-    /// is over. If the removed waiter uses this library, it returns to the front. 10 s ..= 1 day. Defaults to 5 minutes, as
-    /// in Redisson.
+    /// is over. If the removed waiter uses this library, it rejoins the queue at the front. 10 s ..= 1 day. Defaults to 5
+    /// minutes, as in Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
     /// Sets the name of the lock table in a database. The table of the named rows has the same name with the suffix `_rows`.
@@ -198,9 +198,9 @@ impl Builder {
     /// Sets the durations from which a wait and a hold are reported as long.
     ///
     /// The reports go to the [`Observer`]. With the feature `tracing`, they are also logged as warnings. A report is
-    /// repeated each time that the duration has doubled. A wait is reported, with the last holder, when the waiter queries
-    /// the lock, every 1 to 3 s. A hold is reported at a renewal, so holds with a fixed lease are not reported. At least 1
-    /// ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
+    /// repeated each time that the duration has doubled. A wait is reported when the waiter queries the lock, which happens
+    /// every 1 to 3 s. The report names the last holder. A hold is reported at a renewal, so holds with a fixed lease are
+    /// not reported. At least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
@@ -224,8 +224,8 @@ impl Builder {
         self
     }
 
-    /// Sets the function that maps an announced host and port to the host and port to connect to. Use it for servers behind
-    /// NAT or forwarded ports.
+    /// Sets the function that maps an announced host and port to the host and port to connect to. Use this setting for
+    /// servers behind NAT or forwarded ports.
     ///
     /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
     /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if another

@@ -102,8 +102,9 @@ impl Builder {
     /// address must be master. A thread of the client listens for `+switch-master`, so that the client abandons a replaced
     /// master. The same thread checks the master after each third of `watchdog_timeout`, at the latest after 10 s. The
     /// client accepts a master with a later epoch if two sentinels report it (one, if there are fewer than three). It
-    /// accepts a master with an earlier epoch if a majority reports it. If the known master fails, one report may be enough;
-    /// `docs/configuration.md` lists these cases. While no sentinel answers, the client uses the last known master.
+    /// accepts a master with an earlier epoch if a majority reports it. If the known master fails, the report of one
+    /// sentinel may be enough; `docs/configuration.md` lists these cases. While no sentinel answers, the client uses the
+    /// last known master.
     ///
     /// The user and the password in these URLs are for the sentinels. For the master, set
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database).
@@ -142,8 +143,8 @@ impl Builder {
     /// Renewals are sent to all masters in parallel, so a silent shard does not delay the renewals in other shards. All keys
     /// and the channel of a lock are in one slot.
     ///
-    /// Nodes that are not in `urls` get the user and the password of the first URL. [`map_address`](Builder::map_address)
-    /// maps announced addresses that cannot be reached. All URLs must have the same database number. Numbers other than 0
+    /// Nodes that are not in `urls` get the user and the password of the first URL. For announced addresses that cannot be
+    /// reached, set [`map_address`](Builder::map_address). All URLs must have the same database number. Numbers other than 0
     /// need Valkey 9 with `cluster-databases`. With TLS, the certificate of each node must be valid for the announced host.
     /// For an announced IP address, a certificate for the host of one of the URLs or for `tls_server_name` is also accepted.
     ///
@@ -169,7 +170,6 @@ impl Builder {
         })
     }
 
-    /// Settings that apply neither to every Redis server nor to `place` are refused.
     fn on_redis(
         mut self,
         place: &str,
@@ -193,7 +193,6 @@ impl Builder {
         id
     }
 
-    /// Refuses settings that have no effect at any of `places`.
     fn refuse_settings_but(&self, places: &[&str]) -> Result<()> {
         let set = &self.settings;
         let here = "sentinel(); for other servers the URL names the database";

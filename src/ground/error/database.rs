@@ -10,7 +10,7 @@ errors! {
     /// The error of a row, a table or a transaction of a database, in [`Error::Database`].
     #[derive(Debug, Clone)]
     DatabaseError {
-    /// Until the wait ended, another transaction had the row locked.
+    /// The wait ended before another transaction unlocked the row.
     WaitTimeout {
         /// The table and the key.
         lock: Arc<str>,
@@ -63,8 +63,8 @@ errors! {
     } "schema" (Some(lock), Some(node)), "lock {lock:?}: the schema on {node} does not fit: {reason}";
     /// The transaction has ended without writing anything.
     ///
-    /// If the server ended the transaction, its row locks have ended at once. Otherwise the row locks end when the server
-    /// notices that the connection is closed.
+    /// If the server ended the transaction, its row locks ended at once. Otherwise the row locks end when the server notices
+    /// that the connection is closed.
     TransactionLost {
         /// The lock, or the table and the key.
         lock: Arc<str>,

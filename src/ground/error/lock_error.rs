@@ -106,7 +106,7 @@ errors! {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// `acquire`, `release`, …
+        /// The operation: `acquire`, `release`, …
         operation: &'static str,
         /// The id of the hold; `None` for a forced release.
         visitor: Option<VisitorId>,
@@ -116,7 +116,7 @@ errors! {
         source: Option<IoSource>,
     } "unknown" (Some(lock), Some(node)), "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}", visitor .as_ref() .map_or(String::new(), |it| format!(" of {it}")), ReasonText(reason, source);
     /// The server cannot execute the request now, for example because it is loading data, busy, read-only, out of memory, or
-    /// has too many clients. Or the server refused the credentials that
+    /// at its limit of clients. Or the server refused the credentials that
     /// [`Builder::credentials_with`](crate::Builder::credentials_with) returned.
     Unavailable {
         /// The lock.

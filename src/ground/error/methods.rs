@@ -65,7 +65,7 @@ impl Error {
     /// Returns the name of the server concerned, without a password; `None` if the error concerns no server or several
     /// servers.
     ///
-    /// [`Error::NoQuorum`] lists its servers in `nodes`.
+    /// [`Error::NoQuorum`] lists the servers in `nodes`.
     pub fn node(&self) -> Option<&str> {
         self.place().1
     }
