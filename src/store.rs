@@ -34,19 +34,17 @@ pub use survey::{Holder, LockInfo, LockKind};
 pub use traffic::ConnectionStats;
 pub(crate) use traffic::{ConnectionCounter, Opened};
 
-/// Longer leases are refused, so that sums of times cannot overflow.
+/// Leases longer than this are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A store of locks.
-///
-/// Every operation ends by `deadline`. On one server, an operation is one atomic step. An `Err` of an operation that changes
-/// a hold means that nothing was changed; an unknown outcome is [`Outcome::Unknown`].
+/// Every operation returns by its `deadline`. A server executes an operation as one atomic step. If an operation changes
+/// holds, an `Err` means that nothing was changed. If the outcome is not known, the operation returns [`Outcome::Unknown`].
 pub(crate) trait Store: Send + Sync {
     /// Acquires the lock, or re-enters it if `claim.count` is above 0. If `claim.is_renewed` is true, the store also
-    /// prepares the connection for the renewals of the hold.
+    /// prepares the connection that will renew the hold.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
 
-    /// Reduces the hold to `left`, whatever its count in the store is.
+    /// Reduces the hold to `left`, regardless of the hold count in the store.
     fn release(
         &self,
         claim: &Claim,
@@ -54,18 +52,17 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Outcome<Released>>;
 
-    /// Renews each hold with the lease of its claim. Returns one outcome per claim, in order.
+    /// Renews each hold with the lease of its claim. Returns one outcome per claim, in the order of `claims`.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Resolves in-doubt requests, all at the same [`Store::node`]. The outcomes are in order; `true` means that nothing of
-    /// the request is left, and nothing can arrive later. The result may be shorter than `in_doubts`, if a request got no
-    /// reply or `deadline` passed.
+    /// Resolves in-doubt requests that all have the same [`Store::node`]. Returns one outcome per request, in the order of
+    /// `in_doubts`. `true` means that nothing of the request is left in the store, and that the request can no longer take
+    /// effect. If a request gets no reply or `deadline` passes, the outcomes of later requests are missing.
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>>;
 
-    /// Frees the lock, whichever client holds it. Returns whether it was held.
+    /// Frees the lock, whichever client holds it. Returns whether the lock was held.
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool>;
 
-    /// Returns whether the lock is held, and the hold count of `visitor`.
     fn inspect(
         &self,
         lock: &LockId,
@@ -73,8 +70,8 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Holding>;
 
-    /// Describes one lock, or the next locks of a scope, from `position` on. An error ends the survey if it sets
-    /// `position.is_over`. If not, the survey continues with the next server.
+    /// Describes one lock, or the next locks of a scope after `position`. After an error, the survey is over if
+    /// `position.is_over` is true. Otherwise the next call continues with the next server.
     fn survey(
         &self,
         of: SurveyOf<'_>,
@@ -82,10 +79,10 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Vec<LockInfo>>;
 
-    /// Subscribes a refused visitor to the messages after which it should attempt again. `entry` is its queue entry in the
-    /// store, if it has one; the messages for that entry reach no other visitor.
+    /// Subscribes a refused waiter to the messages that make it attempt again. `entry` is the queue entry of the waiter in
+    /// the store, if any. Messages for a queue entry reach only the waiter of that entry.
     ///
-    /// Several stores may wake one parker. So each store numbers its sources from the `source` that the caller passes.
+    /// `source` is the parker's number for the first message source of this store. Several stores may wake one parker.
     fn subscribe(
         &self,
         lock: &LockId,
@@ -94,43 +91,42 @@ pub(crate) trait Store: Send + Sync {
         parker: &Arc<Parker>,
     ) -> Subscription;
 
-    /// Checks the settings and the state of the server. The findings include settings that are as they should be.
+    /// Checks the settings and the state of the server. Correct settings are reported as [`Severity::Ok`].
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
-    /// The operations that only a store on one Redis server has.
     fn redis(&self) -> Option<&dyn RedisOperations> {
         None
     }
 
     fn facts(&self) -> &Facts;
 
-    /// The name of the node that has this lock, without a secret. A node is a part of the store that can fail alone. If
-    /// `lock` is `None`, the name of the whole store.
+    /// The name of the node that has `lock`, or of the whole store if `lock` is `None`. The name contains no password. A
+    /// node is a part of the store that can fail alone.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
     fn connections(&self) -> ConnectionStats {
         ConnectionStats::default()
     }
 
-    /// Ends the threads of the store, unless other clients use them. Requests still work.
+    /// Ends the threads of the store, except threads that other clients use. The store accepts requests even after this
+    /// call.
     fn close(&self) {}
 }
 
-/// The operations of a store on one Redis server: guarded writes, counts and conditions.
+/// The operations that only a Redis store has: guarded writes, counts and conditions.
 pub(crate) trait RedisOperations {
-    /// Checks in one atomic step that the hold of the work is valid, and executes the work. `Refused` with a duration means
-    /// that nothing was done, and that the caller may repeat the request after that duration: a request of the hold may
-    /// still arrive, or the validity is about to end.
+    /// Executes `work` if its hold is valid. The check and the execution are one atomic step. `Refused(pause)` means that
+    /// nothing was executed, because the validity of the hold is about to end. After `pause`, a renewal may have extended
+    /// the validity, so the caller may repeat the request.
     fn guarded(
         &self,
         work: &Guarded<'_>,
         deadline: Instant,
     ) -> Result<Outcome<Vec<Reply>, Duration>>;
 
-    /// Changes or reads a counter. A request that arrives more than once is executed once.
+    /// Changes or reads a counter. The server executes a request once, even if the request arrives twice.
     fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64>;
 
-    /// Executes one step of a wait on a condition, or a signal.
     fn condition(
         &self,
         op: &ConditionOp<'_>,
@@ -139,7 +135,6 @@ pub(crate) trait RedisOperations {
 }
 
 impl dyn Store + '_ {
-    /// [`Store::redis`], or the error that says why this lock has none.
     pub(crate) fn redis_for(&self, lock: &LockId) -> Result<&dyn RedisOperations> {
         let unsupported = || Error::unsupported(&lock.name, self.facts().lacks);
         self.redis().ok_or_else(unsupported)
@@ -149,13 +144,13 @@ impl dyn Store + '_ {
 /// The part of a hold that stays after a release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left<'a> {
-    /// This number of levels, at least 1, with the lease of the claim.
+    /// This number of levels, at least 1. The lease of the claim becomes the lease of the hold.
     Levels(u32),
     Nothing,
-    /// Nothing. The store may omit the unlock message if it is expensive.
+    /// Nothing. The store may omit the unlock message if sending it is expensive.
     NothingQuietly,
-    /// A new hold with a count of 1, for a waiter of the same client. No unlock message is sent. Only for a store that
-    /// [hands off](Facts::hands_off).
+    /// The hold of a waiter of the same client, with a hold count of 1. The store sends no unlock message. Used only if
+    /// [`Facts::hands_off`] is true.
     Successor(&'a Claim),
 }
 
@@ -163,7 +158,7 @@ pub(crate) enum Left<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreEntry<'a> {
     OfLock(&'a VisitorId),
-    /// An entry in the queue of a condition, under the ticket of one wait.
+    /// An entry in the queue of a condition. Its visitor id is the ticket of one wait.
     OfCondition(&'a Arc<str>, &'a VisitorId),
 }
 
@@ -175,34 +170,33 @@ impl<'a> StoreEntry<'a> {
     }
 }
 
-/// The hook of the client that uses a store. A store has only one such client.
 pub(crate) type TakeoverHook = OnceLock<Box<dyn Fn() + Send + Sync>>;
 
 /// The properties of a store that never change.
 pub(crate) struct Facts {
-    /// The part of the node that has the locks, such as a database number. Locks with equal name, node and area are one
-    /// lock.
+    /// The part of a node that contains the locks, such as a database number. Two locks are the same lock if name, node and
+    /// area are equal.
     pub(crate) area: String,
-    /// The clock of the validity of holds.
     pub(crate) timeline: Timeline,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) longest_lease: Duration,
-    /// The error if the store cannot keep a lock of this kind and name. Called when the lock is made.
+    /// Returns an error if the store cannot keep a lock of this kind and name. Called when a handle of the lock is made.
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
-    /// Whether an unlock of this kind of lock sends no message, so that waiters poll.
+    /// Whether waiters for this kind of lock must poll, because an unlock sends no message.
     pub(crate) is_polled: fn(Kind) -> bool,
-    /// Whether the store consists of other stores. Some of them may keep a hold that is lost.
+    /// Whether the store consists of other stores, as a quorum does. After a loss, some of these stores may still have the
+    /// hold.
     pub(crate) is_composite: bool,
-    /// Whether one request hands a hold to a waiter of the same client. If not, the waiter acquires the free lock.
+    /// Whether one request can hand a hold to a waiter of the same client. Otherwise the lock is freed, and the waiter
+    /// acquires it.
     pub(crate) hands_off: bool,
-    /// Why the store has no [`RedisOperations`]; empty if it has them.
+    /// The reason why the store has no [`RedisOperations`], or an empty text if the store has [`RedisOperations`].
     pub(crate) lacks: &'static str,
-    /// Called after another server has taken over. That server may lack holds. The hook must not block.
+    /// Called after another server has become the master, because that server may lack holds. The hook must not block.
     pub(crate) takeover_hook: Arc<TakeoverHook>,
 }
 
 impl Facts {
-    /// The properties of a store that does not consist of others.
     pub(crate) fn of(area: String, notifier: &Arc<Notifier>) -> Facts {
         Facts {
             area,
@@ -218,7 +212,6 @@ impl Facts {
         }
     }
 
-    /// The properties of a store that consists of the stores of other clients.
     pub(crate) fn of_composite(area: String, longest_lease: Duration) -> Facts {
         Facts {
             longest_lease,
@@ -229,16 +222,16 @@ impl Facts {
     }
 }
 
-/// The outcome of a request that changes a hold: `D` if it was done, `R` if it was refused.
+/// The outcome of a request that changes a hold. `D` describes an executed request, `R` a refused request.
 #[derive(Debug)]
 pub(crate) enum Outcome<D, R = Infallible> {
     Done(D),
     Refused(R),
     /// The store does not have the hold of the request.
     Gone(LossCause),
-    /// The request was sent, and no reply came.
+    /// The request was sent, but its outcome is not known.
     Unknown {
-        /// If the request was a hand-off, the successor's hold is in doubt as well, until the same server time.
+        /// If the request was a hand-off, the hold of the successor is in doubt as well, until the same server time.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -250,29 +243,27 @@ impl<D, R> Outcome<D, R> {
     }
 }
 
-/// Work that is executed only while its hold is valid.
 #[derive(Debug)]
 pub(crate) struct Guarded<'a> {
     pub(crate) claim: &'a Claim,
     pub(crate) work: Work<'a>,
-    /// The end of the hold's validity, as known now. The server refuses the work from then on.
+    /// The end of the hold's validity, as far as the client knows. From this moment on, the server refuses the work.
     pub(crate) valid_until: BootInstant,
 }
 
 #[derive(Debug)]
 pub(crate) struct Granted {
-    /// A moment before the request was sent, from which the lease counts.
+    /// A moment just before the request was sent. The lease counts from this moment.
     pub(crate) sent: BootInstant,
-    /// The fencing token, if the store draws one.
+    /// The fencing token, if the store issues fencing tokens.
     pub(crate) fence: Option<u64>,
-    /// The remaining life of the key if that ends before the lease.
+    /// The remaining life of the key, if the key expires before the lease ends.
     pub(crate) life: Option<Duration>,
-    /// The in-doubt request, if an earlier attempt of this call got no reply.
+    /// The part of this call that is in doubt, such as an earlier attempt without a reply.
     pub(crate) leftover: Option<InDoubt>,
 }
 
 impl Granted {
-    /// A grant without a fencing token and without an in-doubt request.
     pub(crate) fn at(sent: BootInstant) -> Granted {
         Granted {
             sent,
@@ -285,25 +276,23 @@ impl Granted {
 
 #[derive(Debug, Default)]
 pub(crate) struct Released {
-    /// The number of subscribers in other processes that received the unlock message, or listen to a lock that was handed
-    /// off.
+    /// How many subscribers outside this client's queue receive the unlock messages of the lock.
     pub(crate) others: u32,
     pub(crate) successor: Option<Granted>,
-    /// The in-doubt part: what a part of the store may still have of the hold, or, for levels, an earlier attempt of this
-    /// call that got no reply.
+    /// The part of this call that is in doubt. After a full release, some nodes may still have the hold. After a release of
+    /// one level, an earlier attempt without a reply may still arrive.
     pub(crate) leftover: Option<InDoubt>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Refusal {
-    /// The remaining life of the present hold; `None` if it has no end.
+    /// The remaining life of the present hold; `None` if the hold has no end.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) holder: Option<Box<str>>,
-    /// Set if the votes of a quorum were split, so that no client got a majority: the time of a round trip.
+    /// The time of a round trip, if the votes of a quorum were split so that no client got a majority.
     pub(crate) split: Option<Duration>,
-    /// The in-doubt part of this attempt.
     pub(crate) leftover: Option<InDoubt>,
-    /// The time after which this visitor should check again, if that is longer than usual.
+    /// The longest pause until the next attempt, if it differs from the default pause.
     pub(crate) recheck_after: Option<Duration>,
 }
 
@@ -325,27 +314,27 @@ impl From<Infallible> for Refusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
-    /// Renewed, but the key ends after this time, before the lease.
+    /// Renewed, but the key expires after this time, before the lease ends.
     RenewedFor(Duration),
     Lost(LossCause),
     Unknown(String),
 }
 
-/// A request may arrive until this time after its deadline, on this client's clock. After that every store refuses it.
+/// Every store refuses a request that arrives later than this after the deadline of the request, on this client's clock.
 ///
-/// The expiry that a store sends with the request enforces this limit. The slack that the store passes to
-/// `clock::Offset::expiry` must be shorter than this limit by [`EXPIRY_DRIFT`] plus any time between the arrival and the
-/// effect of the request.
+/// A store enforces this limit with the expiry in the request. `clock::Offset::expiry` calculates the expiry with a slack.
+/// The slack must be less than this limit by [`EXPIRY_DRIFT`] and by the longest time between the arrival and the effect of
+/// a request.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
-/// The clocks may drift by this much between the expiry of a request and the end of its slack.
+/// How far clocks may drift apart within [`EXPIRY_SLACK`].
 pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     pub(crate) is_locked: bool,
-    /// The hold count of the requested visitor; 0 if it holds nothing.
+    /// The hold count of the visitor that was passed to [`Store::inspect`]; 0 if the visitor holds nothing.
     pub(crate) count: u32,
-    /// The remaining life of the present hold without a renewal; `None` if there is no hold, or it has no end.
+    /// The remaining life of the present hold if nothing renews it; `None` if there is no hold or the hold has no end.
     pub(crate) remaining: Option<Duration>,
 }

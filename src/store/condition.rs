@@ -1,18 +1,16 @@
-//! Operations on the queue of a condition.
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::claim::{LockId, VisitorId};
 
-/// A waiter on a condition must query its queue entry within this time, or the store treats the waiter as dead.
+/// A waiter on a condition must query its queue entry at least this often. Otherwise the store treats the waiter as dead.
 pub(crate) const CONDITION_ENTRY_LIFE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConditionOp<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) condition: &'a Arc<str>,
-    /// For a wait, its ticket. For a signal, the visitor id of the hold under which the signal is sent.
+    /// In a wait, the ticket of the wait. In a signal, the visitor id of the signaller's hold.
     pub(crate) visitor: &'a VisitorId,
     pub(crate) step: ConditionStep<'a>,
 }
@@ -21,11 +19,11 @@ pub(crate) struct ConditionOp<'a> {
 pub(crate) enum ConditionStep<'a> {
     /// Joins the end of the queue, if the store has this hold.
     Enlist(&'a VisitorId),
-    /// Queries whether the entry was signalled, and keeps it alive if not.
+    /// Queries whether the entry was signalled. If not, extends the life of the entry.
     Look,
     /// Leaves the queue, unless the entry was signalled.
     Leave,
-    /// Signals this number of waiters, the longest waiting first, if the store has the hold.
+    /// Signals at most this number of waiters, the longest waiting first, if the store has the signaller's hold.
     Signal(u32),
 }
 
@@ -44,18 +42,17 @@ impl ConditionStep<'_> {
 pub(crate) enum ConditionAnswer {
     /// The entry is in the queue, and was not signalled.
     Waits,
-    /// The entry is gone: it was signalled, or the store removed it.
+    /// The entry was signalled, or the store removed it.
     Woken,
     Left,
-    /// The number of signalled waiters.
     Signalled(u32),
 }
 
-/// A queue entry that an in-doubt request or a failed wait may have left.
+/// A queue entry that may remain in the store after an in-doubt request or a failed wait.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
-    /// The waiter may have received a signal that it did not use: unless the entry is still in the queue, another waiter
-    /// gets the signal.
+    /// Whether the waiter may have received a signal without using it. If so, and the entry is no longer in the queue,
+    /// another waiter gets the signal.
     pub(crate) was_told: bool,
 }

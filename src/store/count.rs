@@ -9,9 +9,9 @@ use crate::ground::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct CountOp<'a> {
     pub(crate) counter: &'a LockId,
-    /// The unique id of the request: the store executes it once.
+    /// The unique id of the request, by which the store executes the request only once.
     pub(crate) request: VisitorId,
-    /// The permit that the operation concerns, if it concerns one.
+    /// The permit that `step` concerns, if any.
     pub(crate) permit: Option<&'a VisitorId>,
     pub(crate) step: CountStep,
 }
@@ -25,24 +25,23 @@ impl CountOp<'_> {
     }
 }
 
-/// The step of an operation, and the number that the store returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountStep {
-    /// Returns the count; 0 if there is none.
+    /// Returns the count, or 0 if no count exists.
     Get,
-    /// Sets the count if there is none, with this TTL if one is given. Returns 1, or 0 if there is a count.
+    /// If no count exists, sets the count and an optional TTL. Returns 1, or 0 if a count exists.
     SetIfMissing(u32, Option<Duration>),
-    /// Subtracts 1, and deletes the count at 0. Returns the new count.
+    /// Subtracts 1, and deletes the count if the result is 0. Returns the new count.
     CountDown,
-    /// Adds a number to the count, or to 0 if there is none. Returns the sum.
+    /// Adds a number to the count, or to 0 if no count exists. Returns the sum.
     Add(i64),
-    /// Adds a number if there is a count. Returns 1, or 0 if there is none.
+    /// Adds a number to an existing count. Returns 1, or 0 if no count exists.
     AddIfThere(i64),
     /// Sets the count to 0. Returns the former count.
     Drain,
-    /// Removes the owner record of the visitor whose id is `CountOp::request`. Returns 1, or 0 if it owned nothing.
+    /// Removes the owner record of the visitor `CountOp::request`. Returns 1, or 0 if the visitor had no record.
     Forget,
-    /// Deletes the count. Returns 1, or 0 if there is none.
+    /// Deletes the count. Returns 1, or 0 if no count exists.
     Delete,
     /// Sets the sum of free and acquired permits. Returns 1.
     Replace(u32),
@@ -50,11 +49,11 @@ pub(crate) enum CountStep {
     Taken,
     /// Returns the number of waiters in the lock's queue on the server.
     Waiters,
-    /// Releases a permit. Returns 1, or 0 if it is not acquired.
+    /// Releases a permit. Returns 1, or 0 if nobody has acquired the permit.
     GiveBack,
-    /// Returns the remaining life of a permit in ms; 0 if it is not acquired.
+    /// Returns the remaining life of a permit in ms, or 0 if nobody has acquired the permit.
     Lease,
-    /// Sets the lease of a permit. Returns 1, or 0 if it is not acquired.
+    /// Sets the lease of a permit. Returns 1, or 0 if nobody has acquired the permit.
     SetLease(Duration),
 }
 
@@ -88,7 +87,7 @@ impl CountStep {
         }
     }
 
-    /// The TTL of the count; zero for none.
+    /// The TTL of the count; zero if the count gets no TTL.
     pub(crate) fn life(self) -> Duration {
         match self {
             CountStep::SetIfMissing(_, Some(life)) => life,

@@ -1,33 +1,34 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A finding about a server: [`Client::check`](crate::Client::check) returns findings that endanger locks,
-/// [`Client::examine`](crate::Client::examine) all findings.
+/// A finding about a server. [`Client::check`](crate::Client::check) returns only findings that endanger locks.
+/// [`Client::examine`](crate::Client::examine) returns all findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthWarning {
-    /// The server.
+    /// The name of the server.
     pub node: Arc<str>,
-    /// The subject, stable over versions: `reachable`, `connection`, `version`, `role`, `rights`, `eviction`, `persistence`,
-    /// `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database `lock-table`.
+    /// The subject of the finding: `reachable`, `connection`, `version`, `role`, `rights`, `eviction`, `persistence`,
+    /// `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database `lock-table`. These
+    /// texts stay the same in later versions.
     pub code: &'static str,
     /// The severity.
     pub severity: Severity,
-    /// The finding.
+    /// The description of the finding.
     pub message: String,
-    /// What to do; empty if nothing.
+    /// What to do about the finding; empty if nothing is to be done.
     pub advice: String,
 }
 
-/// The severity of a finding, the worst last.
+/// The severity of a finding. The variants are in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// The subject is as it should be. [`Client::check`](crate::Client::check) omits such findings.
+    /// The check found no problem. [`Client::check`](crate::Client::check) omits such findings.
     Ok,
-    /// A promise has a narrower limit than necessary, or the check was not possible.
+    /// A guarantee is weaker than it could be, or the check was not possible.
     Note,
-    /// A promise is broken in ordinary operation, or locks cannot be acquired.
+    /// A guarantee is broken in ordinary operation, or locks cannot be acquired.
     Danger,
 }
 
@@ -73,7 +74,7 @@ impl HealthWarning {
 }
 
 impl Severity {
-    /// Returns `ok`, `note` or `danger`, stable over versions.
+    /// Returns `ok`, `note` or `danger`. These texts stay the same in later versions.
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Ok => "ok",

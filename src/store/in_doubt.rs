@@ -9,26 +9,26 @@ use crate::ground::error::Result;
 use crate::ground::{sync, time};
 use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
-/// A request without a reply may arrive up to this long after it was sent. The lease counts from the arrival.
+/// The longest time assumed between the sending and the arrival of a request. The lease counts from the arrival.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
 
 /// How many requests [`resolve_each`] resolves at the same time.
 const RESOLVED_AT_ONCE: usize = 8;
 
-/// An in-doubt request: a field that it may have left in the store, or may still write there.
+/// An in-doubt request. The request may have written the field `visitor` to the store, or may write the field later.
 #[derive(Debug, Clone)]
 pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// Set if the request concerns an entry in the queue of a condition, not a hold. Then `visitor` is the ticket of that
-    /// entry.
+    /// `Some` if the request concerns an entry in the queue of a condition, not a hold. In this case, `visitor` is the
+    /// ticket of the entry.
     pub(crate) place: Option<EntryInDoubt>,
-    /// For each node, the time of the node's clock in ms after which the node refuses the request, so that a later release
-    /// resolves it. `None` for a node that is resolved. A node beyond the end of the list has the value of the last listed
-    /// node.
+    /// For each node, the time in ms on the node's clock after which the node refuses the request. A release after that time
+    /// resolves the request at that node. `None` means that the node is resolved. A node beyond the end of the list has the
+    /// value of the last listed node.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
-    /// The end of any lease that the request may set.
+    /// The latest end of a lease that the request may set.
     pub(crate) ends: BootInstant,
 }
 
@@ -55,7 +55,8 @@ impl InDoubt {
         }
     }
 
-    /// An entry in the queue of a condition that may exist, or may be written until the server's time `not_after`.
+    /// An entry in the queue of a condition. The entry may exist, or a request may write it until the server's time
+    /// `not_after`.
     pub(crate) fn of_condition_entry(
         lock: &LockId,
         ticket: &VisitorId,
@@ -69,7 +70,7 @@ impl InDoubt {
         }
     }
 
-    /// A request for this claim at `nodes` nodes, none of them in doubt yet.
+    /// A request for this claim that is not yet in doubt at any of `nodes` nodes.
     pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![None; nodes],
@@ -77,7 +78,7 @@ impl InDoubt {
         }
     }
 
-    /// Extends the list to `nodes` nodes.
+    /// Makes `not_after` list exactly `nodes` nodes.
     pub(crate) fn list(&mut self, nodes: usize) {
         self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
     }
@@ -95,7 +96,7 @@ impl InDoubt {
         }
     }
 
-    /// Notes that the request may arrive at a listed node until its time `not_after`.
+    /// Notes that the request may arrive at the listed node `node` until the node's time `not_after`.
     pub(crate) fn raise(&mut self, node: usize, not_after: i64) {
         let latest = self.not_after.get(node).copied().flatten();
         self.set(node, latest.max(Some(not_after)));
@@ -105,14 +106,13 @@ impl InDoubt {
         self.not_after.iter().all(Option::is_none)
     }
 
-    /// The time on the clock of node `node` after which the node refuses the request; `None` if the node is resolved.
     pub(crate) fn not_after(&self, node: usize) -> Option<i64> {
         let listed = self.not_after.get(node).or(self.not_after.last());
         listed.copied().unwrap_or(Some(0))
     }
 }
 
-/// Resolves a few requests at the same time, until one gets no reply or `deadline` passes. One at a time would fall behind
+/// Resolves a few requests at the same time, until a request gets no reply or `deadline` passes. One at a time would fall behind
 /// the acquisitions of a client that unlocks in the background.
 pub(crate) fn resolve_each(
     in_doubts: &mut [&mut InDoubt],

@@ -1,21 +1,18 @@
-//! The subscription of a waiter to unlock messages.
-
 use std::time::Duration;
 
 use crate::ground::notify::Registration;
 
-/// Whether unlock messages reach a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Live,
-    /// The subscription is not confirmed yet; the waiter is woken when it is.
+    /// The server has not confirmed the subscription yet. The confirmation will wake the waiter.
     Pending,
-    /// No messages arrive; the waiter polls.
+    /// No messages arrive, so the waiter polls.
     Polling,
 }
 
 impl Delivery {
-    /// The delivery to a waiter that needs a message from each of `needed` parts.
+    /// The delivery to a waiter that needs messages from `needed` of the `parts`.
     pub(crate) fn joint(parts: &[Subscription], needed: usize) -> Delivery {
         let count = |what| parts.iter().filter(|part| part.delivery == what).count();
         if count(Delivery::Live) >= needed {
@@ -28,12 +25,12 @@ impl Delivery {
     }
 }
 
-/// The entry of a waiter in the client's queue, and the parts that deliver messages to it.
+/// The entry of a waiter in the client's queue, with the objects that deliver messages to the entry.
 pub(crate) struct Subscription {
-    /// Declared before `keep`, and so dropped before it: the entry must leave its queue before its sources end.
+    /// Declared before `keep`, and so dropped before `keep`: the entry must leave its queue before its message sources end.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
-    /// How many of the parker's sources this subscription uses.
+    /// The number of message sources of the parker that this subscription uses.
     pub(crate) sources: u32,
     /// The longest random pause between a message and the next attempt, so that waiters do not attempt all at once.
     pub(crate) jitter: Duration,
@@ -41,7 +38,6 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// An entry with one source and no jitter.
     pub(crate) fn of(registration: Registration, delivery: Delivery) -> Subscription {
         Subscription {
             registration,

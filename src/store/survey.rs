@@ -1,5 +1,3 @@
-//! The state of locks as an operator sees it, and the position of a survey of all locks.
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +7,9 @@ use crate::ground::claim::{Kind, LockId};
 
 /// The kind of a lock, as far as the store records it.
 ///
-/// In Redis a [`lock`](crate::Client::lock) and a [`spin_lock`](crate::Client::spin_lock) are the same lock. A
-/// [`fair_lock`](crate::Client::fair_lock) without waiters looks like a lock, and so does a fenced lock for which no token
-/// was ever drawn.
+/// In Redis, a [`lock`](crate::Client::lock) and a [`spin_lock`](crate::Client::spin_lock) are the same lock. Two other
+/// locks are reported as [`LockKind::Reentrant`]: a [`fair_lock`](crate::Client::fair_lock) without waiters, and a fenced
+/// lock that never had a fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -25,13 +23,13 @@ pub enum LockKind {
     Read,
     /// A [`Client::read_write_lock`](crate::Client::read_write_lock) held by a writer, who may also read.
     Write,
-    /// A [`Client::token_lock`](crate::Client::token_lock), or a string that looks like one.
+    /// A [`Client::token_lock`](crate::Client::token_lock), or another string that looks like a token.
     Token,
     /// A [`Client::semaphore`](crate::Client::semaphore) with owners.
     Semaphore,
     /// A [`Client::permit_semaphore`](crate::Client::permit_semaphore).
     PermitSemaphore,
-    /// A [`Client::latch`](crate::Client::latch), or a semaphore without owners: both are a plain number.
+    /// A [`Client::latch`](crate::Client::latch), or a semaphore without owners: the store has only a number for both.
     Counter,
 }
 
@@ -51,7 +49,7 @@ impl LockKind {
         }
     }
 
-    /// The kind to show for a lock without a key.
+    /// The kind to report for a lock that has no key in the store.
     pub(crate) fn of(kind: Kind) -> LockKind {
         match kind {
             Kind::Reentrant => LockKind::Reentrant,
@@ -73,18 +71,19 @@ impl fmt::Display for LockKind {
     }
 }
 
-/// One hold of a lock, and its process if it is known.
+/// One hold of a lock, and the holding process if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The id of the hold, for [`Lock::force_unlock_of`](crate::Lock::force_unlock_of). A token is shown as four
-    /// characters, `…` and a short hash of the whole token, because the token itself frees the lock.
+    /// The id of the hold, for [`Lock::force_unlock_of`](crate::Lock::force_unlock_of). A token is shown as its first four
+    /// characters, `…` and a short hash of the whole token. The rest is hidden, because everyone who knows the token can
+    /// free the lock.
     pub visitor: String,
     /// The uuid of the client; `None` for a token lock.
     pub client: Option<String>,
-    /// The number of the thread or of the [`OwnedGuard`](crate::OwnedGuard).
+    /// The number of the holding thread, or of the [`OwnedGuard`](crate::OwnedGuard).
     pub thread: Option<u64>,
-    /// The number of the hold; only for holds of this library.
+    /// The number of the hold. Only holds of this library have a number.
     pub hold: Option<u64>,
     /// The hold count.
     pub count: u32,
@@ -92,17 +91,17 @@ pub struct Holder {
     pub by: &'static str,
     /// The address of a connection of the client, as the server sees it.
     pub address: Option<String>,
-    /// The name of the machine, taken from the name of that connection; see
+    /// The host name of the holding process, taken from the name of its connection; see
     /// [`Builder::connection_name`](crate::Builder::connection_name).
     pub host: Option<String>,
-    /// The process id, taken from the name of the same connection.
+    /// The process id of the holding process, taken from the name of its connection.
     pub pid: Option<u32>,
 }
 
 /// The state of one lock at the moment of the query.
 ///
-/// Returned by [`Lock::describe`](crate::Lock::describe) and [`Client::locks`](crate::Client::locks). It may be outdated a
-/// moment later.
+/// [`Lock::describe`](crate::Lock::describe) and [`Client::locks`](crate::Client::locks) return lock states. A returned
+/// state may be outdated at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
@@ -110,16 +109,16 @@ pub struct LockInfo {
     pub name: Arc<str>,
     /// The kind of lock.
     pub kind: LockKind,
-    /// The server.
+    /// The name of the server; for a quorum, the names of the nodes that have the hold.
     pub node: Arc<str>,
     /// The holds, at most 64; empty if the lock is free, and for semaphores and latches.
     pub holders: Vec<Holder>,
-    /// The remaining life of the lock without a renewal; `None` if the lock is free or has no end.
+    /// The remaining life of the lock if nothing renews it; `None` if the lock is free or has no end.
     pub expires: Option<Duration>,
     /// The number of processes that are subscribed to the unlock messages of the lock; `None` if unknown. A process stays
     /// subscribed for up to 2 s after its last wait.
     pub listening: Option<u32>,
-    /// The last fencing token, if the lock has tokens.
+    /// The last fencing token that was issued, if the lock has fencing tokens.
     pub fence: Option<u64>,
     /// For a quorum: the number of nodes that have the hold, and the number of nodes.
     pub nodes: Option<(u32, u32)>,
@@ -151,7 +150,7 @@ impl LockInfo {
         }
     }
 
-    /// Replaces the ids that would let a reader free the lock.
+    /// Shortens tokens, because everyone who knows a token can free the lock.
     pub(crate) fn discreet(mut self) -> LockInfo {
         if self.kind == LockKind::Token {
             for holder in &mut self.holders {
@@ -162,11 +161,10 @@ impl LockInfo {
     }
 }
 
-/// A token as it is shown: its first characters, and a hash to distinguish it from tokens with the same beginning.
+/// Returns the first characters of a token, and a hash that distinguishes tokens with the same beginning.
 ///
-/// The hash is 32-bit FNV-1a, the same in every version and process. It has few bits, so that a short token cannot be
-/// guessed from it. It does not resist a deliberate collision, but a client that could cause one could acquire the lock as
-/// well.
+/// The hash is 32-bit FNV-1a, which is the same in every version and process. A hash of 32 bits is too short to guess the
+/// token from it. A client could cause a collision deliberately, but such a client could acquire the lock as well.
 pub(crate) fn shown_token(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -176,12 +174,11 @@ pub(crate) fn shown_token(token: &str) -> String {
 }
 
 impl Holder {
-    /// Returns whether the full id `id` is the id of this hold, even if `visitor` shows only a part of a token.
+    /// Returns whether `id` is the full id of this hold, even if [`Holder::visitor`] shows only a part of a token.
     pub fn is_visitor(&self, id: &str) -> bool {
         self.visitor == id || self.visitor == shown_token(id)
     }
 
-    /// The holder that a field in the store describes, with its hold count.
     pub(crate) fn of_field(field: &str, count: u32) -> Holder {
         let parts = Parts::of(field);
         let by = match &parts {
@@ -203,8 +200,8 @@ impl Holder {
     }
 }
 
-/// The parts of the id of a hold: `uuid:thread`, with `:hold` in holds of this library, and with `:write` at the end for a
-/// writer.
+/// The parts of the id of a hold: `uuid:thread` (Redisson) or `uuid:thread:hold` (this library). The id of a writer ends
+/// with `:write`.
 pub(crate) struct Parts<'a> {
     client: &'a str,
     thread: u64,
@@ -212,7 +209,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the field of a hash; `None` if it is not the id of a hold.
+    /// Parses a field of a hash. Returns `None` if the field is not the id of a hold.
     pub(crate) fn of(field: &'a str) -> Option<Parts<'a>> {
         let field = field.strip_suffix(":write").unwrap_or(field);
         let mut parts = field.split(':');
@@ -231,7 +228,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A number as this library and Redisson write it.
+/// Parses a number of digits only. `str::parse` alone would accept a leading `+`.
 fn number(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|digit| digit.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)
@@ -254,11 +251,10 @@ pub(crate) enum SurveyOf<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// The prefix of the names of the locks, key prefix included.
+    /// The beginning of all lock names in the scope, key prefix included.
     pub(crate) prefix: Arc<str>,
     /// Whether to include strings, which may be token locks.
     pub(crate) has_tokens: bool,
-    /// Whether to include semaphores and latches.
     pub(crate) has_counters: bool,
 }
 
@@ -267,21 +263,22 @@ pub(crate) struct Position {
     pub(crate) is_over: bool,
     /// The servers whose survey is complete.
     pub(crate) done: Vec<Arc<str>>,
-    /// The server of the present cursor, and the generation of the connection to it.
+    /// The server to which `cursor` belongs, and the generation of the connection to that server.
     pub(crate) at: Option<(Arc<str>, u64)>,
     pub(crate) cursor: u64,
-    /// The processes connected to that server.
+    /// The processes that are connected to the server `at`.
     pub(crate) connected: Vec<Connected>,
-    /// The last name returned.
+    /// The last lock name that the survey has returned.
     #[cfg(feature = "mysql")]
     pub(crate) after: Option<Arc<str>>,
-    /// In a quorum: the index of the node, the position at that node, and the locks of all nodes so far.
+    /// In a quorum, the index of the node that is surveyed now. `within` is the position at that node. `told` has the
+    /// descriptions so far, by lock name and node index.
     pub(crate) node: usize,
     pub(crate) within: Option<Box<Position>>,
     pub(crate) told: BTreeMap<Arc<str>, BTreeMap<usize, LockInfo>>,
 }
 
-/// The process behind a connection of this library.
+/// A process that has a connection of this library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Connected {
     pub(crate) client: String,
@@ -301,7 +298,7 @@ pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected])
     }
 }
 
-/// Merges the descriptions of one lock by several of the `of` nodes of a quorum.
+/// Merges the descriptions that several nodes of a quorum returned for one lock. The quorum has `of` nodes.
 pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();
@@ -311,12 +308,13 @@ pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> 
         let holding = told.iter().filter(|info| held_by(info, &it.visitor));
         holding.count()
     };
-    // The holder that the largest number of nodes has. Other holders are remains of attempts that did not get a majority.
+    // Takes the holder that most nodes have. Attempts without a majority may have left other holders.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
     told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
-    // Sorted from longest to shortest. No end counts as the longest.
+    // From longest to shortest. A hold without an end is the longest. A majority has the lock until the `needed`-th entry
+    // ends.
     expires.sort_unstable_by_key(|it| std::cmp::Reverse(it.unwrap_or(Duration::MAX)));
     let last = needed.min(expires.len()).saturating_sub(1);
     let held = told.len();

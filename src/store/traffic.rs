@@ -1,5 +1,3 @@
-//! The number of connections of a store, and the events of connecting.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -7,15 +5,15 @@ use std::time::Instant;
 use crate::ground::observer::{Event, Observed};
 use crate::ground::{numbers, time};
 
-/// The connections of a client.
+/// The connection counts of a client.
 ///
-/// For a [`Redlock`](crate::Redlock), the sum of the connections of its nodes.
+/// For a [`Redlock`](crate::Redlock), each count is the sum over all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
     /// The number of idle connections.
     pub idle: u64,
-    /// The number of connections in use: by a request or a transaction, by a subscriber, or to a sentinel.
+    /// The number of connections that are in use by a request, a transaction or a subscriber, or that lead to a sentinel.
     pub busy: u64,
     /// Whether there are subscriptions but no connection for their messages.
     pub is_subscriber_down: bool,
@@ -35,7 +33,7 @@ pub(crate) struct ConnectionCounter {
     open: AtomicU64,
 }
 
-/// An open connection, counted until this is dropped.
+/// Counts one open connection until dropped.
 #[derive(Debug)]
 pub(crate) struct Opened(Arc<ConnectionCounter>);
 
@@ -60,7 +58,6 @@ impl ConnectionCounter {
         Opened(Arc::clone(self))
     }
 
-    /// Reports an attempt to connect that has ended now.
     pub(crate) fn connected(&self, node: &str, began: Instant, result: &'static str) {
         self.observer.tell(|| Event::Connected {
             node,
@@ -69,10 +66,9 @@ impl ConnectionCounter {
         });
     }
 
-    /// Returns the gauges. Connections that are not idle are busy.
     pub(crate) fn read(&self, idle: u32, is_subscriber_down: bool) -> ConnectionStats {
         let open = self.open.load(Ordering::Relaxed);
-        // A slot may be empty.
+        // `idle` counts idle slots of the pool, and an idle slot may have no connection.
         let idle = u64::from(idle).min(open);
         ConnectionStats {
             idle,
