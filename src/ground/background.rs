@@ -1,4 +1,4 @@
-//! Runs calls that may block for any time, each on a thread of its own, at most one at a time for each key.
+//! Runs each call in a thread of its own, because a call may block for any time. Per key, only one call runs at a time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
-/// How long a caller waits for a new value before it uses an older one; at most a quarter of its remaining time.
+/// The longest time for which a caller that knows an older value waits for a new value.
 const PROMPT: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Calls<V> {
     count: u64,
     /// The value of the last successful call.
     value: Option<V>,
-    /// The error of the last call, if it failed.
+    /// The error of the last call; `None` if that call succeeded.
     failure: Option<(io::ErrorKind, String)>,
 }
 
@@ -35,8 +35,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number of the call's result, and until when to wait for
-    /// that result if an older value is known.
+    /// Starts `call` unless a call for `key` is running. Returns the number of the expected result, for
+    /// [`Background::wait`], and a time. A caller that knows an older value waits for the result only until that time.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,
@@ -77,7 +77,7 @@ where
         self.returned.notify_all();
     }
 
-    /// Waits for result `number`, and returns the latest result; `None` at `deadline`.
+    /// Waits until result `number` or a later result exists, and returns the latest result. Returns `None` at `deadline`.
     pub(crate) fn wait(&self, key: &K, number: u64, deadline: Instant) -> Option<io::Result<V>> {
         let mut all = self.calls.lock();
         loop {

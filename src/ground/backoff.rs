@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::{sync, time};
 
-/// Growing pauses between attempts, with jitter so that clients do not attempt in step.
+/// Growing pauses between attempts. Random parts prevent clients from attempting at the same times.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -17,7 +17,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// About the longest pause between two polls.
+    /// The longest mean pause between polls, see [`Backoff::longest_of`].
     pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(100);
 
     /// The first and the longest pause of a spin lock, as in Redisson.
@@ -34,18 +34,18 @@ impl Backoff {
         about + about / 2
     }
 
-    /// Pauses of about `first`, each twice as long as the one before, up to about `longest`.
+    /// The first pause is about `first`. Each later pause is about twice as long as the pause before, up to about `longest`.
     pub(crate) fn between(first: Duration, longest: Duration) -> Backoff {
         let next = first;
         Backoff { next, longest }
     }
 
-    /// The pauses after votes that were split between several clients.
+    /// The pauses after attempts in which no client got a majority, because several clients split the votes.
     pub(crate) fn of_splits(round_trip: Duration) -> Backoff {
         Backoff::between(round_trip * 2, round_trip * 64)
     }
 
-    /// Sleeps for the next pause within a request, unless it would last until `deadline`. Returns whether it slept.
+    /// Sleeps for the next pause, unless the pause would last until `deadline`. Returns whether the thread slept.
     pub(crate) fn pause(&mut self, deadline: Instant) -> bool {
         let pause = self.next();
         let has_time = time::now() + pause < deadline;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::ground::error::{Error, Result};
 
-/// The limit of arguments, because Lua's stack is limited.
+/// The largest number of arguments, because the stack of Lua is limited.
 const MOST_WORDS: usize = 4_000;
 
 /// The commands of a guarded write, in order of execution.
 ///
-/// Common commands have methods; [`Batch::command`] begins any other. Keys must be marked, because the server needs to know
-/// them: use [`Batch::key`], or the first argument of a method. The client's [`key_prefix`](crate::Builder::key_prefix) is
-/// not added to them. Numbers are given as text.
+/// Common commands have methods of their own. [`Batch::command`] begins any other command. The server must know which
+/// arguments are keys. So pass a key with [`Batch::key`], or as the first argument of a command's own method. The client's
+/// [`key_prefix`](crate::Builder::key_prefix) is not added to keys. Numbers are passed as text.
 ///
 /// # Examples
 ///
@@ -36,9 +36,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Begins a command; its keys and arguments follow with [`Batch::key`] and [`Batch::arg`].
+    /// Begins a command. [`Batch::key`] and [`Batch::arg`] then add keys and arguments to the command.
     ///
-    /// A command that scripts may not run, such as `MULTI` or `BLPOP`, fails when it is executed.
+    /// A command that the server forbids in scripts, such as `MULTI` or `BLPOP`, fails when the batch is executed.
     pub fn command(&mut self, name: &str) -> &mut Batch {
         self.commands.push(Vec::new());
         self.arg(name)
@@ -50,7 +50,7 @@ impl Batch {
         self.arg(key)
     }
 
-    /// Adds an argument other than a key to the last command.
+    /// Adds an argument that is not a key to the last command.
     pub fn arg(&mut self, argument: impl AsRef<[u8]>) -> &mut Batch {
         let word = argument.as_ref().to_vec();
         match self.commands.last_mut() {
@@ -118,7 +118,7 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The work of a guarded write, which the server executes only if the hold still exists.
+/// The work of a guarded write. The server executes the work only if the hold still exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work<'a> {
     Commands(&'a Batch),
@@ -130,7 +130,6 @@ pub(crate) enum Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Returns an error if there are too many arguments. The error names `lock`.
     pub(crate) fn check(self, lock: &Arc<str>) -> Result<()> {
         let words = match self {
             Work::Commands(batch) => batch.words(),
@@ -154,7 +153,7 @@ impl<'a> Work<'a> {
         of_batch.chain(of_script.iter().copied())
     }
 
-    /// The number of script arguments that [`Work::each`] passes on.
+    /// The number of script arguments that [`Work::each`] passes to `add`.
     pub(crate) fn count(self) -> usize {
         match self {
             Work::Commands(batch) => batch.commands.len() + batch.words(),

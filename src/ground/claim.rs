@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use crate::ground::random;
 
-/// The id of one hold in the store: `client uuid:thread number:hold number`. For a token lock it is a random token; for
-/// permits of a semaphore their number and an id, `permits*…`; for permits with ids 32 hexadecimal digits each.
+/// The id of one hold in the store. For most locks, the id is `client uuid:thread number:hold number`. For permits of a
+/// semaphore, the number of permits and `*` precede this form. For a token lock, the id is a random token. For permits with
+/// ids, the id has 32 hexadecimal digits for each permit.
 ///
-/// An id belongs to one hold only, so a late request can only affect the hold it was sent for. Redisson stores `uuid:thread
-/// id` in the same field, and compares it as text.
+/// An id belongs to one hold only. So a late request can affect only the hold for which it was sent. In the place of this
+/// id, Redisson stores `uuid:thread id`, and compares ids as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,
@@ -21,19 +22,19 @@ impl VisitorId {
         VisitorId::of_field(format!("{client}:{thread}:{hold}"))
     }
 
-    /// The id of a writer, marked as Redisson marks it.
+    /// Appends the suffix with which Redisson marks writers.
     fn writing(&self) -> VisitorId {
         VisitorId::of_field(format!("{}:write", self.field))
     }
 
-    /// A random token of 20 letters and digits, as in the Redis documentation: 119 random bits.
+    /// A random token of 20 letters and digits, as in the Redis documentation. The token has 119 random bits.
     fn token() -> VisitorId {
         const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut token = String::with_capacity(20);
         while token.len() < 20 {
             let random = random::uuid().into_bytes();
-            // Byte 6 contains the version. Bytes beyond the 62 characters are skipped, so that all characters are equally
-            // likely.
+            // Byte 6 is not random, because it contains the UUID version. Of the 64 values of six bits, the last two are
+            // skipped. So all 62 characters are equally likely.
             let signs = random.iter().enumerate().filter(|(at, _)| *at != 6);
             let signs = signs.filter_map(|(_, byte)| SIGNS.get(usize::from(byte & 63)));
             token.extend(signs.take(20 - token.len()).map(|sign| char::from(*sign)));
@@ -41,24 +42,23 @@ impl VisitorId {
         VisitorId::of_field(token)
     }
 
-    /// The token of member number `part` of a multi-lock's hold, unique to the member and the hold.
     fn token_of_part(&self, part: usize) -> VisitorId {
-        // A token has no colon.
+        // A token contains no colon, in contrast to other ids.
         VisitorId::of_field(format!("{}-{part}", self.field.replace(':', "-")))
     }
 
-    /// The id with a number of permits in front, so that any process that releases the permits knows their number.
+    /// Puts the number of permits before the id. So each process that releases the permits knows the number.
     pub(crate) fn of_permits(&self, permits: u32) -> VisitorId {
         VisitorId::of_field(format!("{permits}*{}", self.field))
     }
 
-    /// The ids of this number of permits, 16 random bytes each.
+    /// The ids of `permits` permits in one text. Each id is 16 random bytes, in hexadecimal digits.
     fn of_ids(permits: u32) -> VisitorId {
         let ids = (0..permits).map(|_| random::uuid().simple().to_string());
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// The owners as the store records them: each permit id is an owner of its own.
+    /// The owners that the store records for this id. Each permit id is a separate owner.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),
@@ -76,7 +76,7 @@ impl VisitorId {
         VisitorId { field }
     }
 
-    /// Returns the id as it is in the store.
+    /// Returns the id as the store contains it.
     pub fn as_str(&self) -> &str {
         &self.field
     }
@@ -88,27 +88,26 @@ impl fmt::Display for VisitorId {
     }
 }
 
-/// The kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Reentrant; in Redis the hash of Redisson.
+    /// A reentrant lock. In Redis, the lock is a hash in the format of Redisson.
     #[default]
     Reentrant,
-    /// Not reentrant; in Redis a string with the token of its holder.
+    /// A lock that is not reentrant. In Redis, the lock is a string with the token of the holder.
     Token,
     /// As `Reentrant`, with a fencing token for each hold.
     Fenced,
-    /// A count that releases its waiters at 0; it has no holder.
+    /// A count without a holder. The waiters continue when the count is 0.
     Latch,
-    /// Permits of a semaphore, owned by a handle, not by a thread.
+    /// Permits of a semaphore. The permits belong to a handle, not to a thread.
     Permits,
     /// The shared side of a read-write lock.
     Read,
-    /// The exclusive side of a read-write lock, whose holder may also read.
+    /// The exclusive side of a read-write lock. A writer may also acquire the shared side.
     Write,
-    /// Permits of a semaphore with an id each, by which any process may release them.
+    /// Permits of a semaphore, each with an id. Any process may release a permit by its id.
     PermitIds,
-    /// As `Reentrant`, in order of arrival over all processes.
+    /// As `Reentrant`, but the waiters of all processes acquire the lock in order of arrival.
     Fair,
 }
 
@@ -178,62 +177,64 @@ impl Kind {
     }
 }
 
-/// The form of a lock in a store. Locks with equal form and name exclude each other, whatever their kinds.
+/// The form of a lock in a store. Two locks with the same form and name exclude each other, even if their kinds differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A hash: the holder and its count.
+    /// A hash with the holder and its hold count.
     Hash,
     /// The text of the holder's id.
     Text,
     /// A shared number, changed by `RedisOperations::count`.
     Number,
-    /// A hash: readers or a writer, and their counts.
+    /// A hash with the readers or the writer, and their hold counts.
     ReadWrite,
 }
 
-/// What one side of a read-write lock must know of the other side.
+/// Describes the other side of a read-write lock, in the rules of one side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) other: Kind,
-    /// Whether the holder of the other side may acquire this side, too. If false, the holder would wait for itself.
+    /// Whether the holder of the other side may also acquire this side. If false, the acquisition is an error, because the
+    /// holder would wait for itself.
     pub(crate) enters_inside: bool,
 }
 
-/// What the engine must know of a kind of lock.
 #[derive(Debug)]
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// Makes the id for a member of a multi-lock. Members that are token locks get different tokens: with equal tokens, two
-    /// names of one lock would look like one repeated request.
+    /// Makes the id for the member of a multi-lock with this index. Members that are token locks get different tokens. If
+    /// two members were the same lock and had equal tokens, the store would treat the second request as a repetition of the
+    /// first.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
     pub(crate) is_reentrant: bool,
-    /// A hold belongs to the acquiring thread, which can have no second hold of the lock.
+    /// A hold belongs to the thread that acquired it. A thread can have only one hold of the lock.
     pub(crate) has_thread_owner: bool,
-    /// Several clients may hold the lock at the same time, so an attempt makes sense while a thread of this client holds it.
+    /// Several clients may hold the lock at the same time. So a thread attempts even while another thread of this client
+    /// holds the lock.
     pub(crate) is_shared: bool,
-    /// A refused visitor leaves a queue entry in the store, and uses it in its next attempt.
+    /// A refused waiter leaves a queue entry in the store. The waiter's next attempt uses this entry.
     pub(crate) places_in_store: bool,
     /// The waiters of a client queue locally, and only the first waiter makes attempts.
     pub(crate) queues_locally: bool,
     pub(crate) hands_off: bool,
-    /// Other clients may shorten the key's life, so a hold with a fixed lease is renewed, too.
+    /// Other clients may shorten the life of the key. So the client renews even a hold with a fixed lease.
     pub(crate) restores_lifetime: bool,
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
     pub(crate) most_permits: u32,
-    /// Each permit has an id, outlives its handle, and may have no end.
+    /// Each permit has an id. A permit may outlive its handle, and may have no end.
     pub(crate) has_ids: bool,
     pub(crate) is_fenced: bool,
     /// Why this kind has no conditions; `None` if it has conditions.
     pub(crate) no_conditions: Option<&'static str>,
-    /// Why the waiters for this kind cannot be counted; `None` if they can.
+    /// Why the waiters for this kind cannot be counted; `None` if they can be counted.
     pub(crate) no_waiters: Option<&'static str>,
     pub(crate) side: Option<Side>,
     pub(crate) form: Form,
 }
 
 impl Rules {
-    /// An exclusive, reentrant lock of one thread, without an order among clients.
+    /// An exclusive, reentrant lock that belongs to a thread. Clients acquire the lock in no fixed order.
     pub(crate) const PLAIN: Rules = Rules {
         visitor: VisitorId::new,
         visitor_of_part: |visitor, _| visitor.clone(),
@@ -263,7 +264,7 @@ impl Rules {
         ..Rules::PLAIN
     };
 
-    /// Whether all waiters have entries, and messages of their own, in a queue of the store.
+    /// Whether each waiter has its own entry in a queue of the store, and receives its own messages.
     pub(crate) fn waits_in_store(&self) -> bool {
         self.places_in_store && !self.queues_locally
     }
@@ -279,16 +280,17 @@ impl Rules {
     };
 }
 
-/// The largest number of a counter, because Redisson reads it as an `int`.
+/// The largest value of a counter, because Redisson reads a counter as an `int`.
 pub(crate) const LARGEST_COUNT: u32 = i32::MAX.unsigned_abs();
 
-/// The largest number of permits with ids in one acquisition, because a script names all of them in one command.
+/// The largest number of permits with ids in one acquisition. The limit exists because a script passes all ids to one
+/// command.
 const MOST_IDS: u32 = 1_000;
 
-/// The length of the id of a permit, in hexadecimal digits.
+/// The length of a permit id in hexadecimal digits.
 pub(crate) const ID_LENGTH: usize = 32;
 
-/// The lease of a permit without an end. It results in the latest end that Redisson supports.
+/// The lease of a permit without an end. Such a permit gets the latest end that Redisson supports: this time after 1970.
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -307,27 +309,28 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// The lease, counted from the send of the request. It lasts until the latest end of all levels. In a release, how long
-    /// the hold may stay in the store if the request does not arrive.
+    /// The lease, which counts from the sending of the request. The lease covers all levels of the hold. In a release, it is
+    /// the longest time for which the hold can stay in the store if the request does not arrive.
     pub(crate) lease: Duration,
     pub(crate) is_renewed: bool,
-    /// The thread's hold of the other side of the read-write lock.
+    /// The thread's hold of the other side of the read-write lock, if any.
     pub(crate) inside: Option<VisitorId>,
     pub(crate) queueing: Queueing,
 }
 
-/// A waiter with a queue entry in the store must attempt again within this time, or the store treats it as dead.
+/// A waiter with a queue entry in the store must attempt at least this often. Otherwise the store treats the waiter as dead.
 pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 
-/// How an attempt relates to the queue in the store, if the kind has one.
+/// How an attempt uses the queue in the store, if the kind of lock has such a queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Queueing {
-    /// The attempt leaves no queue entry, and ignores waiters.
+    /// The attempt leaves no queue entry, and ignores the waiters in the queue.
     #[default]
     Barges,
-    /// The attempt leaves no queue entry, and is refused if there are waiters.
+    /// The attempt leaves no queue entry, and is refused if the queue has waiters.
     Tries,
     /// The attempt belongs to a waiter. `takes_place`: the waiter may join the store's queue. `had_place`: the store has
-    /// confirmed its queue entry. In a client with a local queue, only the first waiter joins the store's queue.
+    /// confirmed a queue entry of the waiter. If the waiters of a client queue locally, only the first waiter joins the
+    /// store's queue.
     Waits { takes_place: bool, had_place: bool },
 }

@@ -1,7 +1,7 @@
-//! The clock of validity, which continues while the machine is suspended.
+//! The clock that measures the validity of holds. It continues while the machine is suspended.
 //!
-//! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), so a hold measured with it would be valid after a
-//! suspend of an hour, although its key has expired. Deadlines of calls use `Instant`.
+//! On Linux, `std::time::Instant` stops while the machine is suspended (rust-lang/rust#79462). A hold measured with
+//! `Instant` would be valid after a suspend of an hour, although its key has expired. Only deadlines of calls use `Instant`.
 
 use std::num::NonZeroU64;
 use std::ops::Add;
@@ -18,17 +18,17 @@ use crate::ground::time;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
-/// The part of a lease that validity excludes: 1 % for different clock rates, and 2 ms for resolution.
+/// How much earlier than the lease the validity ends: 1 % because clock rates differ, and 2 ms for the clock resolution.
 pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// A moment in ns since boot, suspended time included. `NonZeroU64` keeps an `Option` of it small.
+/// A moment in ns since boot, suspended time included. `NonZeroU64` keeps `Option<BootInstant>` small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BootInstant(NonZeroU64);
 
 impl BootInstant {
-    /// The moment on the clock of the process, which all clients without an in-memory server use.
+    /// The present moment on the clock of the process. Only clients of an in-memory server use another clock.
     pub(crate) fn now() -> BootInstant {
         BootInstant::of_system() + ahead_of_process()
     }
@@ -50,7 +50,7 @@ impl BootInstant {
         BootInstant::of(Duration::from_nanos(self.0.get()).saturating_sub(span))
     }
 
-    /// Rounds down to a multiple of `grid` since boot. A `grid` below 1 ms counts as 1 ms.
+    /// Rounds down to a multiple of `grid`, counted from boot. A `grid` below 1 ms counts as 1 ms.
     pub(crate) fn floor(self, grid: Duration) -> BootInstant {
         let grid = nanos(Duration::from_millis(1).max(grid));
         BootInstant::of(Duration::from_nanos(self.0.get() / grid * grid))
@@ -69,19 +69,20 @@ pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Bounds for how far a server's clock is ahead of this client's. They widen over time.
+/// Bounds for how far a server's clock is ahead of this client's clock. The bounds widen with time, because the clock rates
+/// differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offset {
-    /// In microseconds.
+    /// In microseconds, like `most`.
     least: i64,
     most: i64,
-    /// A moment at which the bounds were right.
+    /// The moment from which the bounds widen.
     noted: BootInstant,
 }
 
 impl Offset {
-    /// The bounds from a reply with the server's time `now`, in microseconds, to a request sent at `sent` and answered by
-    /// `received`.
+    /// Calculates the bounds from one request and its reply. The reply contains the server's time `now`, in microseconds.
+    /// `sent` and `received` are readings of this client's clock.
     pub(crate) fn told(now: i64, sent: BootInstant, received: BootInstant) -> Offset {
         Offset {
             least: now.saturating_sub(received.as_micros()),
@@ -90,24 +91,24 @@ impl Offset {
         }
     }
 
-    /// The time of the server's clock, in microseconds, after which the server must refuse a request that has to arrive by
-    /// `at`.
+    /// The expiry of a request that should arrive by `at`, in microseconds of the server's clock. The server must refuse the
+    /// request after its expiry.
     ///
-    /// From `at + slack` of this client's clock on, the server refuses the request. The server refuses the request before
-    /// `at` only if the offset is uncertain by more than `slack`.
+    /// A request that arrives after `at + slack` is always refused. A request that arrives by `at` is accepted, unless the
+    /// uncertainty of the offset exceeds `slack`.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let most = self.most.saturating_add(self.aged(at));
         let most = at.as_micros().saturating_add(most);
         most.min(self.least_at(at).saturating_add(micros(slack)))
     }
 
-    /// The earliest time that the server's clock may show at `at`, in microseconds.
+    /// The earliest time, in microseconds, that the server's clock may show at the moment `at`.
     pub(crate) fn least_at(self, at: BootInstant) -> i64 {
         at.as_micros()
             .saturating_add(self.least.saturating_sub(self.aged(at)))
     }
 
-    /// By how much each bound has widened until `at`, in microseconds.
+    /// How far each bound has widened at the moment `at`, in microseconds.
     fn aged(self, at: BootInstant) -> i64 {
         micros(drift(self.noted.until(at)))
     }
@@ -121,36 +122,35 @@ impl Add<Duration> for BootInstant {
     }
 }
 
-/// One reading of both clocks, to convert between them.
+/// One reading of the clocks behind [`BootInstant`] and [`Instant`], to convert between the two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockPair {
     pub(crate) moment: BootInstant,
     pub(crate) instant: Instant,
-    /// By how much a test has set the clock ahead.
+    /// How far ahead a test had set the clock at the time of this reading.
     pub(crate) ahead: Duration,
 }
 
 impl ClockPair {
-    /// The `Instant` of `moment`; now if it has passed.
+    /// Converts `moment`. A moment before this reading becomes `self.instant`.
     pub(crate) fn instant_of(self, moment: BootInstant) -> Instant {
         let left = self.moment.until(moment);
         self.instant.checked_add(left).unwrap_or(self.instant)
     }
 
-    /// The moment of `instant`; now if it has passed.
+    /// Converts `instant`. An instant before this reading becomes `self.moment`.
     pub(crate) fn moment_of(self, instant: Instant) -> BootInstant {
         self.moment + instant.saturating_duration_since(self.instant)
     }
 }
 
-/// The clock of a client's holds: the clock of the process, or of an in-memory server and its clients, which a test can set
+/// The clock of a client's holds: the clock of the process, or the clock of an in-memory server. A test can set both clocks
 /// ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     clock: Option<Arc<MovableClock>>,
 }
 
-/// The clock of the process.
 pub(crate) static PROCESS: Timeline = Timeline { clock: None };
 
 impl Timeline {
@@ -176,7 +176,8 @@ impl Timeline {
         self.ahead() != now.ahead
     }
 
-    /// Adjusts an instant that was calculated when the clock had been set ahead by `ahead`.
+    /// Moves the deadline `fixed` earlier by as much as a test has advanced the clock since `fixed` was calculated. `ahead`
+    /// is the advance at the time of that calculation.
     pub(crate) fn instant_of(&self, fixed: Instant, ahead: Duration) -> Instant {
         let moved = self.ahead().saturating_sub(ahead);
         if moved.is_zero() {
@@ -187,7 +188,8 @@ impl Timeline {
 
     pub(crate) fn read(&self) -> ClockPair {
         ClockPair {
-            // `ahead` is read first, so that it is too old rather than too new.
+            // `ahead` is read first. If a test advances the clock during this function, `was_moved_since` detects the
+            // advance.
             ahead: self.ahead(),
             moment: self.now(),
             instant: time::now(),
@@ -211,7 +213,6 @@ impl Timeline {
         }
     }
 
-    /// Sets the clock of an in-memory server and its clients ahead, and wakes their sleepers.
     pub(crate) fn advance(&self, by: Duration) {
         if let Some(clock) = &self.clock {
             clock.advance(by);
@@ -230,7 +231,6 @@ impl MovableClock {
     }
 }
 
-/// A sleeper that waits until a moment on the clock of an in-memory server.
 #[cfg(feature = "in-memory")]
 pub(crate) trait ClockListener: Send + Sync {
     fn clock_moved(&self);
@@ -243,7 +243,7 @@ impl ClockListener for crate::ground::notify::Notifier {
     }
 }
 
-/// By how much a test has set the clock of the process ahead, in ms.
+/// How far ahead a test has set the clock of the process, in ms.
 #[cfg(feature = "test-util")]
 static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -256,7 +256,7 @@ pub(crate) fn advance_process(by: Duration) {
 fn add(ahead: &AtomicU64, by: Duration) {
     let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
     let add = |ahead: u64| Some(ahead.saturating_add(by));
-    // Never fails, because `add` always returns `Some`.
+    // `fetch_update` never fails here, because `add` always returns `Some`.
     let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
 }
 
@@ -267,7 +267,6 @@ fn ahead_of_process() -> Duration {
     Duration::ZERO
 }
 
-/// The clock of an in-memory server and its clients.
 #[cfg(feature = "in-memory")]
 #[derive(Debug, Default)]
 struct MovableClock {
@@ -298,7 +297,7 @@ mod tests {
     fn an_expiry_is_neither_late_nor_needlessly_early() {
         let mut draw = fastrand::Rng::with_seed(7);
         for _ in 0..10_000 {
-            // The server's rate differs by at most 1 %.
+            // The rate of the server's clock differs by at most 1 %.
             let wrong = draw.i64(-100..=100);
             let begin = draw.i64(-1_000_000_000..1_000_000_000_000);
             let there = |moment: BootInstant| {

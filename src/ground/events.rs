@@ -1,14 +1,13 @@
-//! The events and spans of the feature `tracing`: a span for a wait, a span for a hold, and these events. Without the
-//! feature they do nothing. The target is `redlatch`.
+//! The events and spans of the feature `tracing`, with the target `redlatch`. Each wait and each hold has a span. Without
+//! the feature, these functions do nothing.
 //!
-//! A subscriber is user code, so its panics are contained.
+//! A `tracing` subscriber is user code, so its panics are caught.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::ground::error::Error;
 
-/// Defines a function for each event. An error is shown with its sources.
 macro_rules! events {
     ($($(#[$attribute:meta])* $level:ident $name:ident($($field:ident),* $(; $error:ident)?) $text:literal;)*) => {$(
         $(#[$attribute])*
@@ -49,13 +48,13 @@ events! {
     warn long_hold(lock, thread, seconds) "a lock has been held for a long time";
 }
 
-/// Calls a subscriber; `None` if it panics.
+/// Returns `None` if `tell` panics.
 #[cfg(feature = "tracing")]
 fn contain<T>(tell: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)).ok()
 }
 
-/// The span of a wait, entered until dropped.
+/// The span of a wait. The thread is in the span until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitSpan {
     #[cfg(feature = "tracing")]
@@ -71,7 +70,7 @@ pub(crate) struct WaitOutcome<'a> {
     pub(crate) outcome: &'static str,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
-    /// The hold that caused the first refusal, if the store returns it.
+    /// The id of the hold that caused the first refusal, if the store returns it.
     pub(crate) holder: Option<&'a str>,
     pub(crate) visitor: Option<&'a str>,
 }
@@ -119,7 +118,7 @@ impl WaitSpan {
     pub(crate) fn tell(&self, _: &WaitOutcome<'_>) {}
 }
 
-/// The span of a hold, open until dropped.
+/// The span of a hold. The span closes when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct HoldSpan {
     #[cfg(feature = "tracing")]
@@ -134,7 +133,7 @@ impl Drop for HoldSpan {
 }
 
 impl HoldSpan {
-    /// Exits the span of a wait, and opens the span of its hold with the same parent.
+    /// Exits the span of the wait, and opens a span of the hold with the same parent.
     #[cfg(feature = "tracing")]
     pub(crate) fn behind(
         mut wait: WaitSpan,
@@ -144,7 +143,8 @@ impl HoldSpan {
         waited: Duration,
     ) -> HoldSpan {
         let waited_ms = millis(waited);
-        // Each call is contained on its own: a second panic, during the unwinding of the first, would abort the process.
+        // Each call has its own `contain`. If one `contain` covered all calls, a second panic during the unwinding of the
+        // first would abort the process.
         let left = contain(|| wait.span.take().map(tracing::span::EnteredSpan::exit)).flatten();
         let span = contain(|| {
             tracing::debug_span!(

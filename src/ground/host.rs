@@ -1,8 +1,6 @@
-//! This process and its host, as a part of the names of connections.
-
 const LONGEST_HOST: usize = 64;
 
-/// Returns `PID@HOST`, without characters that a server refuses in a name.
+/// Returns `PID@HOST`, without the characters that a server refuses in a connection name.
 pub(crate) fn pid_at_host() -> String {
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();

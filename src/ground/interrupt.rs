@@ -7,10 +7,11 @@ use crate::ground::time;
 
 /// A one-shot signal that ends waits from any thread.
 ///
-/// It replaces the thread interruption of Java. Clones share the signal. Once raised, it stays raised, and every later wait
-/// with it ends at once. A sleeping thread wakes. A thread with a request under way stops waiting when that request ends, at
-/// most one [`command_timeout`](crate::Builder::command_timeout) after its send, and succeeds if the request acquired the
-/// lock. A wait for a row of a database ends within about a second.
+/// An interrupt replaces the thread interruption of Java. Clones share one signal. A raised signal stays raised, so every
+/// later wait with the interrupt ends at once. Raising the signal wakes sleeping threads. A thread that waits for the reply
+/// to a request stops waiting when the request ends. A request ends at most one
+/// [`command_timeout`](crate::Builder::command_timeout) after it was sent. If that request acquired the lock, the call
+/// succeeds. A wait for a row of a database ends within about a second.
 ///
 /// # Examples
 ///
@@ -55,7 +56,7 @@ impl Interrupt {
         Interrupt::default()
     }
 
-    /// Ends every wait that uses this interrupt, now and later.
+    /// Ends every present and future wait that uses this interrupt.
     pub fn raise(&self) {
         let mut raised = self.inner.raised.lock();
         raised.is_raised = true;
@@ -95,9 +96,9 @@ impl Interrupt {
         self.wait_until(None);
     }
 
-    /// Waits until the interrupt is raised, at most for `timeout`, and returns whether it was raised.
+    /// Waits until the interrupt is raised, at most for `timeout`. Returns whether the interrupt was raised.
     ///
-    /// A `timeout` too long to be represented means forever.
+    /// If `timeout` is too long for an [`Instant`], the call waits without a limit.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         self.wait_until(time::now().checked_add(timeout))
     }

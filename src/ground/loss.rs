@@ -1,5 +1,3 @@
-//! Lost holds and the causes.
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,11 +7,12 @@ use crate::ground::claim::VisitorId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The store does not have the hold: it expired, or was flushed, evicted, deleted or force-unlocked.
+    /// The store does not have the hold. The hold expired, or was flushed, evicted, deleted or force-unlocked.
     Gone,
-    /// The store has another hold of the lock, with this id. A long id is shortened, and control characters are escaped.
+    /// The store has another hold of the lock, with this id. A long id is shortened. Control characters are escaped.
     HeldBy(String),
-    /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
+    /// The validity of the hold ended before a renewal was confirmed. The server did not reply or refused the renewal, or
+    /// this process was paused.
     #[non_exhaustive]
     Unreachable {
         /// The outcome of the last renewal.
@@ -27,14 +26,15 @@ pub enum LossCause {
     WatchdogDied,
     /// This process is a fork of the holding process.
     Forked,
-    /// The client was shut down: the hold is no longer renewed, and ends with its lease or an unlock.
+    /// The client was shut down, so the hold is no longer renewed. The hold ends with its lease or an unlock.
     Closed,
     /// The [`Losses`](crate::Losses) receiver of the hold was dropped, so a loss could not be reported.
     Unheard,
 }
 
 impl LossCause {
-    /// Returns the cause in snake case, stable over versions, such as `held_by`: the label of metrics.
+    /// Returns the cause in snake case, such as `held_by`, for the labels of metrics. These texts stay the same in later
+    /// versions.
     pub fn kind(&self) -> &'static str {
         match self {
             LossCause::Gone => "gone",
@@ -49,18 +49,18 @@ impl LossCause {
         }
     }
 
-    /// The cause of a loss to `holder`, an id that may be any text from any client.
+    /// `holder` may be any text, because any client can write it.
     pub(crate) fn held_by(holder: &str) -> LossCause {
         LossCause::HeldBy(printable(holder))
     }
 }
 
-/// Escapes the control characters of a foreign text, so that it cannot forge log lines.
+/// Escapes the control characters of a text from the server, so that the text cannot forge log lines.
 pub(crate) fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for sign in text.chars() {
         match sign {
-            // Line and paragraph separators, and marks of text direction.
+            // Line separators, paragraph separators, and marks of text direction.
             '\u{61c}'
             | '\u{200e}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
@@ -107,10 +107,10 @@ pub struct Loss {
     pub lock: Arc<str>,
     /// The id of the hold.
     pub visitor: VisitorId,
-    /// The number of the holding thread, see [`current_thread_id`](crate::current_thread_id), or of the
+    /// The number of the holding thread, see [`current_thread_id`](crate::current_thread_id), or the number of the
     /// [`OwnedGuard`](crate::OwnedGuard).
     pub thread: u64,
-    /// The reason.
+    /// The cause of the loss.
     pub cause: LossCause,
 }
 
@@ -124,13 +124,13 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Why there is no [`Loss`].
+/// The reason why a hold has no [`Loss`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoLoss {
     /// The hold has not been lost so far.
     NotYet,
-    /// The hold was unlocked, and was not lost before.
+    /// The hold was unlocked before it could be lost.
     Ended,
 }
 

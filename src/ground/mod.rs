@@ -1,4 +1,4 @@
-//! What every other module uses: claims, clocks, errors, and how threads sleep and wake.
+//! The basic types of all other modules: claims, clocks, errors, and the means by which threads sleep and wake.
 
 pub(crate) mod background;
 pub(crate) mod backoff;

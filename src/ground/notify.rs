@@ -1,7 +1,7 @@
-//! How a message wakes a waiter for its next attempt: a semaphore of wake-ups per channel.
+//! Wakes the waiters of a channel when messages arrive. Each channel is a semaphore: a permit allows one attempt.
 //!
-//! Wake-ups (permits) go to the waiters of a channel in order of arrival, at most one per waiter. A waiter that leaves with
-//! an unused permit passes it to the next one, so no wake-up is lost.
+//! Permits go to the waiters of a channel in order of arrival. A waiter has at most one permit. A waiter that leaves with an
+//! unused permit passes the permit to the next waiter, so no wake-up is lost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 
 use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard};
 
-/// Why a parked thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// The thread got a permit by a message.
+    /// The thread got a permit from a message.
     Permit,
-    /// The thread got a permit without a message: another thread of its client left the queue, or messages may be lost.
+    /// The thread got a permit without a message: the client's own queue changed, messages may have been lost, or a test
+    /// moved the clock.
     Look,
     TimedOut,
     Interrupted,
@@ -36,15 +36,16 @@ pub(crate) struct Parker {
 struct Parked {
     /// The permit: [`Wake::Permit`] or [`Wake::Look`].
     permit: Option<Wake>,
-    /// The sources that sent a message since the last permit, a bit each.
+    /// One bit for each source that has sent a message since the last permit.
     notified_by: u64,
-    /// Groups of sources that make a permit together. A message of a source outside of all groups makes a permit at once.
+    /// A group makes a permit only after messages from several sources. A source outside of all groups makes a permit with
+    /// one message.
     groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,
 }
 
-/// Sources, a bit each, of which `needed` must send a message for a permit.
+/// A group of message sources, each one bit. The waiter gets a permit after `needed` of these sources have sent a message.
 #[derive(Debug)]
 struct SourceGroup {
     sources: u64,
@@ -52,7 +53,7 @@ struct SourceGroup {
 }
 
 impl Parker {
-    /// Sleeps until a permit, an interrupt, the client's end or `deadline`. Consumes the permit.
+    /// Sleeps until there is a permit or an interrupt, the client is closed, or `deadline` passes. Consumes the permit.
     pub(crate) fn park(&self, deadline: Option<Instant>) -> Wake {
         let mut state = self.state.lock();
         loop {
@@ -72,8 +73,8 @@ impl Parker {
         }
     }
 
-    /// From now on, `needed` of the sources `first .. first + count` must each send a message to make a permit. If there are
-    /// too many sources to distinguish, any message is enough.
+    /// From now on, a permit requires messages from `needed` of the sources `first .. first + count`. If there are too many
+    /// sources to distinguish, one message of any source is enough.
     pub(crate) fn need(&self, first: u32, count: u32, needed: u32) {
         if first + count > LAST_SOURCE {
             return;
@@ -84,8 +85,8 @@ impl Parker {
         state.groups.push(SourceGroup { sources, needed });
     }
 
-    /// Notes a message of a source. If the message is enough for a permit, gives `permit`. Returns whether the message
-    /// changed anything.
+    /// Notes a message of a source. If the messages so far are enough for a permit, gives `permit`. Returns whether the
+    /// message changed anything.
     fn note_message(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
@@ -118,7 +119,7 @@ impl Parker {
         given
     }
 
-    /// Unlocks the mutex before it wakes the sleeper; otherwise the sleeper would wake only to block on the mutex.
+    /// Unlocks the mutex before it wakes the thread. Otherwise the thread would wake and at once block on the mutex.
     fn wake(&self, state: MutexGuard<'_, Parked>) {
         drop(state);
         self.changed.notify_one();
@@ -150,7 +151,7 @@ pub(crate) struct Notifier {
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<Arc<str>, VecDeque<Listener>>,
-    /// All parkers that may sleep, for [`Notifier::close`].
+    /// The parkers of all threads that may sleep, so that [`Notifier::close`] can wake them.
     parked: Vec<Weak<Parker>>,
     closed: bool,
 }
@@ -158,7 +159,7 @@ struct Inner {
 #[derive(Debug)]
 struct Listener {
     parker: Arc<Parker>,
-    /// The number of this queue among the parker's sources.
+    /// The number under which the parker counts messages of this queue.
     source: u32,
 }
 
@@ -167,7 +168,7 @@ impl Inner {
         if self.closed {
             return parker.close();
         }
-        // Dead entries are removed when the list is full, so it is at most twice as long as needed.
+        // Removes dead entries before the list would grow.
         if self.parked.len() == self.parked.capacity() {
             self.parked.retain(|parked| parked.strong_count() > 0);
         }
@@ -184,8 +185,8 @@ impl Notifier {
         parker
     }
 
-    /// Puts `parker` at the end of the queue of `channel`, until the registration is dropped. For the parker, this queue is
-    /// source `source`.
+    /// Puts `parker` at the end of the queue of `channel`, until the returned registration is dropped. The parker counts
+    /// messages of this queue under the number `source`.
     pub(crate) fn join(
         self: &Arc<Self>,
         source: u32,
@@ -193,7 +194,7 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
-        // A parker with several sources belongs to another client, and must also wake when this client is closed.
+        // A parker with several sources was made by another client. That parker must wake when either client is closed.
         let is_known = |parked: &Weak<Parker>| parked.as_ptr() == Arc::as_ptr(parker);
         if source > 0 && !inner.parked.iter().any(is_known) {
             inner.note_parker(parker);
@@ -212,14 +213,14 @@ impl Notifier {
         }
     }
 
-    /// Gives a permit each to the first `most` waiters of `channel` without one. For a waiter with several sources, the
-    /// permit is only one message, which may not suffice to wake it. Returns the number of waiters for which the call
-    /// changed anything.
+    /// Delivers a message to the first `most` waiters of `channel`. Skips waiters that have a permit, or an earlier message
+    /// of this channel. A waiter with several sources may need further messages for a permit. Returns how many waiters
+    /// received the message.
     pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
         self.hand_out(channel, most, Wake::Permit)
     }
 
-    /// Makes all waiters of `channel` attempt, because messages may be lost.
+    /// Wakes all waiters of `channel`, because messages may be lost.
     pub(crate) fn wake_all_of(&self, channel: &str) {
         self.hand_out(channel, usize::MAX, Wake::Look);
     }
@@ -231,8 +232,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// The number of waiters of `channel` that also wait for other channels, and so are not in the client's queue of this
-    /// lock.
+    /// The number of waiters of `channel` that wait for several locks at once. Such waiters are not in the client's queue of
+    /// this lock.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
@@ -263,7 +264,7 @@ pub(crate) struct Registration {
     notifier: Arc<Notifier>,
     channel: Arc<str>,
     parker: Arc<Parker>,
-    /// A consumed permit whose attempt has no reply yet. It is passed on if this waiter leaves.
+    /// A consumed permit whose attempt has no reply yet. If this waiter leaves, another waiter gets the permit.
     owes: Option<Wake>,
 }
 
@@ -276,7 +277,7 @@ impl Registration {
         wake
     }
 
-    /// Notes that the store has answered the attempt, so the permit is used.
+    /// Notes that the store has replied to the attempt, so that the permit is used up.
     pub(crate) fn spend(&mut self) {
         self.owes = None;
     }
@@ -287,7 +288,7 @@ impl Drop for Registration {
         let mut inner = self.notifier.inner.lock();
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
-            // Under the lock that `hand_out` holds, so that no permit can arrive after this line.
+            // `hand_out` needs the mutex that is locked here, so no permit can arrive after this line.
             let unspent = self.parker.take_permit().or(self.owes);
             if let Some(permit) = unspent {
                 queue.iter().any(|waiter| waiter.parker.pass(permit));
@@ -299,7 +300,6 @@ impl Drop for Registration {
     }
 }
 
-// The tests use threads of `std`.
 #[cfg(all(test, not(redlatch_shuttle)))]
 #[path = "notify/tests.rs"]
 mod tests;

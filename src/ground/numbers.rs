@@ -1,10 +1,9 @@
 //! The metrics of the feature `metrics`. Without the feature, these functions do nothing.
 //!
-//! `docs/observability.md` has the names and labels. A recorder is user code, so its panics are contained.
+//! `docs/observability.md` lists the names and labels. A recorder is user code, so its panics are caught.
 
 use crate::ground::observer::Event;
 
-/// Records a number, unless the recorder panics.
 #[cfg(feature = "metrics")]
 fn contain(record: impl FnOnce()) {
     drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(
@@ -12,7 +11,6 @@ fn contain(record: impl FnOnce()) {
     )));
 }
 
-/// Defines a function for each metric that is not recorded from an event.
 macro_rules! numbers {
     ($($(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*) $record:expr;)*) => {$(
         $(#[$meta])*
@@ -26,30 +24,24 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Adds to the number of holds of a class.
     holds(class: &str, more: f64)
         metrics::gauge!("redlatch_holds", "class" => class.to_owned()).increment(more);
-    /// Adds to the number of threads that wait for locks of a class.
     waiters(class: &str, more: f64)
         metrics::gauge!("redlatch_waiters", "class" => class.to_owned()).increment(more);
-    /// Adds to the number of open connections.
     connections(more: f64)
         metrics::gauge!("redlatch_connections").increment(more);
-    /// Counts the result of a request for one hold.
+    /// Called once for each hold in a request.
     request(operation: &'static str, result: &'static str)
         metrics::counter!("redlatch_requests_total", "operation" => operation, "result" => result).increment(1);
-    /// Counts an unlock message, by whether it woke a waiter.
     message(used: &'static str)
         metrics::counter!("redlatch_messages_total", "use" => used).increment(1);
-    /// Counts a failed subscriber connection.
     subscriber_failed()
         metrics::counter!("redlatch_subscriber_failures_total").increment(1);
-    /// Counts a change of the master.
     master_changed()
         metrics::counter!("redlatch_master_changes_total").increment(1);
 }
 
-/// Records an event. The caller contains panics.
+/// The caller catches panics of the recorder.
 #[cfg(feature = "metrics")]
 pub(crate) fn record(event: &Event<'_>) {
     use metrics::{counter, histogram};

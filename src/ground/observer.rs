@@ -1,5 +1,3 @@
-//! Events for the user's observer.
-
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,9 +8,10 @@ use crate::ground::numbers;
 
 /// Receives the events of a client's locks.
 ///
-/// [`Builder::observer`](crate::Builder::observer) sets the observer of a client. The observer is called on the thread of
-/// the event, while that thread holds no mutex of this library. It delays that thread, so it should be quick, and must not
-/// lock or unlock. Its panics are contained. The feature `metrics` needs no observer.
+/// [`Builder::observer`](crate::Builder::observer) sets the observer of a client. The observer is called on the thread that
+/// caused the event, while that thread holds no mutex of this library. The observer delays that thread, so the observer
+/// should return quickly. The observer must not acquire or release locks of this library. Panics of the observer are caught.
+/// The feature `metrics` needs no observer.
 ///
 /// # Examples
 ///
@@ -51,7 +50,7 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 
 /// Something that happened to the locks of a client.
 ///
-/// The values of `via`, `outcome`, `end`, `operation` and `result` are the labels in `docs/observability.md`.
+/// `docs/observability.md` lists the values of `via`, `outcome`, `end`, `operation` and `result`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -79,7 +78,7 @@ pub enum Event<'a> {
         /// `refused`, `interrupted` or `failed`.
         outcome: &'static str,
     },
-    /// The lock was held when a call first attempted to acquire it. Sent at most once for each call.
+    /// The lock was held when a call first attempted to acquire it. Each call sends this event at most once.
     #[non_exhaustive]
     Contended {
         /// The class of the lock.
@@ -87,7 +86,8 @@ pub enum Event<'a> {
         /// The name of the lock, prefix included.
         lock: &'a str,
     },
-    /// A hold has ended in this client. The unlock returns the outcome of the release.
+    /// A hold has ended in this client. The event does not contain the outcome of the release in the store, which the unlock
+    /// returns.
     #[non_exhaustive]
     Ended {
         /// The class of the lock.
@@ -99,7 +99,8 @@ pub enum Event<'a> {
         /// `unlocked` or `lost`.
         end: &'static str,
     },
-    /// A hold was lost. Sent once for each hold, at the same time as [`Builder::on_lost`](crate::Builder::on_lost).
+    /// A hold was lost. Each hold sends this event at most once, when [`Builder::on_lost`](crate::Builder::on_lost) is
+    /// called.
     #[non_exhaustive]
     Lost {
         /// The class of the lock.
@@ -107,12 +108,12 @@ pub enum Event<'a> {
         /// The loss.
         loss: &'a Loss,
     },
-    /// A request has ended.
+    /// A request to the store has ended.
     #[non_exhaustive]
     Request {
-        /// The operation.
+        /// The name of the operation.
         operation: &'static str,
-        /// The result of the request; for several holds, the result for the first hold.
+        /// The result of the request. If the request concerned several holds, the result for the first hold.
         result: &'static str,
         /// The duration of the request, including connecting and repetitions.
         took: Duration,
@@ -120,14 +121,14 @@ pub enum Event<'a> {
     /// An attempt to connect to a server has ended.
     #[non_exhaustive]
     Connected {
-        /// The server.
+        /// The name of the server.
         node: &'a str,
         /// `ok`, `unreachable`, `refused` or `untrusted`.
         result: &'static str,
-        /// The duration.
+        /// The duration of the attempt.
         took: Duration,
     },
-    /// A call has waited for a long time. Sent again whenever the time has doubled.
+    /// A call has waited for a long time. The event is sent again each time the waiting time has doubled.
     #[non_exhaustive]
     LongWait {
         /// The class of the lock.
@@ -143,7 +144,7 @@ pub enum Event<'a> {
         /// The number of other threads of this client that wait for the lock.
         others: usize,
     },
-    /// A renewed hold has lasted for a long time. Sent again whenever the time has doubled.
+    /// A renewed hold has lasted for a long time. The event is sent again each time the duration has doubled.
     #[non_exhaustive]
     LongHold {
         /// The class of the lock.
@@ -169,12 +170,12 @@ impl Observed {
         self.0.is_some() || cfg!(feature = "metrics")
     }
 
-    /// Sends an event. Call it without a mutex of this library held.
+    /// The caller must hold no mutex of this library, because this function calls user code.
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if !self.is_heard() {
             return;
         }
-        // The observer and the recorder are user code, so their panics are contained.
+        // The observer and the recorder are user code, so their panics are caught.
         drop(catch_unwind(AssertUnwindSafe(|| {
             let event = event();
             if let Some(observer) = &self.0 {

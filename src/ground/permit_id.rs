@@ -4,14 +4,15 @@ use crate::ground::claim::{ID_LENGTH, VisitorId};
 
 /// The id of a permit of a [`PermitSemaphore`](crate::PermitSemaphore): 16 bytes, as 32 hexadecimal digits.
 ///
-/// Any process that knows the id, also a process with Redisson, can release the permit or change its lease.
+/// Any process that knows the id can release the permit or change its lease, even a process that uses Redisson.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PermitId {
     pub(crate) visitor: VisitorId,
 }
 
 impl PermitId {
-    /// Reads an id as Redisson and [`PermitId::as_str`] write it; `None` if it is not 32 hexadecimal digits.
+    /// Parses an id in the format that Redisson and [`PermitId::as_str`] write. Returns `None` if `text` is not 32
+    /// hexadecimal digits.
     pub fn parse(text: &str) -> Option<PermitId> {
         let is_id = text.len() == ID_LENGTH && text.bytes().all(|it| it.is_ascii_hexdigit());
         is_id.then(|| PermitId {

@@ -11,10 +11,10 @@ use crate::ground::time;
 
 pub(crate) type Source<'a> = BorrowedFd<'a>;
 
-/// For each source, in order, whether it is readable.
+/// Whether each source is readable, in the order of the sources.
 pub(crate) type Readable = SmallVec<[bool; 8]>;
 
-/// Waits until some of `sources` are readable or closed. Returns `None` at `deadline`.
+/// Waits until at least one of `sources` is readable or closed. Returns `None` at `deadline`.
 pub(crate) fn wait<'a>(
     sources: impl Iterator<Item = Source<'a>>,
     deadline: Instant,

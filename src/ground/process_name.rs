@@ -1,13 +1,13 @@
-//! The connection name of this process, by which an operator finds it.
+//! The connection name, by which an operator finds the process of a connection.
 
 use crate::ground::host::pid_at_host;
 
-/// The name of the connections of a client: `redlatch:UUID:PID@HOST`.
+/// Returns `redlatch:UUID:PID@HOST`, the name of a client's connections.
 pub(crate) fn of_client(client: &str) -> String {
     format!("redlatch:{client}:{}", pid_at_host())
 }
 
-/// Reads such a name: the client, the process and the host.
+/// Parses a name that [`of_client`] made. Returns the uuid of the client, the process id and the host.
 pub(crate) fn of_connection(name: &str) -> Option<(&str, u32, &str)> {
     let (client, process) = name.strip_prefix("redlatch:")?.split_once(':')?;
     let (pid, host) = process.split_once('@')?;

@@ -5,7 +5,7 @@ use std::str;
 pub enum Reply {
     /// No value, such as the value of a missing key.
     Nil,
-    /// An integer. Replies pass through Lua, which is exact up to 2^53.
+    /// An integer. Every integer passes through Lua, which is exact only up to 2^53.
     Int(i64),
     /// A string of bytes, or a status such as `OK`.
     Bytes(Vec<u8>),
@@ -14,7 +14,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Returns the integer. A string of decimal digits, as `GET` returns it, is read as an integer, too.
+    /// Returns the integer. A string of decimal digits, as `GET` returns it, is parsed as an integer.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Reply::Int(number) => Some(*number),

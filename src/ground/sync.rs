@@ -1,7 +1,7 @@
 //! Mutexes, condition variables, sleeps and threads.
 //!
-//! The engine and the stores use only these, so that `tests/shuttle` can replace them with a scheduler that tries many
-//! interleavings.
+//! The engine and the stores use only these types and functions. So `tests/shuttle` can replace this module with a scheduler
+//! that tries many interleavings.
 
 use std::io;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::ground::time;
 pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::thread::JoinHandle;
 
-/// The mutex of the library. It has no poisoning, because no user code runs under it.
+/// The mutex of the library. A panic does not poison the mutex, because no user code runs while it is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
@@ -38,7 +38,8 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification until `deadline`, or forever if it is `None`. Wakes may be spurious.
+    /// Waits for a notification until `deadline`, or without a limit if `deadline` is `None`. May return without a
+    /// notification.
     pub(crate) fn wait<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -61,7 +62,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Runs each job in a thread of its own. The result is `None` if the thread could not be started or panicked.
+/// Runs each job in a thread of its own. The result of a job is `None` if its thread could not be started or panicked.
 pub(crate) fn run_at_once<T: Send>(
     name: &str,
     jobs: impl IntoIterator<Item = impl FnOnce() -> T + Send>,

@@ -1,8 +1,8 @@
-//! Readings of the clocks. No other module reads a clock, so that the simulation can replace them.
+//! No other module reads a clock, so that the simulation can replace this module.
 
 use std::time::{Duration, Instant};
 
-/// The present time of the clock of deadlines and sleeps.
+/// The present time of the clock that deadlines and sleeps use.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
@@ -21,7 +21,7 @@ pub(crate) fn since_boot() -> Duration {
     )
 }
 
-/// Other systems use `Instant`, which stops in suspend on macOS.
+/// On other systems, this function uses `Instant`. On macOS, `Instant` stops while the machine is suspended.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn since_boot() -> Duration {
     use std::sync::OnceLock;
