@@ -16,22 +16,22 @@ use crate::stores::multi::{Member, MultiStore};
 /// The parts may be locks of any clients and kinds: two names on one server, names on several servers, a
 /// [`Redlock`](crate::Redlock), a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
 ///
-/// The lock never waits while it holds a part: if one part is refused, it releases the others, waits until that part
-/// changes, and starts again. So two multi-locks cannot deadlock. The hold is valid while every part is valid, and lost with
-/// the first lost part. The wait time of a call is for all parts together.
+/// A multi-lock never waits while it holds a part. If one part is refused, it releases the other parts, waits until the
+/// refused part changes, and starts again. So two multi-locks cannot deadlock. The hold is valid while every part is valid.
+/// It is lost when the first part is lost. The wait time of a call is for all parts together.
 ///
-/// A thread that holds a part separately cannot acquire the multi-lock, and a thread that holds the multi-lock cannot
-/// acquire a part separately: both are [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks
+/// A thread that holds a part separately cannot acquire the multi-lock. A thread that holds the multi-lock cannot acquire a
+/// part separately. Both calls return [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks
 /// instead.)
 ///
-/// A part has no queue entry in the store, so it is acquired only in a moment in which it is free:
+/// A multi-lock does not queue for its parts in the store. It acquires a part only if the part is free at that moment:
 ///
 /// | part | difference as a part |
 /// |---|---|
 /// | [`lock`](crate::Client::lock), a [`Redlock`](crate::Redlock), a lock in a database, another `MultiLock` | none |
-/// | [`token_lock`](crate::Client::token_lock) | with it the multi-lock is not reentrant ([`Error::NotReentrant`]) |
+/// | [`token_lock`](crate::Client::token_lock) | the multi-lock is not reentrant ([`Error::NotReentrant`]) |
 /// | [`fenced_lock`](crate::Client::fenced_lock) | its token is not returned, because tokens of several locks have no order |
-/// | [`spin_lock`](crate::Client::spin_lock) | listens for messages as [`lock`](crate::Client::lock) does |
+/// | [`spin_lock`](crate::Client::spin_lock) | waits for unlock messages as [`lock`](crate::Client::lock) does |
 /// | [`fair_lock`](crate::Client::fair_lock) | is acquired only if its queue is empty |
 /// | a side of a [`ReadWriteLock`](crate::ReadWriteLock) | does not queue behind waiting writers, and readers do not queue behind it |
 ///
@@ -58,16 +58,16 @@ pub struct MultiLock(());
 impl MultiLock {
     /// Creates one lock that consists of several locks, without I/O.
     ///
-    /// Create it once and keep it, as a [`Client`](crate::Client): it has its own renewal threads, which start with
-    /// its first hold and end with its last clone.
+    /// Create a multi-lock once and keep it, like a [`Client`](crate::Client): it has renewal threads of its own, which
+    /// start with its first hold and end when its last clone is dropped.
     ///
-    /// The name consists of the names of the parts. The lease is the shortest `watchdog_timeout` of their clients, or
-    /// the fixed lease of [`Lock::with_lease_time`] on the multi-lock; fixed leases of the parts are ignored.
+    /// The name consists of the names of the parts. The lease is the shortest `watchdog_timeout` of their clients, or the
+    /// fixed lease that [`Lock::with_lease_time`] sets on the multi-lock. Fixed leases of the parts are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. If two locks are the same under two addresses
-    /// of one server, only the first acquisition notices it, and returns that error.
+    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. Two clients may reach one server under two
+    /// addresses. Then the first acquisition, and not this call, returns the error for two equal locks.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

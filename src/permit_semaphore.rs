@@ -14,21 +14,21 @@ use crate::store::CountStep;
 
 /// A semaphore whose permits have ids and separate leases: Redisson's `RPermitExpirableSemaphore`.
 ///
-/// [`PermitSemaphore::acquire`] returns [`Permits`] that are renewed and released when dropped, as for a
-/// [`Semaphore`](crate::Semaphore). [`PermitSemaphore::acquire_id`] acquires a permit without a handle: any process
-/// can release it by its id with [`PermitSemaphore::release_id`]. Otherwise it ends with its lease.
+/// [`PermitSemaphore::acquire`] returns [`Permits`], which are renewed, and released when they are dropped, as for a
+/// [`Semaphore`](crate::Semaphore). [`PermitSemaphore::acquire_id`] acquires a permit without a handle. Any process can
+/// release that permit by its id with [`PermitSemaphore::release_id`]. If no process does, the permit ends with its lease.
 ///
-/// * **Acquisitions wait until the semaphore has been set.** Call [`PermitSemaphore::try_set`] first; it sets the
-///   permits once.
-/// * Redisson expires permits by the clock of *its* machine. **A machine whose clock is ahead by some seconds ends
-///   fixed leases that much too early.** Renewed permits have a margin of 20 s with the default lease of 30 s.
-/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name is the
-///   same number in Redis.
-/// * It is not reentrant, and there is no order among processes, as for a [`Semaphore`](crate::Semaphore).
+/// * **Acquisitions wait until the semaphore has been set.** Call [`PermitSemaphore::try_set`] first. It has no effect on an
+///   existing semaphore.
+/// * A Redisson client expires permits by the clock of its own machine. **If that clock is some seconds ahead, fixed leases
+///   end that many seconds too early.** Renewed permits with the default lease of 30 s tolerate 20 s.
+/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name is the same
+///   number in Redis.
+/// * As for a [`Semaphore`](crate::Semaphore), acquisitions are not reentrant, and there is no order among processes.
 ///
-/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates a semaphore without I/O; semaphores of the same
-/// name are the same semaphore. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover
-/// may lose a change of the number of free permits, or apply it twice.
+/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates a semaphore without I/O. All semaphores of one name
+/// share the same permits. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover may
+/// lose a change of the number of free permits, or apply the change twice.
 ///
 /// # Examples
 ///
@@ -55,24 +55,24 @@ pub struct PermitSemaphore {
 counter_methods!(PermitSemaphore);
 
 impl PermitSemaphore {
-    /// Returns the same semaphore with a fixed lease for the permits of [`PermitSemaphore::acquire`] and its siblings.
+    /// Returns the same semaphore with a fixed lease for permits that are acquired with a [`Permits`] handle.
     ///
-    /// Permits with a fixed lease are not renewed, and end after `lease`, released or not. 10 ms ..= 365 days; other
-    /// values are [`Error::InvalidLease`](crate::Error::InvalidLease) at the acquisition. Defaults to no fixed lease:
-    /// the watchdog renews the permits.
+    /// Permits with a fixed lease are not renewed. They end after `lease` even if they were not released. `lease` is 10 ms
+    /// ..= 365 days; for other values an acquisition returns [`Error::InvalidLease`](crate::Error::InvalidLease). Defaults
+    /// to no fixed lease: the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
-        // Permits of a handle must have an end, so an endless lease becomes one that the acquisition refuses.
+        // Only permits without a handle may have an endless lease. The acquisition refuses the lease `Duration::MAX`.
         let is_endless = lease >= ENDLESS;
         let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);
         PermitSemaphore { lock }
     }
 
-    /// Sets the total of free and acquired permits, 0 ..= 2147483647, and creates the semaphore if there is none:
-    /// Redisson's `setPermits`.
+    /// Sets the total number of free and acquired permits, 0 ..= 2147483647. Creates the semaphore if none exists. Redisson
+    /// has this method as `setPermits`.
     ///
-    /// If more permits than this are acquired, the number of free permits is negative until enough are released.
+    /// If more than `permits` permits are acquired now, the number of free permits is negative until enough are released.
     ///
     /// # Errors
     ///
@@ -86,10 +86,10 @@ impl PermitSemaphore {
         raw_lock.count(CountStep::Replace(permits)).map(drop)
     }
 
-    /// Acquires one permit without a handle, and waits for it without a limit.
+    /// Acquires one permit without a handle, and waits without a limit until a permit is free.
     ///
-    /// The permit ends after `lease`, 10 ms ..= 365 days. With `None` it ends only when it is released: **if its id is lost,
-    /// so is the permit**.
+    /// The permit ends after `lease`, 10 ms ..= 365 days. With `None` the permit ends only when it is released. **If the id
+    /// of such a permit is lost, the permit stays taken.**
     ///
     /// # Errors
     ///
@@ -100,8 +100,8 @@ impl PermitSemaphore {
         WaitLimit::without_end(None, |limit| self.acquire_id_within(lease, limit))
     }
 
-    /// Acquires one permit without a handle, and waits for it at most `wait`; `None` if the wait is over. A `wait` of
-    /// zero tries once.
+    /// Acquires one permit without a handle, and waits at most `wait` until a permit is free. Returns `None` if the wait
+    /// ended without a permit. With a `wait` of zero the call makes one attempt.
     ///
     /// # Errors
     ///
@@ -130,8 +130,8 @@ impl PermitSemaphore {
         Ok(Some(PermitId { visitor }))
     }
 
-    /// Releases a permit of any process, and returns whether it was taken: false if it was released or has ended, or
-    /// belongs to another semaphore.
+    /// Releases a permit that any process acquired, and returns whether the permit was taken. Returns false if the permit
+    /// was released before, has ended, or belongs to another semaphore.
     ///
     /// If the permit belongs to a [`Permits`] handle, the handle loses it. The handle notices the loss at its next renewal
     /// or, if it has a fixed lease, at its release.
@@ -144,10 +144,10 @@ impl PermitSemaphore {
         Ok(raw_lock.count_permit(CountStep::GiveBack, &id.visitor)? == 1)
     }
 
-    /// Sets the lease of a permit to `lease` from now, 10 ms ..= 365 days, and returns whether the permit was taken.
-    /// `None` is a lease without an end.
+    /// Sets the remaining lease of a permit to `lease`, 10 ms ..= 365 days, and returns whether the permit is taken. With
+    /// `None` the permit gets a lease without an end.
     ///
-    /// Use this method only for permits without a handle: a handle renews its permits with its own lease, and a handle with
+    /// Use this method only for permits without a handle. A handle renews its permits with its own lease, and a handle with
     /// a fixed lease does not notice the new lease.
     ///
     /// # Errors
@@ -164,8 +164,8 @@ impl PermitSemaphore {
         Ok(raw_lock.count_permit(step, &id.visitor)? == 1)
     }
 
-    /// Queries the remaining lease of a permit, in whole milliseconds: `None` if it is not taken, [`Duration::MAX`]
-    /// if it has no end.
+    /// Queries the remaining lease of a permit, in whole milliseconds. Returns `None` if the permit is not taken, and
+    /// [`Duration::MAX`] if the permit has no end.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl PermitSemaphore {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         Ok(match left {
             Duration::ZERO => None,
-            // A permit without an end is stored with the end `ENDLESS` after 1970, so less than `ENDLESS` remains.
+            // The store has 1970 plus `ENDLESS` as the end of such a permit, so less than `ENDLESS` remains.
             left if left > ENDLESS / 2 => Some(Duration::MAX),
             left => Some(left),
         })
@@ -194,7 +194,7 @@ impl PermitSemaphore {
 }
 
 impl Permits {
-    /// Returns the ids of these permits; an empty list if they belong to a [`Semaphore`](crate::Semaphore).
+    /// Returns the ids of these permits. Permits of a [`Semaphore`](crate::Semaphore) have no ids, so their list is empty.
     pub fn ids(&self) -> Vec<PermitId> {
         let has_ids = self.guard.held().hold.kind.rules().has_ids;
         let owners = self.guard.held().hold.visitor.owners().filter(|_| has_ids);

@@ -8,25 +8,26 @@ use crate::lock::Lock;
 /// re-entry and losses. These rules concern both sides:
 ///
 /// - **Readers share, a writer is alone.** Each thread has a separate hold with a separate lease.
-/// - **A writer may read.** A thread that holds the write side may acquire the read side. If it then unlocks the
-///   write side, it continues to read, and other readers enter: a downgrade.
-/// - **A reader may not write.** A thread that holds only the read side would wait for itself, so the write side is
-///   [`Error::Upgrade`](crate::Error::Upgrade) at once.
-/// - **No side starves.** A reader that arrives while a writer waits queues behind it, and after a writer the waiting
-///   readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's readers and the
-///   parts of a [`MultiLock`](crate::MultiLock) do not queue. A dead waiter delays others by 3 seconds.
+/// - **A writer may read.** A thread that holds the write side may acquire the read side. If the thread then unlocks the
+///   write side, it keeps the read side, and other readers may enter. This is called a downgrade.
+/// - **A reader may not write.** A thread that holds only the read side would wait for itself on the write side. So the
+///   write side returns [`Error::Upgrade`](crate::Error::Upgrade) at once.
+/// - **No side starves.** A reader that arrives while a writer waits queues behind that writer. After a writer the waiting
+///   readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's readers and
+///   the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays the waiters behind it
+///   by 3 seconds.
 ///
-/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read: otherwise that thread
-/// would queue behind a waiting writer.
+/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read. Without it, that thread
+/// would queue behind a waiting writer, which waits for the first reader: a deadlock.
 ///
-/// Redisson's read-write lock of the same name and prefix is the same lock. Renewals by Redisson set the TTL of the key to
-/// its `lockWatchdogTimeout`, so [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than that; both
-/// are 30 s by default.
+/// Redisson's read-write lock of the same name and prefix is the same lock. A renewal by Redisson sets the TTL of the key to
+/// Redisson's `lockWatchdogTimeout`. So [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than
+/// `lockWatchdogTimeout`. Both are 30 s by default.
 ///
-/// [`Client::read_write_lock`](crate::Client::read_write_lock) creates one without I/O. A [`lock`](crate::Client::lock) of
-/// the same name is a lock of another kind: while one of the two is held, acquiring the other is
-/// [`Error::WrongType`](crate::Error::WrongType). In a database this is [`Error::Unsupported`](crate::Error::Unsupported),
-/// and a [`Redlock`](crate::Redlock) has none.
+/// [`Client::read_write_lock`](crate::Client::read_write_lock) creates a read-write lock without I/O. A
+/// [`lock`](crate::Client::lock) of the same name is a lock of another kind: while one of the two is held, acquiring the
+/// other returns [`Error::WrongType`](crate::Error::WrongType). With a database, a read-write lock returns
+/// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no read-write locks.
 ///
 /// # Examples
 ///
@@ -54,8 +55,8 @@ pub struct ReadWriteLock {
 impl ReadWriteLock {
     /// Returns the side that many threads may hold at a time, without I/O.
     ///
-    /// [`Lock::is_locked`] returns whether any thread reads. [`Lock::force_unlock`] ends all read holds, unless a
-    /// thread holds the write side.
+    /// [`Lock::is_locked`] of this side returns whether any thread reads. [`Lock::force_unlock`] ends all read holds, unless
+    /// a thread holds the write side.
     ///
     /// # Examples
     ///
@@ -75,8 +76,8 @@ impl ReadWriteLock {
 
     /// Returns the side that one thread holds alone, without I/O.
     ///
-    /// A thread that holds only the read side gets [`Error::Upgrade`](crate::Error::Upgrade). [`Lock::is_locked`]
-    /// returns whether a thread writes, and [`Lock::force_unlock`] ends its hold.
+    /// A thread that holds only the read side gets [`Error::Upgrade`](crate::Error::Upgrade). [`Lock::is_locked`] of this
+    /// side returns whether a thread writes. [`Lock::force_unlock`] ends the hold of that thread.
     ///
     /// # Examples
     ///
@@ -90,11 +91,11 @@ impl ReadWriteLock {
         self.write.clone()
     }
 
-    /// Returns the same lock with readers that do not queue behind waiting writers, like readers of Redisson. A writer then
-    /// waits until no thread reads.
+    /// Returns the same lock, but its readers do not queue behind waiting writers. Redisson's readers do not queue either. A
+    /// writer waits until no thread reads.
     ///
-    /// This variant is for programs in which a reader waits for another thread that wants to read. Use it for all readers
-    /// and writers of the lock.
+    /// Use this variant if a reader waits for another thread that wants to read, and then for all readers and writers of the
+    /// lock.
     ///
     /// # Examples
     ///

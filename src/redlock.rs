@@ -22,13 +22,13 @@ use crate::ground::{events, time};
 use crate::lock::Lock;
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
-/// Locks on several independent Redis masters, of which a majority decides.
+/// Locks on several independent Redis masters. A lock is held while a majority of the masters grants it.
 ///
-/// A lock on one server ends with that server, and may be granted twice after a failover, because replication is
-/// asynchronous. Redlock sends each attempt to `n` independent masters, and acquires the lock when at least `n/2 + 1` of
-/// them granted it in time, so it survives the failure of a minority. It is the algorithm of the [Redis
+/// A lock on one server ends with that server. After a failover it may be granted twice, because replication is
+/// asynchronous. Redlock sends each attempt to `n` independent masters, and acquires the lock if at least `n/2 + 1` of them
+/// grant it in time. So the lock survives the failure of a minority. The algorithm is that of the [Redis
 /// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its allowance for clock
-/// drift, delayed restarts and extension by a majority.
+/// drift, delayed restarts and renewal at a majority.
 ///
 /// [`Redlock::lock`] returns a [`Lock`] with the methods of every other lock.
 ///
@@ -36,27 +36,27 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 ///
 /// Two holds of one name are never valid at the same time, provided that
 ///
-/// * no node loses a granted key except by a restart, after which it has no vote,
-/// * no node's clock runs or is set ahead by more than the drift, 1 % of the lease and 2 ms, and
+/// * no node loses a granted key except by a restart, after which the node has no vote,
+/// * no node's clock gains more than the drift, which is 1 % of the lease plus 2 ms, and
 /// * no program calls [`Lock::force_unlock`].
 ///
-/// One node that loses a granted key by eviction, `FLUSHALL` or `DEL` and keeps its vote breaks this, because two
-/// majorities may share only one node.
+/// The promise is broken if one node loses a granted key by eviction, `FLUSHALL` or `DEL`, because such a node keeps its
+/// vote, and two majorities may have only this node in common.
 ///
-/// These nodes have no vote for one [`max_lease`](RedlockBuilder::max_lease), because they may have lost grants:
+/// These nodes have no vote for one [`max_lease`](RedlockBuilder::max_lease), because they may have lost granted locks:
 ///
 /// * a server that was restarted or replaced since it was first seen, unless it runs with `appendonly yes`,
 ///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
 /// * a server that was started less than one `max_lease` before it is first seen;
-/// * a server that has been a replica, by its replication id;
+/// * a server whose replication ids show that it may have been a replica;
 /// * a server behind sentinels or with replicas, when it is first seen.
 ///
-/// Use masters without replicas; a cluster is refused. [`Redlock::check`] reports problems. All clients of the same
-/// nodes must have the same `max_lease`.
+/// Use masters without replicas. A cluster is refused. [`Redlock::check`] reports problems. All clients of the same nodes
+/// must have the same `max_lease`.
 ///
-/// A Redlock remains a lease: a thread that is paused after a check does not notice that its hold ends meanwhile. A quorum
-/// has **no fencing token**. A resource that must never see two holders needs a number from elsewhere, such as the version
-/// of the written row.
+/// A Redlock is only a lease: a thread that pauses after a check of its hold does not notice that the hold ends during the
+/// pause. A quorum has **no fencing token**. A resource that must never see two holders needs another number to reject late
+/// writes, such as the version of the written row.
 ///
 /// # Examples
 ///
@@ -78,7 +78,7 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Creates a quorum of these clients, each of another server, with the default settings.
+    /// Creates a quorum with the default settings. Each client must be one of another server.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Default for RedlockBuilder {
 
 setters! {
     RedlockBuilder:
-    /// Sets the lease of locks that have no fixed lease. Each is renewed when a third of the lease has passed.
+    /// Sets the lease of locks that have no fixed lease. Their holds are renewed when a third of the lease has passed.
     ///
     /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
     watchdog_timeout(timeout: Duration) => watchdog_timeout = Some(timeout);
@@ -172,26 +172,26 @@ setters! {
 
     /// Sets how long one node may take for one request before it counts as silent.
     ///
-    /// It should be well above a round trip and small compared with the lease: the time that is spent waiting for a silent
-    /// node shortens the validity. The time to connect to a node does not count, because connections are made in the
-    /// background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    /// The timeout should be well above a round trip. It should be small compared with the lease, because the wait for a
+    /// silent node shortens the validity of a hold. The time to connect to a node does not count, because connections are
+    /// made in the background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     node_timeout(timeout: Duration) => node_timeout = Some(timeout);
 
-    /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for the same time.
+    /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for this time.
     ///
-    /// Longer leases are [`Error::InvalidLease`]. All clients of the same nodes must have the same value. 10 ms ..=
-    /// 365 days. Defaults to 30 s.
+    /// A longer lease returns [`Error::InvalidLease`]. All clients of the same nodes must have the same value. 10 ms ..= 365
+    /// days. Defaults to 30 s.
     max_lease(lease: Duration) => max_lease = lease;
 
-    /// Sets how often the watchdog extends a hold.
+    /// Sets how many times the watchdog renews a hold.
     ///
-    /// After the last extension the hold ends with its lease, and is lost unless it was unlocked before. Defaults to no
-    /// limit.
+    /// After the last renewal the hold ends with its lease. It is reported as lost unless it was unlocked before. Defaults
+    /// to no limit.
     max_extensions(extensions: u32) => max_extensions = Some(extensions);
 
     /// Sets the hook that is called when a hold of the quorum is lost; see [`Builder::on_lost`](crate::Builder::on_lost).
     ///
-    /// Defaults to nothing.
+    /// Defaults to no hook.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
     /// Sets the class of a lock in metrics and events; see [`Builder::lock_class`](crate::Builder::lock_class).
@@ -202,27 +202,27 @@ setters! {
 }
 
 impl RedlockBuilder {
-    /// Sets after which time a wait and a hold are reported as long; see [`Builder::warn_after`](crate::Builder::warn_after).
+    /// Sets after which time a wait or a hold is reported as long; see [`Builder::warn_after`](crate::Builder::warn_after).
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> RedlockBuilder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
     }
 
-    /// Adds nodes, each the client of another server.
+    /// Adds nodes. Each is the client of another server.
     ///
-    /// The connections and timeouts of each client apply to its node. The key prefix has to be the same in all
-    /// clients, and applies to the names of the quorum. The watchdogs and `on_lost` hooks of the clients do not
-    /// apply. 1 ..= 64 nodes; 3 or 5 are usual. Defaults to none.
+    /// The connections and timeouts of each client apply to its node. All clients must have the same key prefix, which
+    /// applies to the names of the quorum. The watchdogs and `on_lost` hooks of the clients do not apply to holds of the
+    /// quorum. 1 ..= 64 nodes; 3 or 5 are usual. Defaults to none.
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = Client>) -> RedlockBuilder {
         self.nodes.extend(nodes);
         self
     }
 
-    /// Lets servers vote although they were started less than one `max_lease` before they are first seen, or may have
-    /// replaced another server.
+    /// Gives a server a vote when it is first seen, even if it started less than one `max_lease` before or may have replaced
+    /// another server.
     ///
-    /// Use this setting only for servers that are known to be new, as in tests and examples. Servers that restart or fail
-    /// over later still have no vote for one `max_lease`. Defaults to off.
+    /// Use this setting only for servers that are known to be new, as in tests and examples. The setting does not apply to
+    /// later restarts and failovers: after them a server has no vote for one `max_lease`. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self
@@ -230,9 +230,9 @@ impl RedlockBuilder {
 
     /// Stores locks as the Redis documentation does: a string key with a random token.
     ///
-    /// Redlock libraries of other languages (redlock-py, pottery, redsync, …) use this format, so their programs and
-    /// this lock exclude each other. Such a lock is not reentrant, and its waiters poll; see [`Client::token_lock`].
-    /// Defaults to Redisson's hash, which is reentrant.
+    /// Redlock libraries of other languages (redlock-py, pottery, redsync, …) use this format. A lock of such a program and
+    /// this lock exclude each other. This lock is not reentrant, and its waiters poll; see [`Client::token_lock`]. Defaults
+    /// to Redisson's hash, which is reentrant.
     pub fn canonical(mut self) -> RedlockBuilder {
         self.kind = Kind::Token;
         self
@@ -240,13 +240,14 @@ impl RedlockBuilder {
 
     /// Creates the quorum.
     ///
-    /// The identity of each node is queried, so that no server has two votes. An unreachable node is queried later. An even
-    /// number of nodes, or fewer than three, is a warning (feature `tracing`, and [`Redlock::check`]).
+    /// This call queries the identity of each node, so that no server has two votes. An unreachable node is queried later.
+    /// The call logs a warning (feature `tracing`) if the number of nodes is even or less than three. [`Redlock::check`]
+    /// returns this warning.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if a setting is invalid, if there are no nodes or more than 64, if their clients have
-    /// different key prefixes, if two nodes are the same server, or if one is a database or a cluster.
+    /// different key prefixes, if two nodes are the same server, or if a node is a database or a cluster.
     pub fn build(self) -> Result<Redlock> {
         let (setting, range) = ("the nodes of a quorum", format!("1 ..= {MOST_NODES}"));
         check_within(setting, self.nodes.len(), 1..=MOST_NODES, &range)?;
@@ -268,7 +269,7 @@ impl RedlockBuilder {
         let command_timeouts = cores.iter().map(|inner| inner.timeouts.command_timeout);
         let timeouts = Timeouts {
             watchdog_timeout,
-            // Bounds one request to all nodes.
+            // One request of the quorum goes to all nodes, so the longest timeout of a node applies.
             command_timeout: command_timeouts.max().unwrap_or(LEAST_TIMEOUT),
             outage_timeout: self.outage_timeout,
         };

@@ -12,25 +12,25 @@ use crate::lock::Lock;
 use crate::losses::Losses;
 use crate::store::CountStep;
 
-/// A number of permits that threads of many processes share by its name.
+/// A number of permits under one name, which threads of many processes share.
 ///
-/// It is Redisson's `RSemaphore`, with the meaning of `java.util.concurrent.Semaphore`: an acquisition takes permits, and
-/// waits until enough are free. In this library the permits belong to the returned [`Permits`]. They are free again when the
-/// [`Permits`] are dropped, or one lease after their process died.
+/// The format is that of Redisson's `RSemaphore`, and the behaviour is that of `java.util.concurrent.Semaphore`: an
+/// acquisition waits until enough permits are free, and takes them. The permits belong to the returned [`Permits`]. They are
+/// free again when the [`Permits`] are dropped, or one lease after their process died.
 ///
-/// * **Acquisitions wait until the semaphore has been set.** Call [`Semaphore::try_set`] first; it sets the permits
-///   once.
-/// * The next acquisition or wait of any client of this library frees the permits of dead holders. **Redisson does
-///   not.**
-/// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name is the same number in Redis, and
-///   [`Lock::force_unlock`] of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
-/// * It is not reentrant: a thread that has permits and acquires more may wait for itself.
-/// * The waiting threads of one client acquire permits in the order of arrival. [`Semaphore::try_acquire`] bypasses them.
-///   There is no order among processes.
+/// * **Acquisitions wait until the semaphore has been set.** Call [`Semaphore::try_set`] first. It has no effect on an
+///   existing semaphore.
+/// * The next acquisition or wait of any client of this library frees the permits of dead holders. **Redisson does not free
+///   them.**
+/// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name is the same number in Redis. [`Lock::force_unlock`]
+///   of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
+/// * A semaphore is not reentrant: a thread that has permits and acquires more may wait for itself.
+/// * The waiting threads of one client acquire permits in the order of arrival. [`Semaphore::try_acquire`] bypasses the
+///   waiting threads. There is no order among processes.
 ///
-/// [`Client::semaphore`](crate::Client::semaphore) creates a semaphore without I/O; semaphores of the same name are the same
-/// semaphore. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a change
-/// of the number of free permits, or apply it twice.
+/// [`Client::semaphore`](crate::Client::semaphore) creates a semaphore without I/O. All semaphores of one name share the
+/// same permits. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a
+/// change of the number of free permits, or apply the change twice.
 ///
 /// # Examples
 ///
@@ -55,18 +55,19 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Returns the same semaphore with a fixed lease for the permits that are acquired through it.
+    /// Returns the same semaphore with a fixed lease for the permits that the returned semaphore acquires.
     ///
-    /// Permits with a fixed lease are not renewed, and are free after `lease`, released or not. 10 ms ..= 365 days; other
-    /// values are [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews the permits.
+    /// Permits with a fixed lease are not renewed. They are free after `lease` even if they were not released. `lease` is 10
+    /// ms ..= 365 days; for other values an acquisition returns [`Error::InvalidLease`]. Defaults to no fixed lease: the
+    /// watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
         let lock = self.lock.with_lease_time(lease);
         Semaphore { lock }
     }
 
-    /// Adds permits as [`Semaphore::add_permits`] does if there is a semaphore of this name, and returns whether
-    /// there was one.
+    /// Adds permits as [`Semaphore::add_permits`] does, but only to an existing semaphore. Returns whether the semaphore
+    /// exists.
     ///
     /// # Errors
     ///
@@ -76,10 +77,10 @@ impl Semaphore {
         Ok(self.lock.add_permits(permits, step)? == 1)
     }
 
-    /// Takes all free permits, which then have no owner, and returns how many there were.
+    /// Takes all free permits, and returns their number. The taken permits have no owner.
     ///
-    /// Afterwards no permit is free, as in `java.util.concurrent`: a negative number of free permits is returned and becomes
-    /// 0. Permits of dead holders are taken, too, but those of at most 5,000 holders.
+    /// Afterwards the number of free permits is 0. A negative number of free permits is returned and becomes 0, as in
+    /// `java.util.concurrent`. Permits of dead holders count as free, but only those of at most 5,000 holders.
     ///
     /// # Errors
     ///
@@ -89,7 +90,6 @@ impl Semaphore {
     }
 }
 
-/// The methods that both semaphores have.
 macro_rules! counter_methods {
     ($semaphore:ident) => {
         impl $semaphore {
@@ -98,8 +98,8 @@ macro_rules! counter_methods {
                 self.lock.name()
             }
 
-            /// Sets the number of permits, 0 ..= 2147483647, if there is no semaphore of this name, and returns
-            /// whether it did.
+            /// Creates the semaphore with this number of permits, 0 ..= 2147483647, unless a semaphore of this name exists.
+            /// Returns whether this call created the semaphore.
             ///
             /// # Errors
             ///
@@ -109,10 +109,9 @@ macro_rules! counter_methods {
                 self.lock.set_permits(permits, None)
             }
 
-            /// Sets the number of permits as [`Semaphore::try_set`](crate::Semaphore::try_set) does, for a semaphore that
-            /// expires after `life`.
+            /// Creates the semaphore as [`Semaphore::try_set`](crate::Semaphore::try_set) does, but it expires after `life`.
             ///
-            /// `life` is 1 ms ..= 365 days. No permit is valid for longer, whatever its lease.
+            /// `life` is 1 ms ..= 365 days. All permits end when the semaphore expires, even if their leases are longer.
             ///
             /// # Errors
             ///
@@ -122,19 +121,20 @@ macro_rules! counter_methods {
                 self.lock.set_permits(permits, Some(life))
             }
 
-            /// Acquires permits, and waits for them without a limit.
+            /// Acquires permits, and waits without a limit until enough permits are free.
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or more than 2147483647 (1000
-            /// of a [`PermitSemaphore`](crate::PermitSemaphore)), and those of [`Lock::lock`](crate::Lock::lock) on
-            /// one server. After an error nothing was acquired; after [`Error::Unknown`](crate::Error::Unknown) a
-            /// background thread releases what the request may have acquired.
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or for more than 2147483647 permits
+            /// (more than 1000 of a [`PermitSemaphore`](crate::PermitSemaphore)), and the errors of
+            /// [`Lock::lock`](crate::Lock::lock) on one server. After an error the caller has no permits. After
+            /// [`Error::Unknown`](crate::Error::Unknown) a background thread releases the permits that the request may have
+            /// acquired.
             pub fn acquire(&self, permits: u32) -> Result<Permits> {
                 WaitLimit::without_end(None, |limit| self.lock.take_permits(permits, limit))
             }
 
-            /// Acquires permits, and waits for them until `interrupt` is raised.
+            /// Acquires permits, and waits until enough permits are free or `interrupt` is raised.
             ///
             /// # Errors
             ///
@@ -149,69 +149,72 @@ macro_rules! counter_methods {
                 WaitLimit::without_end(Some(interrupt), take)
             }
 
-            /// Acquires permits if enough are free now; `None` if not.
+            /// Acquires permits if enough permits are free now; otherwise returns `None`.
             ///
-            /// The call sends one attempt, and bypasses the waiters of this client.
+            /// The call makes one attempt, and does not queue behind the waiters of this client.
             ///
             /// # Errors
             ///
-            /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire), each after one attempt.
+            /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire). Each is returned after one attempt.
             #[must_use = "the permits are dropped, which releases them at once; bind them to a name"]
             pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
                 self.lock.take_permits(permits, WaitLimit::once())
             }
 
-            /// Acquires permits, and waits for them at most `wait`; `None` if the wait is over.
+            /// Acquires permits, and waits at most `wait` until enough permits are free. Returns `None` if the wait ended
+            /// without permits.
             ///
-            /// The call takes up to 250 ms more than `wait` if the server is slow. A `wait` of zero tries once.
+            /// If the server is slow, the call takes up to 250 ms longer than `wait`. With a `wait` of zero the call makes
+            /// one attempt.
             ///
             /// # Errors
             ///
             /// [`Error::InvalidWait`](crate::Error::InvalidWait) if the end of the wait cannot be represented as an
-            /// `Instant`, and those of [`Semaphore::acquire`](crate::Semaphore::acquire), where `wait` replaces the
-            /// outage timeout.
+            /// `Instant`, and those of [`Semaphore::acquire`](crate::Semaphore::acquire). While the server cannot be
+            /// reached, `wait` limits the call instead of the outage timeout.
             #[must_use = "the permits are dropped, which releases them at once; bind them to a name"]
             pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
                 let limit = self.lock.raw_lock().limit(wait, None)?;
                 self.lock.take_permits(permits, limit)
             }
 
-            /// Queries the number of free permits, including those of dead holders; 0 if the semaphore was never set.
+            /// Queries the number of free permits. Permits of dead holders count as free. Returns 0 if the semaphore was
+            /// never set.
             ///
-            /// The number is negative if [`Semaphore::add_permits`](crate::Semaphore::add_permits) has removed more permits
-            /// than were free, until enough are released.
+            /// The number is negative after [`Semaphore::add_permits`](crate::Semaphore::add_permits) removed more permits
+            /// than were free, until holders have released enough permits.
             ///
             /// # Errors
             ///
-            /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits), with
+            /// Those of [`Semaphore::add_permits`](crate::Semaphore::add_permits). A lost reply is
             /// [`Error::Unreachable`](crate::Error::Unreachable) instead of [`Error::Unknown`](crate::Error::Unknown).
             pub fn available(&self) -> Result<i64> {
                 self.lock.raw_lock().count(CountStep::Get)
             }
 
-            /// Adds free permits, or removes some if `permits` is negative, and creates the semaphore if there is
-            /// none: Redisson's `addPermits`, and the `release` of its `RSemaphore`.
+            /// Adds free permits, or removes free permits if `permits` is negative. Creates the semaphore if none exists.
+            /// Redisson has this method as `addPermits`, and as `release` of its `RSemaphore`.
             ///
-            /// Use this method to free forgotten ([`Permits::forget`](crate::Permits::forget)) or drained permits, and to
-            /// change the limit. The server executes the request at most once: after a lost reply the request is sent again
-            /// with the same request number.
+            /// Use this method to change the limit, and to free permits that were drained or forgotten
+            /// ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once: after a lost
+            /// reply the request is sent again with the same request number.
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if the number of free
-            /// permits would leave the range of -2147483647 ..= 2147483647. After
-            /// [`command_timeout`](crate::Builder::command_timeout) at the latest:
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if the number of free permits would
+            /// leave the range -2147483647 ..= 2147483647. The call ends within one
+            /// [`command_timeout`](crate::Builder::command_timeout) with one of these errors:
             ///
-            /// - [`Error::Unknown`](crate::Error::Unknown): no reply came, and the request was executed once or not
-            ///   at all. A second call may add twice;
+            /// - [`Error::Unknown`](crate::Error::Unknown): no reply came. The request was executed once or not at all, so
+            ///   another call may add the permits a second time;
             /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted):
             ///   nothing was sent;
             /// - [`Error::Unavailable`](crate::Error::Unavailable): the server cannot serve now, and nothing was
             ///   changed;
-            /// - [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted): the
-            ///   user lacks a right, or TLS does not trust the other side;
-            /// - [`Error::WrongType`](crate::Error::WrongType), [`Error::Unexpected`](crate::Error::Unexpected): the
-            ///   key is no count, or the server sent an unexpected reply;
+            /// - [`Error::Permission`](crate::Error::Permission), [`Error::Untrusted`](crate::Error::Untrusted): the user
+            ///   lacks a right, or TLS does not trust the server;
+            /// - [`Error::WrongType`](crate::Error::WrongType), [`Error::Unexpected`](crate::Error::Unexpected): the key
+            ///   does not contain a number, or the server sent an unexpected reply;
             /// - [`Error::InvalidName`](crate::Error::InvalidName),
             ///   [`Error::Unsupported`](crate::Error::Unsupported): the name is invalid, or the store has no
             ///   semaphores;
@@ -221,7 +224,7 @@ macro_rules! counter_methods {
                 self.lock.add_permits(permits, step).map(drop)
             }
 
-            /// Deletes the semaphore, and returns whether there was one. Acquired permits are lost.
+            /// Deletes the semaphore, and returns whether it existed. The holders lose their permits.
             ///
             /// # Errors
             ///
@@ -229,7 +232,7 @@ macro_rules! counter_methods {
             pub fn delete(&self) -> Result<bool> {
                 let raw_lock = self.lock.raw_lock();
                 let deleted = raw_lock.count(CountStep::Delete)?;
-                // Notifies the holders of this client at once.
+                // Otherwise the holders of this client would notice the loss only at the next renewal.
                 raw_lock.inner.watchdog.check_now(self.name());
                 Ok(deleted == 1)
             }
@@ -240,7 +243,6 @@ pub(crate) use counter_methods;
 
 counter_methods!(Semaphore);
 
-/// The operations on the inner lock that both kinds of semaphores share.
 impl Lock {
     pub(crate) fn set_permits(&self, permits: u32, life: Option<Duration>) -> Result<bool> {
         let raw_lock = self.raw_lock();
@@ -287,12 +289,12 @@ impl Lock {
     }
 }
 
-/// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are released when this is dropped.
+/// Acquired permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore). A drop of this value releases them.
 ///
 /// The permits belong to this handle and not to a thread, so the handle can be sent to another thread. The permits are
 /// renewed until the drop, unless they have a fixed lease. The drop takes at most one
-/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Permits::release`]
-/// returns the error.
+/// [`command_timeout`](crate::Builder::command_timeout). It only logs an error (feature `tracing`), whereas
+/// [`Permits::release`] returns the error.
 ///
 /// # Examples
 ///
@@ -330,37 +332,38 @@ impl Permits {
 
     /// Returns the [`Losses`] of these permits; see [`Guard::lost`](crate::Guard::lost).
     ///
-    /// A deleted or expired semaphore is [`LossCause::Gone`](crate::LossCause::Gone).
+    /// If the semaphore was deleted or has expired, the cause is [`LossCause::Gone`](crate::LossCause::Gone).
     pub fn lost(&self) -> Losses {
         self.guard.lost()
     }
 
-    /// Returns the id of the holder in the store: `permits*uuid:thread:hold`, or the ids of the permits in sequence.
+    /// Returns the id of the holder in the store: `permits*uuid:thread:hold`, or the concatenated ids of the permits.
     pub fn visitor(&self) -> &VisitorId {
         self.guard.visitor()
     }
 
     /// Releases the permits, and returns the error that a drop would only log.
     ///
-    /// After an error a background thread releases them, or they are free a lease later.
+    /// After an error a background thread releases the permits, or they are free one lease later.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if they were lost, and those of [`Lock::unlock`](crate::Lock::unlock) on one server.
+    /// [`Error::Lost`] with the cause if the permits were lost, and the errors of [`Lock::unlock`](crate::Lock::unlock) on
+    /// one server.
     pub fn release(self) -> Result<()> {
         self.guard.unlock()
     }
 
-    /// Leaves the permits taken without an owner.
+    /// Drops the handle but leaves the permits taken. They then have no owner.
     ///
-    /// They are not renewed, and stay taken after the process dies. Any process can free them with
-    /// [`Semaphore::add_permits`]. Permits with ids end with their leases, or are freed by
-    /// [`PermitSemaphore::release_id`](crate::PermitSemaphore::release_id).
+    /// Forgotten permits are not renewed. Those of a [`Semaphore`] stay taken even after the process dies, until any process
+    /// frees them with [`Semaphore::add_permits`]. Permits with ids end with their leases, or when
+    /// [`PermitSemaphore::release_id`](crate::PermitSemaphore::release_id) releases them.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if they were lost, [`Error::Unknown`] if no reply came, and those of
-    /// [`Permits::release`]. After an error the permits stay taken without an owner, or are free a lease later.
+    /// [`Error::Lost`] with the cause if the permits were lost, [`Error::Unknown`] if no reply came, and those of
+    /// [`Permits::release`]. After an error the permits either stay taken without an owner, or are free one lease later.
     pub fn forget(self) -> Result<()> {
         self.guard.forget()
     }

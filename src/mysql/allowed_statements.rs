@@ -1,7 +1,7 @@
 //! The statements that may run in the transaction of a lock.
 
-/// Returns whether a statement may set a user variable or a named lock, which the end of the transaction does not undo. A
-/// false positive closes one connection without need.
+/// Returns whether a statement may set a user variable or acquire a named lock. Both outlive the transaction. A false
+/// positive closes one connection without need.
 pub(crate) fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();
@@ -9,19 +9,20 @@ pub(crate) fn changes_session(statement: &str) -> bool {
     bytes.contains(&b'@') || words.any(|word| word.eq_ignore_ascii_case(GET_LOCK))
 }
 
-/// The statements that never commit. A list of forbidden statements would miss statements that a later server version adds.
+/// The first words of the statements that never commit. A list of forbidden statements would miss statements of later server
+/// versions.
 pub(crate) const ALLOWED: [&str; 12] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
     "EXPLAIN", "DESCRIBE", "DESC",
 ];
 
-/// Returns the first word of a statement in upper case; `None` if it does not begin with a word.
+/// Returns the first word in upper case, after leading comments and `(`.
 pub(crate) fn first_word(statement: &str) -> Option<String> {
     let mut rest = statement;
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
         if let Some(comment) = rest.strip_prefix("/*") {
-            // The server executes the content of this comment.
+            // The server executes the content of `/*!` and `/*M!` comments.
             if comment.starts_with('!') || comment.starts_with("M!") {
                 return None;
             }

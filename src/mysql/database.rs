@@ -10,9 +10,9 @@ use crate::stores::mysql::MySql;
 impl Client {
     /// Creates the [`lock_table`](crate::Builder::lock_table) and the table of the named rows, unless they exist.
     ///
-    /// No other call creates them; each client checks the lock table before its first lock. This call needs the right
-    /// `CREATE`, locking needs `SELECT`, `INSERT` and `UPDATE`. Each statement has one
-    /// [`command_timeout`](crate::Builder::command_timeout), which a slow disk may exceed.
+    /// No other call creates these tables. Each client checks the lock table before its first lock. This call needs the
+    /// right `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`. Each statement is limited to one
+    /// [`command_timeout`](crate::Builder::command_timeout), which may be too short for a slow disk.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`DatabaseError::Schema`](crate::mysql::DatabaseError::Schema): a table is missing or wrong, with the
+    /// - [`DatabaseError::Schema`](crate::mysql::DatabaseError::Schema): a table is missing or wrong; the error contains the
     ///   reason;
     /// - [`Error::Unsupported`](crate::Error::Unsupported): the client is not for a database;
     /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
@@ -46,19 +46,19 @@ impl Client {
         self.tables()?.check_schema()
     }
 
-    /// Deletes at most `limit` rows of locks that have been free for `free_for`, and returns their number.
+    /// Deletes at most `limit` rows of locks that have been free for at least `free_for`, and returns their number.
     ///
     /// The row of a lock stays after an unlock, because it contains the fencing token. Without this call, names that are
     /// used only once would fill the table. This call needs the right `DELETE`.
     ///
-    /// A deleted name starts again with the server's time as its token. Its tokens still rise, unless the server's clock
-    /// goes back by more than `free_for`, for example at a failover. An hour is a safe value.
+    /// After the deletion the first token of a name is the server's time. So the tokens keep rising, unless the server's
+    /// clock goes back by more than `free_for`, for example at a failover. One hour is a safe `free_for`.
     ///
     /// # Errors
     ///
     /// [`DatabaseError::WaitTimeout`](crate::mysql::DatabaseError::WaitTimeout) or
-    /// [`DatabaseError::Deadlock`](crate::mysql::DatabaseError::Deadlock) if a transaction has locked one of the
-    /// rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
+    /// [`DatabaseError::Deadlock`](crate::mysql::DatabaseError::Deadlock) if a transaction has locked one of the rows, and
+    /// those of [`Client::check_schema`]. The call may have deleted some rows before an error.
     pub fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         self.tables()?.purge(free_for, limit)
     }

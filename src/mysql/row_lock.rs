@@ -20,21 +20,22 @@ pub struct RowTarget {
 impl RowTarget {
     /// Returns the rows of `table`, whose primary key is the single column `key`.
     ///
-    /// If `key` is not the primary key, the first lock of a row fails ([`DatabaseError::Schema`]), because without an index
-    /// the server would lock every row that it reads. The key is an integer, text, bytes, a date or a date with time.
+    /// If `key` is not the primary key, the first lock of a row returns [`DatabaseError::Schema`]. Without an index the
+    /// server would lock every row that it reads. The key is an integer, text, bytes, a date or a date with time.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most
-    /// 64 characters.
+    /// [`Error::InvalidConfig`] if a name is invalid. A valid name is a letter or `_`, followed by letters, digits, `_` and
+    /// `$`, and has at most 64 characters.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
         let keyed = Some(KeyedTable::new(table, key)?);
         Ok(RowTarget { keyed })
     }
 
-    /// Returns the named rows. They are in a table of this library, and each consists of a name of at most 255 bytes.
+    /// Returns the rows of a table of this library, each identified by a name of at most 255 bytes.
     ///
-    /// The first lock of a row inserts it, and the row stays. [`Client::create_tables`] creates the table.
+    /// The first lock of a name inserts its row, and the row stays after the unlock. [`Client::create_tables`] creates the
+    /// table.
     pub fn named() -> RowTarget {
         RowTarget { keyed: None }
     }
@@ -66,9 +67,10 @@ impl Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Each statement sees all earlier commits, and locks only the rows that it finds. The default.
+    /// The default. Each statement sees all earlier commits, and locks only the rows that it finds.
     ReadCommitted,
-    /// All reads see one snapshot, and gaps between rows are locked, too. Required by `binlog_format=STATEMENT`.
+    /// All reads see one snapshot, and locks include the gaps between rows. Use this level with `binlog_format=STATEMENT`,
+    /// which does not permit [`Isolation::ReadCommitted`].
     RepeatableRead,
     /// Reads lock the rows that they read.
     Serializable,
@@ -86,14 +88,14 @@ impl Isolation {
 
 /// A lock on one row of a database, created by [`Client::row_lock`].
 ///
-/// The guard is an open transaction: the row is locked until it is committed, rolled back or dropped. There is no
-/// lease. After the holder died, the row is free when the server notices the closed connection. The server ends the
-/// transaction of a hung holder after the [idle limit](RowLock::with_idle_limit).
+/// The guard is an open transaction: the row is locked until the guard is committed, rolled back or dropped. There is no
+/// lease. After the holder died, the row is free when the server notices the closed connection. If the holder hangs, the
+/// server ends its transaction after the [idle limit](RowLock::with_idle_limit).
 ///
-/// Waiters queue on the server, fairly across processes; each waiter leaves the queue and joins it again once a second, to
-/// notice interrupts and a shutdown. Each holder and each waiter uses a connection, so use row locks for low contention and
-/// short work. With Galera and group replication let all writers use the same node, because rows are locked on one node
-/// only.
+/// Waiters of all processes share one fair queue on the server. Once a second each waiter leaves the queue and joins it
+/// again, to notice interrupts and a shutdown. Each holder and each waiter uses a connection, so use row locks for low
+/// contention and short work. With Galera and group replication let all writers use the same node, because rows are locked
+/// on one node only.
 ///
 /// # Examples
 ///
@@ -126,10 +128,11 @@ impl RowLock {
         lock
     }
 
-    /// Returns the same lock with another limit of the time for which its transaction may be idle, in whole seconds.
+    /// Returns the same lock with another idle limit for its transactions, in whole seconds.
     ///
-    /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`]. With `None`
-    /// the limit of the server applies, by default eight hours. Defaults to 60 s.
+    /// If no statement runs for this time, the server ends the transaction, and the holder gets
+    /// [`DatabaseError::TransactionLost`]. With `None` the limit of the server applies, by default eight hours. Defaults to
+    /// 60 s.
     #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
         let mut lock = self.clone();
@@ -141,15 +144,15 @@ impl RowLock {
     ///
     /// # Errors
     ///
-    /// After an error nothing is locked:
+    /// After any of these errors nothing is locked:
     ///
     /// - [`DatabaseError::WaitTimeout`]: another transaction had the row locked for the whole wait;
     /// - [`Error::Exhausted`]: no connection became free during the wait;
     /// - [`DatabaseError::RowNotFound`]: there is no row with this key;
     /// - [`DatabaseError::Deadlock`]: the server rolled the transaction back to resolve a deadlock;
-    /// - [`DatabaseError::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
-    /// - [`Error::Unsupported`]: the key does not fit the type of the primary key, such as text for a number, or the
-    ///   client is not for a database;
+    /// - [`DatabaseError::Schema`]: the table does not match [`RowTarget::table`], or cannot lock rows;
+    /// - [`Error::Unsupported`]: the key does not fit the type of the primary key (such as text for a number), or the client
+    ///   is not for a database;
     /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is not text of at most 255 bytes, or
     ///   the end of the wait cannot be represented;
     /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the server was not
@@ -162,7 +165,7 @@ impl RowLock {
         self.lock_until(wait, None)
     }
 
-    /// Locks the row, and waits for it as long as `wait` allows or until `interrupt` is raised, which takes effect
+    /// Locks the row, and waits for it as long as `wait` allows or until `interrupt` is raised. The wait notices `interrupt`
     /// within about a second.
     ///
     /// # Errors
@@ -219,9 +222,10 @@ impl Client {
         }
     }
 
-    /// Locks several rows in one transaction, in the same order for all callers, so that two callers never deadlock.
+    /// Locks several rows in one transaction. All callers lock rows in the same order, so two calls never deadlock each
+    /// other.
     ///
-    /// All rows are locked or none. The isolation level is [`Isolation::ReadCommitted`] and the idle limit 60 s.
+    /// The call locks all rows or none. The isolation level is [`Isolation::ReadCommitted`] and the idle limit 60 s.
     ///
     /// # Errors
     ///
@@ -250,14 +254,12 @@ impl Client {
     }
 }
 
-/// Returns a table and its keys as shown in messages.
 pub(crate) fn subject(table: &str, keys: &[Value]) -> Arc<str> {
     let keys: Vec<String> = keys.iter().map(literal).collect();
     let keys: String = keys.join(", ").chars().take(64).collect();
     format!("{table}[{keys}]").into()
 }
 
-/// Returns the database of a client; fails if it has none, or in a forked child.
 pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
     client.inner.not_forked(subject)?;
     client.database().map(Arc::as_ref).ok_or_else(|| {
@@ -266,7 +268,7 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
     })
 }
 
-/// An open transaction that has locked one or more rows; drop rolls it back.
+/// An open transaction that has locked one or more rows. A drop rolls the transaction back.
 ///
 /// The guard may be sent to another thread.
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
@@ -289,9 +291,9 @@ impl RowGuard {
     /// # Errors
     ///
     /// [`Error::Unknown`] if the commit got no reply. After every other error nothing was written:
-    /// [`DatabaseError::TransactionLost`] if the transaction was lost, the error of the statement that ended it, an
-    /// error of the server ([`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`], [`Error::Unavailable`],
-    /// [`DatabaseError::Sql`]), or [`Error::Forked`] in a forked child.
+    /// [`DatabaseError::TransactionLost`] if the transaction was lost, the error of the statement that ended the
+    /// transaction, an error of the server ([`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`],
+    /// [`Error::Unavailable`], [`DatabaseError::Sql`]), or [`Error::Forked`] in a forked child.
     pub fn commit(self) -> Result<()> {
         self.session.commit()
     }

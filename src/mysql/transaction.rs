@@ -13,19 +13,19 @@ use crate::mysql::allowed_statements::{ALLOWED, changes_session, first_word};
 use crate::stores::mysql::values::{FromRow, Params};
 use crate::stores::mysql::{MySql, Session};
 
-/// The server ends a transaction that is idle for this time, so that a hung holder does not block others.
+/// The server ends a transaction that is idle for this time, so that a hung holder does not block other clients.
 pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The open transaction of a lock, in which the holder's statements run.
+/// The open transaction of a lock. It runs the holder's statements.
 ///
-/// The transaction ends with its guard or closure: statements that would end it or change its session are refused
-/// ([`Error::Unsupported`]). The session has the server's time zone and `sql_mode` with strict mode, so a value that
-/// does not fit is an error. After a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server may
-/// have rolled the transaction back, so every later statement and the commit fail with the same error.
+/// The transaction ends with its guard or closure. Statements that would end the transaction or change its session return
+/// [`Error::Unsupported`]. The session has the server's time zone, and the server's `sql_mode` plus strict mode: a value
+/// that does not fit its column is an error. After a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the
+/// server may have rolled the transaction back, so every later statement and the commit fail with the same error.
 ///
-/// Only writes to tables with transactions (InnoDB) are rolled back; writes to a MyISAM or Aria table remain. User
-/// variables and named locks (`GET_LOCK`) of a statement end with the transaction; those of a stored function or
-/// trigger may remain in the session.
+/// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. User variables
+/// and named locks (`GET_LOCK`) of a statement end with the transaction. Those of a stored function or trigger may remain in
+/// the session.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -37,8 +37,8 @@ pub struct Tx<'a> {
 impl Tx<'_> {
     /// Sets the time limit of each following statement; `Duration::MAX` is no limit.
     ///
-    /// The commit and the rollback always have one [`command_timeout`](crate::Builder::command_timeout), which is
-    /// also the default here.
+    /// The default is one [`command_timeout`](crate::Builder::command_timeout). The commit and the rollback always have this
+    /// default.
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
@@ -48,12 +48,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
+    /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit the statement;
     /// - [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`]: another transaction has locked a row;
-    /// - [`DatabaseError::TransactionLost`]: the connection was lost; the server rolls the transaction back when it
-    ///   notices that;
+    /// - [`DatabaseError::TransactionLost`]: the connection was lost. The server rolls the transaction back when it notices
+    ///   the loss;
     /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
-    ///   refused the statement, with its message as the reason;
+    ///   refused the statement; the reason is its message;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -68,8 +68,8 @@ impl Tx<'_> {
 
     /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
     ///
-    /// A numeric type parses digits from a column of any type, so read a BIT, BINARY or BLOB column as `Vec<u8>`, or convert
-    /// it on the server: `SELECT flags + 0`.
+    /// A numeric type parses digits from a column of any type. So read a BIT, BINARY or BLOB column as `Vec<u8>`, or convert
+    /// the column on the server: `SELECT flags + 0`.
     ///
     /// # Errors
     ///
@@ -118,25 +118,26 @@ impl Tx<'_> {
 }
 
 impl Guard {
-    /// Runs `work` in a transaction that commits only if this lock is still held at that moment.
+    /// Runs `work` in a transaction that commits only if this lock is held at the moment of the commit.
     ///
-    /// The transaction first locks the row of the lock, so no other client can acquire the lock until the transaction
-    /// ends, even after the lease. `work` therefore writes under the lock or not at all. The transaction commits if
-    /// `work` returns `Ok`, and rolls back if it returns `Err` or panics. The data must be in the database of the
-    /// lock (a client of a `mysql://` URL).
+    /// The transaction first locks the row of the lock. So no other client can acquire the lock until the transaction ends,
+    /// even if the lease ends earlier. `work` therefore writes while the lock is held, or writes nothing. The transaction
+    /// commits if `work` returns `Ok`, and rolls back if `work` returns `Err` or panics. The data must be in the database of
+    /// the lock (a client of a `mysql://` URL).
     ///
-    /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease, and true
-    /// again after the commit, which starts a new lease. Inside `work`, a re-entry and an unlock of this lock by its thread
-    /// are [`Error::Unsupported`], and a dropped guard of this lock unlocks after the transaction. Acquiring this lock in
-    /// another way inside `work` waits for the transaction itself. The server ends a transaction that is idle for a minute.
+    /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease. It turns
+    /// true again after the commit, which starts a new lease. Inside `work`, a re-entry or an unlock of this lock by its
+    /// thread returns [`Error::Unsupported`]. A guard of this lock that is dropped inside `work` unlocks after the
+    /// transaction. Any other acquisition of this lock inside `work` waits for the end of its own transaction. The server
+    /// ends a transaction that is idle for a minute.
     ///
     /// # Errors
     ///
-    /// The error of `work`, after which nothing was written. In addition:
+    /// The error of `work`; then nothing was written. In addition:
     ///
-    /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
-    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked the lock before, and `work` did not
-    ///   run;
+    /// - [`Error::Lost`]: the lock was lost before the transaction, and `work` did not run;
+    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) unlocked the lock before the transaction, and `work` did
+    ///   not run;
     /// - [`DatabaseError::TransactionLost`]: the transaction was lost, and nothing was written;
     /// - [`Error::Unknown`]: the commit got no reply;
     /// - [`Error::Exhausted`]: no connection became free within the
@@ -174,13 +175,13 @@ impl Guard {
 }
 
 impl OwnedGuard {
-    /// Runs `work` in a transaction that commits only if this lock is still held at that moment, as
-    /// [`Guard::transaction`](crate::Guard::transaction) does, on the calling thread.
+    /// Runs `work` on the calling thread, in a transaction that commits only if this lock is held at the moment of the
+    /// commit; see [`Guard::transaction`](crate::Guard::transaction).
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::transaction`](crate::Guard::transaction); [`Error::Unsupported`] also while another thread
-    /// has a transaction of this guard open.
+    /// Those of [`Guard::transaction`](crate::Guard::transaction). [`Error::Unsupported`] is returned also while another
+    /// thread has a transaction of this guard open.
     pub fn transaction<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
@@ -196,7 +197,8 @@ fn transaction<T, E: From<Error>>(
     let (raw_lock, database, hold) = held.parts();
     raw_lock.ready()?;
     let mut pin = Pin::begin(raw_lock, database, hold)?;
-    // The session is dropped before the pin, so that the row is free before the next renewal.
+    // `session` is dropped before `pin`, so that its row is unlocked before the drop of `pin` lets the watchdog renew the
+    // hold.
     let Some(mut session) = pin.store.pin(&hold.extension(), IDLE_LIMIT)? else {
         let store = pin.store;
         drop(pin);
@@ -211,7 +213,7 @@ fn transaction<T, E: From<Error>>(
     Ok(value)
 }
 
-/// A hold whose row a transaction has locked. Drop returns the hold to the watchdog.
+/// A hold whose row a transaction has locked. The watchdog does not renew the hold until this value is dropped.
 struct Pin<'a> {
     raw_lock: &'a RawLock,
     store: &'a MySql,
@@ -255,7 +257,8 @@ impl<'a> Pin<'a> {
     fn commit(&mut self, mut session: Session) -> Result<()> {
         let sent = BootInstant::now();
         let claim = self.hold.extension();
-        // A fixed lease that ended is not extended: the writes commit, but the hold is over.
+        // A fixed lease that has ended is not extended. The transaction commits nevertheless, because the locked row kept
+        // other clients out.
         let is_extended = !claim.lease.is_zero();
         session.statement_timeout = self.store.command_timeout;
         if is_extended && !self.store.extend_pinned(&mut session, &claim)? {
@@ -269,7 +272,7 @@ impl<'a> Pin<'a> {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        // The hold and the watchdog belong to the parent process.
+        // In a forked child, the hold and the watchdog belong to the parent process.
         let inner = &self.raw_lock.inner;
         if inner.is_forked() {
             return;
@@ -277,7 +280,7 @@ impl Drop for Pin<'_> {
         self.hold.unpin(self.committed);
         for level in self.hold.take_put_off() {
             match self.raw_lock.release(self.hold, level) {
-                // `Lock::unlock` released this level before.
+                // `NotHeld`: `Lock::unlock` released this level before.
                 Ok(()) | Err(Error::NotHeld { .. }) => {}
                 Err(error) => events::unlock_failed(&self.hold.name, &error),
             }

@@ -17,23 +17,23 @@ use crate::stores::mysql::{Ident, KeyedTable, VersionedTable, row_not_found, sle
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// An integer column that each update raises by one; preferred.
+    /// An integer column that each update raises by one. This check is preferred.
     Version(String),
-    /// A DATETIME or TIMESTAMP column that each update sets to the server's time in UTC, raised by at least one unit
-    /// of its precision.
+    /// A DATETIME or TIMESTAMP column. Each update sets the column to the server's time in UTC, but at least one unit of its
+    /// precision above the old value.
     ///
-    /// A column of whole seconds runs ahead of the clock if its row changes more than once a second. Other writers
-    /// must not set the column back.
+    /// A column of whole seconds runs ahead of the clock if its row changes more than once a second. Other writers must not
+    /// set the column to an earlier time.
     UpdatedAt(String),
 }
 
 /// Optimistic updates of the rows of one table, created by [`Client::versioned`].
 ///
-/// An update reads a row, lets a closure compute changes, and writes them only if the row is unchanged. Otherwise it repeats
-/// these steps. Every writer must use the same check.
+/// An update reads a row, lets a closure compute changes, and writes the changes only if no other writer has changed the row
+/// meanwhile. If one has, the update starts again. Every writer of the table must use the same check.
 ///
-/// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one
-/// atomic statement, and was three times as fast on a contended row. Use `Versioned` if SQL cannot express the new
+/// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
+/// statement. In a measurement on a contended row it was three times as fast. Use `Versioned` if SQL cannot express the new
 /// value. Use a [`RowLock`](crate::mysql::RowLock) if a second attempt is expensive.
 ///
 /// # Examples
@@ -68,8 +68,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most
-    /// 64 characters, or if a column is named twice.
+    /// [`Error::InvalidConfig`] if a column is named twice or a name is invalid. A valid name is a letter or `_`, followed
+    /// by letters, digits, `_` and `$`, and has at most 64 characters.
     pub fn versioned(
         &self,
         table: &str,
@@ -105,10 +105,10 @@ impl Client {
 }
 
 impl Versioned {
-    /// Returns the same handle with another limit for the number of attempts of [`Versioned::update_with`], at least 1.
+    /// Returns the same handle with another maximum number of attempts of [`Versioned::update_with`], at least 1.
     ///
-    /// With 16 writers on one row an update took 3 attempts on average and 28 at most. Each attempt waits about a
-    /// second for a locked row. Defaults to 50.
+    /// In a measurement with 16 writers on one row, an update took 3 attempts on average and 28 at most. Each attempt waits
+    /// about a second for a locked row. Defaults to 50.
     #[must_use = "this returns the configured value; the original is unchanged"]
     pub fn with_attempts(&self, attempts: u32) -> Versioned {
         Versioned {
@@ -122,8 +122,8 @@ impl Versioned {
     /// # Errors
     ///
     /// - [`DatabaseError::Schema`]: the table lacks the key or a column that [`Client::versioned`] named;
-    /// - [`Error::Unsupported`]: the key does not fit the type of the primary key, such as text for a number, or the
-    ///   client is not for a database;
+    /// - [`Error::Unsupported`]: the key does not fit the type of the primary key (such as text for a number), or the client
+    ///   is not for a database;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server was not reached, the client
     ///   had no connection free, or the server cannot serve now;
     /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, the server
@@ -137,13 +137,13 @@ impl Versioned {
         Ok(found.map(|row| VersionedRow { key, row }))
     }
 
-    /// Writes `changes` if the row has not changed since `seen` was read, and returns whether it wrote them; false for a
-    /// deleted row.
+    /// Writes `changes` if the row has not changed since `seen` was read. Returns whether `changes` were written; false for
+    /// a deleted row.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row, so nothing
-    /// was changed; [`Error::Unknown`] if there was no reply; [`Error::Unsupported`] if `changes` has a column that
+    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row, in which case
+    /// nothing was changed; [`Error::Unknown`] if there was no reply; [`Error::Unsupported`] if `changes` has a column that
     /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let VersionedRow { key, row } = seen;
@@ -152,16 +152,17 @@ impl Versioned {
         store.write_row(&self.table, key, row, &changes.0, &subject)
     }
 
-    /// Reads the row, lets `work` compute changes, and writes them; repeats if another writer was faster.
+    /// Reads the row, lets `work` compute changes, and writes them. Repeats these steps if another writer changed the row
+    /// meanwhile.
     ///
-    /// `work` may run several times, so it should only read and calculate. From the second conflict on, attempts are
-    /// 1 to 20 ms apart. The attempts run outside of any transaction.
+    /// `work` may run several times, so it should only read and calculate. From the second conflict on, the call pauses for
+    /// 1 to 20 ms before each attempt. The attempts run outside of any transaction.
     ///
     /// # Errors
     ///
     /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no row has
-    /// this key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`] except
-    /// [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], after which the call tries again.
+    /// this key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`]. After
+    /// [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`] the call makes another attempt instead.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,
@@ -210,7 +211,7 @@ impl Versioned {
     }
 }
 
-/// Converts the error of a locked row or table into `None`. After such an error nothing was changed.
+/// Returns `None` if the row or the table was locked. Then nothing was changed.
 fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(Error::Database(

@@ -5,11 +5,11 @@ use std::fmt;
 use crate::ground::error::{Error, Result};
 use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 
-/// A row at the time of a read.
+/// A row as it was at the time of the read.
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    /// The values of the requested columns, and that of the check column as the last value.
+    /// The values of the requested columns. The last value is that of the check column.
     pub(crate) row: Row,
 }
 
@@ -17,7 +17,7 @@ pub struct VersionedRow {
 #[derive(Clone, Default)]
 pub struct Changes(pub(crate) Vec<(String, Value)>);
 
-/// The decision of the closure of an update.
+/// The decision of the closure of [`Versioned::update_with`](crate::mysql::Versioned::update_with).
 #[derive(Clone, Debug)]
 pub enum Step<T> {
     /// Writes the changes in the first field. The update returns the second field as [`Outcome::value`].
@@ -41,12 +41,12 @@ pub struct Outcome<T> {
 impl VersionedRow {
     /// Returns the value of a column.
     ///
-    /// A numeric type parses digits from a column of any type, so read a BIT, BINARY or BLOB column as `Vec<u8>`.
+    /// A numeric type parses digits from a column of any type. So read a BIT, BINARY or BLOB column as `Vec<u8>`.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if [`Client::versioned`](crate::Client::versioned) did not
-    /// name the column, or its value does not have this type; read a column that may be NULL as an `Option`.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if [`Client::versioned`](crate::Client::versioned) did not name the
+    /// column, or if its value does not have this type. Read a column that may be NULL as an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let mut columns = self.columns().iter().enumerate();
         let found = columns.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));
@@ -54,7 +54,7 @@ impl VersionedRow {
             None => "is not in the row",
             Some(value) => match T::from_value_opt(value.clone()) {
                 Ok(value) => return Ok(value),
-                // The driver's error is not used, because it shows the value.
+                // The driver's error would show the value, which may be secret.
                 Err(_) => "has another type; read a column that may be NULL as an Option",
             },
         };
@@ -74,7 +74,7 @@ impl VersionedRow {
 }
 
 impl Changes {
-    /// Creates an empty list of changes. Writing an empty list still raises the value of the check column.
+    /// Creates an empty list of changes. A write of an empty list only raises the value of the check column.
     pub fn new() -> Changes {
         Changes::default()
     }

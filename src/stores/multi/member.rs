@@ -4,18 +4,17 @@ use std::sync::Arc;
 use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::store::Store;
 
-/// A member of a multi-lock: one of the locks of which it consists.
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
-    /// The index of this member in the multi-lock, which sets it.
+    /// Set by `MultiStore::new`.
     pub(crate) index: usize,
     /// Keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
 
 impl Member {
-    /// The id of the hold of this member, derived from the id of the multi-lock's hold.
+    /// Derives the id of this member's hold from the id of the multi-lock's hold.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
         (self.lock.kind.rules().visitor_of_part)(visitor, self.index)
     }
@@ -31,7 +30,7 @@ impl Member {
         }
     }
 
-    /// The server and the name: two members with equal identity are one lock.
+    /// Two members with the same server and the same name are one lock.
     pub(crate) fn identity(&self) -> (String, Arc<str>) {
         let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
         (place, Arc::clone(&self.lock.name))

@@ -1,4 +1,4 @@
-//! A lock that consists of other locks, and is held while all of them are held.
+//! A lock that consists of other locks, its members. It is held while all members are held.
 //!
 //! A multi-lock never waits while it holds a member: a refused attempt releases the acquired members before it returns.
 
@@ -22,13 +22,13 @@ use crate::stores::share;
 
 pub(crate) use member::Member;
 
-/// The longest random delay of an attempt, so that multi-locks with common members do not collide repeatedly.
+/// The longest random delay before an attempt, so that multi-locks with common members do not collide repeatedly.
 const JITTER: Duration = Duration::from_millis(2);
 
 pub(crate) struct MultiStore {
     /// The members in the order of acquisition, which is the same for every multi-lock with these members.
     members: Vec<Member>,
-    /// The index of the member that refused the last attempt; 0 if none did.
+    /// The index of the member that refused the last attempt; 0 if no member did.
     refusing_member: AtomicUsize,
     facts: Facts,
 }
@@ -58,14 +58,15 @@ impl MultiStore {
         }
     }
 
-    /// The members in order, each with the deadline of its share of the remaining time.
+    /// Returns the members in order. The deadline of each member is its share of the time that is left when the iterator
+    /// returns it.
     fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
         members.map(move |(left, member)| (member, share(deadline, left)))
     }
 
-    /// An earlier member that is the same lock as `refused`, reached by another name.
+    /// Returns an earlier member that is the same lock as `refused`. Its server is reached at another address.
     fn same_lock_as(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
         let taken = self.members.iter().take(refused.index);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
@@ -77,7 +78,6 @@ impl MultiStore {
         })
     }
 
-    /// Releases levels at each member, so that `keep` levels remain.
     fn release_level(
         &self,
         claim: &Claim,
@@ -103,12 +103,15 @@ impl MultiStore {
         }
     }
 
-    /// Returns the refusal of the member that refused the last attempt, if it is not the first member and is still held.
-    /// Without this query, the attempt would acquire and release the members before it. That would wake other waiters for
-    /// those members, and their attempts would do the same.
+    /// Returns a refusal if the member that refused the last attempt is held now. The first member is not queried, because
+    /// the attempt itself begins with it.
+    ///
+    /// Without this query, the attempt would acquire and release the members before the held member. That would wake other
+    /// waiters for those members, and their attempts would do the same.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
-        // `inspect` of a quorum without a majority returns "held", but that is an outage, not a refusal.
+        // `inspect` of a quorum counts silent nodes as locked. That is an outage and not a refusal, so quorums are not
+        // queried.
         let is_simple = |member: &&Member| !member.store.facts().is_composite;
         let member = self.members.get(place).filter(is_simple)?;
         if place == 0 {
@@ -119,13 +122,13 @@ impl MultiStore {
             .into_iter()
             .flatten()
             .find_map(|lock| {
-                // If the query fails, the attempt is made nevertheless, and its own error is returned.
+                // If the query fails, the attempt is made nevertheless, and the caller gets the error of the attempt.
                 let holding = member.store.inspect(&lock, None, by).ok()?;
                 holding.is_locked.then(|| Refusal::until(holding.remaining))
             })
     }
 
-    /// Resolves the request at all members where it is in doubt. Returns whether it is in doubt at no member any more.
+    /// Returns whether the request is now resolved at all members.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {
@@ -150,7 +153,7 @@ impl MultiStore {
     }
 }
 
-/// The locks that refuse `lock` while they are held: readers do not refuse other readers.
+/// The locks that refuse `lock` while they are held. A reader does not refuse other readers.
 fn refusing_locks(lock: &LockId) -> [Option<LockId>; 2] {
     let rules = lock.kind.rules();
     let other = rules.side.map(|side| LockId {
@@ -201,7 +204,7 @@ impl Store for MultiStore {
                         in_doubt.set(index, latest(&part));
                     }
                     match self.same_lock_as(member, claim, by) {
-                        // The multi-lock would refuse itself forever.
+                        // Both members are one lock, so the multi-lock would refuse itself forever.
                         Some(twin) if is_first => Err(Error::config(
                             "the locks of a MultiLock",
                             format!(
@@ -219,13 +222,13 @@ impl Store for MultiStore {
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some members have or may get the new lease and count, possibly after the next request of the hold.
-                    // They keep the count until the last release, which frees the lock whatever the count is.
+                    // Some members may have, or may get later, the new lease and the higher hold count. They keep this count
+                    // until the last release, which frees the lock whatever the count is.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };
             }
-            // A refused first acquisition, or a lost hold: no member stays acquired.
+            // Here a first acquisition was not granted, or a hold was lost. So no member may stay acquired.
             let taken = if is_first { index } else { self.members.len() };
             for index in 0..taken {
                 in_doubt.set(index, Some(0));
@@ -276,7 +279,7 @@ impl Store for MultiStore {
         let (mut lost, mut trouble, mut waiting) = (None, None, 0);
         for member in self.members.iter().rev() {
             let by = share(deadline, member.index + 1);
-            // The release publishes its message, because other clients may wait for this member without the other members.
+            // The release of each member publishes a message, because other clients may wait for this member alone.
             let part = member.claim(claim);
             match member.store.release(&part, Left::Nothing, by) {
                 Ok(Outcome::Done(released)) => {
@@ -310,12 +313,12 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
-                // An ambiguous error takes precedence, because a member may have been freed.
+                // An ambiguous error takes precedence over other errors: the failed member may have been freed.
                 Err(error) => trouble = trouble.filter(Error::is_ambiguous).or(Some(error)),
             }
         }
         match trouble {
-            // A member was freed, so the error must not mean that nothing was done.
+            // A retryable error promises that nothing was done. Here a member was freed, so the error becomes `Unknown`.
             Some(error) if was_held && error.is_retryable() => {
                 let node = error.node().map_or_else(|| self.node(None), Arc::from);
                 let reason =
@@ -375,8 +378,7 @@ impl Store for MultiStore {
         parker: &Arc<Parker>,
     ) -> Subscription {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
-        // The release of any member may be the one that frees the multi-lock, so messages of all members are received. A
-        // quorum needs messages of several nodes, because an undone attempt at one node would wake all waiters.
+        // The release of any member may be the one that frees the multi-lock, so a message of any member wakes the waiter.
         let mut sources = 1;
         let subscribe = |member: &Member| {
             let source = source + sources;

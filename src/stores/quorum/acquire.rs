@@ -1,4 +1,4 @@
-//! Acquisition at a majority of the nodes, and the release of a minority.
+//! Acquisition at a majority of the nodes. If only a minority grants the lock, these nodes release it.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ impl Quorum {
         };
         let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
-        // Reserves time to release a minority within the deadline.
+        // The reserve is for releasing the lock at a minority within the deadline.
         let left = deadline.saturating_duration_since(begun);
         let reserve = self.node_timeout(claim.lease).min(left / 8);
         let (lease, by) = (claim.lease, deadline - reserve);
@@ -40,10 +40,11 @@ impl Quorum {
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
             self.note_round_trip(fan_out.age());
-            // The other nodes get the hold too, so that it survives the failure of a node.
+            // The remaining nodes get the hold as well, so that it survives the failure of a node.
             fan_out.send_rest();
-            // Replies that have arrived are read now, so that the next user of the connection need not read them. A re-entry
-            // waits for all replies, because a request without a reply could run after the next request of the hold.
+            // A first acquisition reads only the replies that have arrived, so that the next user of a connection need not
+            // read them. A re-entry waits for all replies, because a node could execute an unanswered request after the next
+            // request of the hold.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -69,7 +70,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // Pending replies may name the holder.
+        // The remaining replies are read too, because refusals contain the remaining leases of the holders.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {
@@ -84,18 +85,19 @@ impl Quorum {
             return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // The engine resolves a lost hold at all nodes, and so needs the expiry of these requests.
+            // The engine resolves the lost hold at all nodes. For that it needs the expiry of the unanswered requests.
             if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
                 placement.note_unknown(&open);
             }
             return Ok(Outcome::Gone(cause));
         }
-        // Some nodes may keep a higher count until the last release, which frees the lock whatever the count is.
+        // Some nodes may have the higher hold count until the last release. That release frees the lock whatever the count
+        // is.
         let error = self.no_quorum(&claim.name, &tally);
         Ok(Outcome::unknown(claim.in_doubt(0), error))
     }
 
-    /// Restores a hold, which a majority has just renewed, at nodes that lost it.
+    /// Restores a hold at nodes that lost it, after a majority has renewed the hold.
     pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
         let may_have = bits(nodes);
         // The nodes are noted before the send, so that a concurrent release includes them.
@@ -120,7 +122,8 @@ impl Quorum {
             return;
         }
         drop(placements);
-        // The hold was released in the meantime. A node that does not answer keeps the key until its lease ends.
+        // The hold was released in the meantime, so the restored keys are removed. A node that does not answer keeps its key
+        // until the lease ends.
         self.undo(claim, &open, deadline);
     }
 }

@@ -1,4 +1,4 @@
-//! A circuit breaker for each node: a node without a reply is skipped for a while.
+//! A circuit breaker for each node: after a request without a reply, the node is skipped for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The circuit of a node; it is open if there is a deadline.
+/// The circuit of a node. It is open while `deadline` is set.
 #[derive(Default)]
 pub(super) struct Breaker {
     pub(super) deadline: Option<Instant>,
@@ -23,9 +23,11 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// The nodes of `among` with a closed circuit. If they are fewer than a majority, the nodes of `among` with an open
-    /// circuit follow. If fewer of them than a majority have one of `holds`, the nodes of that hold with an open circuit
-    /// follow.
+    /// Returns the nodes of `among` to which a request is sent.
+    ///
+    /// Nodes with a closed circuit come first. If they are fewer than a majority, all nodes with an open circuit follow.
+    /// Each of `holds` needs a majority among its own nodes. If too few of these nodes have a closed circuit, its nodes with
+    /// an open circuit follow.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
@@ -45,7 +47,6 @@ impl Quorum {
 }
 
 impl QuorumNode {
-    /// Whether the circuit is open for a request now.
     pub(super) fn is_tripped(self: &Arc<QuorumNode>, purpose: Purpose) -> bool {
         {
             let mut breaker = self.breaker.lock();
@@ -53,7 +54,7 @@ impl QuorumNode {
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
-                    // The first call after the pause tries the node; other calls skip it until it replies.
+                    // The first call after the pause tries the node. Other calls skip the node until it replies.
                     breaker.deadline = Some(now + breaker.pause);
                 }
                 None => return false,
@@ -62,12 +63,12 @@ impl QuorumNode {
         if self.node.is_ready(purpose) {
             return false;
         }
-        // The node may still be silent, so no call waits for it.
+        // The node may be silent, so this call skips it and connects in the background.
         self.connect_aside(purpose);
         true
     }
 
-    /// Opens the circuit after an error that means that a request costs the whole timeout.
+    /// Opens the circuit if the node did not reply. Each request to such a node would take the whole timeout.
     pub(super) fn trip(&self, error: &Error) {
         if !matches!(error, Error::Unreachable { .. } | Error::Unknown { .. }) {
             return;
@@ -85,7 +86,8 @@ impl QuorumNode {
         }
     }
 
-    /// Closes the circuit after a connection to the node was made. The next pause is still longer if no reply follows.
+    /// Closes the circuit after a connection to the node was made. `pause` is kept, so that the next pause is longer if the
+    /// node does not reply.
     pub(super) fn revive(&self) {
         self.breaker.lock().deadline = None;
     }

@@ -15,26 +15,25 @@ use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
-/// One request to each of several nodes. Some of the requests are already sent, others still wait for a connection.
+/// One request to each of several nodes. Some requests are already sent; other requests wait for a connection.
 ///
-/// Each request has the node timeout from its send. The wait for connections ends after one node timeout. If a majority
-/// needs them, and the previous attempt to connect did not fail at all of their nodes, the wait ends at the deadline, or
-/// after half of the lease if that is earlier.
+/// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, after one node
+/// timeout. It ends at `connected_by` instead if a majority needs the nodes, and not all previous attempts to connect to
+/// them failed.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
     purpose: Purpose,
-    /// How long a node may take for a request.
     timeout: Duration,
     deadline: Instant,
-    /// `soon`: when the wait for connections ends. `connected_by`: when it ends if a majority needs them.
+    /// The end of the wait for connections, and the later end if a majority needs the nodes.
     soon: Instant,
     connected_by: Instant,
-    /// The end of the wait for busy nodes. It leaves time for a reply.
+    /// The end of the wait for busy nodes. It is before the deadline, so that time for a reply remains.
     free_by: Instant,
     /// Whether a majority needs replies of nodes that are being connected.
     pub(super) is_needed: bool,
-    /// A moment before the first request was sent.
+    /// A time before the first request was sent. The validity of a hold counts from here.
     pub(super) first_sent: BootInstant,
     first_sent_at: Instant,
     has_sent: bool,
@@ -43,7 +42,7 @@ pub(super) struct FanOut<'a, T> {
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
     connecting: Vec<Connecting<'a>>,
     busy: Vec<Busy>,
-    /// The nodes to which the request was sent, a bit each.
+    /// The nodes to which the request was sent, one bit each.
     asked: u64,
     out_of_reach: Vec<(usize, Error)>,
 }
@@ -57,7 +56,7 @@ pub(super) struct SentRequest<'a, T> {
 struct Connecting<'a> {
     index: usize,
     want: ConnectWait<'a>,
-    /// How often a connection was made for this request and could not be used.
+    /// The number of connections that were made for this request but could not be used.
     tries: u32,
 }
 
@@ -68,11 +67,11 @@ struct Busy {
     connections: u32,
 }
 
-/// The limit of `tries`. Another call may take a new connection, or the server may close it. Each call makes one connection,
-/// so a call gets a connection after at most as many tries as there are concurrent calls.
+/// The limit of `tries`. A new connection cannot be used if another call takes it or the server closes it. Each call makes
+/// one connection, so a call gets a connection after at most as many tries as there are concurrent calls.
 const MOST_TRIES: u32 = 64;
 
-/// How often a wait for replies checks for new connections.
+/// How often a wait for replies checks whether a connection has become ready.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Quorum {
@@ -131,7 +130,7 @@ impl Quorum {
 }
 
 impl<'a, T> FanOut<'a, T> {
-    /// Sends the request to a node, or starts connecting to it. Returns whether the request was sent.
+    /// Returns whether the node needs no further try: the request was sent, or failed at once.
     pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
@@ -175,7 +174,7 @@ impl<'a, T> FanOut<'a, T> {
         true
     }
 
-    /// Drops the pending requests, and notes the reason for each node whose entry in `votes` is missing.
+    /// Drops the pending requests. Each node that has no entry in `votes` gets the reason as its entry.
     pub(super) fn note_rest(mut self, votes: &mut [Option<Vote>]) {
         self.give_up_connecting();
         self.give_up_busy();
@@ -200,7 +199,7 @@ impl<'a, T> FanOut<'a, T> {
         under_way + self.connecting.len() + self.busy.len()
     }
 
-    /// The nodes whose replies are pending, a bit each.
+    /// The nodes whose replies were not read yet, one bit each.
     pub(super) fn bits(&self) -> u64 {
         let unread = self.in_flight.iter().chain(&self.arrived);
         let unread = unread.map(|request| request.index);
@@ -208,12 +207,12 @@ impl<'a, T> FanOut<'a, T> {
         unread.chain(ready).fold(0, |bits, index| bits | bit(index))
     }
 
-    /// Returns the next reply; after its deadline a request yields an error. `None` after the last reply.
+    /// Returns the next reply; `None` after the last reply. A request without a reply at its deadline yields an error.
     pub(super) fn next(&mut self) -> Option<(usize, Result<T>)> {
         self.next_within(None)
     }
 
-    /// Returns the next reply that arrives until `patience`.
+    /// Returns the next reply; `None` if none arrives until `patience`.
     pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
@@ -249,8 +248,8 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Returns the next reply that has arrived. If the reply is incomplete, the read waits for the rest until `deadline`,
-    /// and for at least a few milliseconds.
+    /// Returns the next reply that has arrived. If only a part of the reply has arrived, the read waits for the rest until
+    /// `deadline`, but for at least 5 ms.
     pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, Result<T>)> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
@@ -265,7 +264,6 @@ impl<'a, T> FanOut<'a, T> {
         None
     }
 
-    /// Waits until a reply arrives, or a connection may be ready.
     pub(super) fn wait(&mut self, deadline: Instant) {
         if self.in_flight.is_empty() {
             return self.wait_for_connections(deadline);
@@ -285,7 +283,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The indices of the requests whose connection is readable, a bit each.
+    /// The requests of `in_flight` whose connections are readable, one bit each.
     fn poll(&self, deadline: Instant) -> u64 {
         let mut sources: SmallVec<[Source<'_>; 8]> = SmallVec::new();
         for (at, request) in self.in_flight.iter().enumerate() {
@@ -300,7 +298,8 @@ impl<'a, T> FanOut<'a, T> {
                 let arrived = readable.filter(|(_, is)| **is);
                 arrived.fold(0, |bits, (at, _)| bits | bit(at))
             }
-            // `poll` failed, for lack of memory: the read waits instead.
+            // `poll` failed, for lack of memory. The first request counts as readable, so the read of its reply waits
+            // instead.
             Err(_) => bit(0),
         }
     }
@@ -321,7 +320,7 @@ impl<'a, T> FanOut<'a, T> {
                     self.ask(index, tries + 1);
                 }
                 Linked::Failed(error) if !error.may_pass() => {
-                    // The user may still have the right to send this request.
+                    // The error may concern only the set-up of the connection. The server may still permit this request.
                     let was_sent = self.ask(index, MOST_TRIES);
                     let failed = (!was_sent).then_some((index, Err(error)));
                     self.ready.extend(failed);
@@ -340,7 +339,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends the remaining requests until `soon`, without reading replies.
+    /// Sends the requests that wait for a connection, until `soon`. Reads no replies.
     pub(super) fn send_rest(&mut self) {
         self.is_needed = false;
         loop {
@@ -361,7 +360,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Stops waiting for connections. The attempts to connect continue in the background.
+    /// The attempts to connect continue in the background.
     fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             let reason = "connecting took longer than the deadline allows";
@@ -386,7 +385,6 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Waits until a connection may be ready, while no request is pending.
     fn wait_for_connections(&mut self, deadline: Instant) {
         let deadline = match self.busy.is_empty() {
             true => deadline,

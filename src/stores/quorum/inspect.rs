@@ -1,4 +1,4 @@
-//! The state of a lock at a majority of the nodes, and the health of all of them.
+//! Inspection of a lock at a majority of the nodes, and health checks of all nodes.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, QuorumNode};
 use crate::stores::share;
 
-/// The subject of findings about the quorum.
+/// The code of health warnings about the quorum as a whole.
 const CODE: &str = "redlock-nodes";
 
 impl Quorum {
@@ -49,19 +49,19 @@ impl Quorum {
         if holdings.len() < self.needed {
             return Err(self.no_quorum(&lock.name, &tally));
         }
-        // The index, in descending order, of the value that a majority reaches or exceeds.
+        // In a list in descending order, a majority of the nodes has at least the value at this index.
         let last = self.needed - 1;
         let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let locked = holdings.iter().filter(|holding| holding.is_locked);
         let mut locked: Vec<_> = locked.map(|holding| holding.remaining).collect();
-        // The longest first. A hold without an end counts as the longest.
+        // In descending order. A hold without an end counts as the longest.
         locked.sort_unstable_by_key(|remaining| {
             std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
         });
         let silent = self.nodes.len() - holdings.len();
         Ok(Holding {
-            // A node without a reply may have the hold.
+            // A node without a reply may have the hold, so it counts as locked.
             is_locked: locked.len() + silent >= self.needed,
             count: counts.get(last).copied().unwrap_or_default(),
             remaining: locked.get(last).or(locked.last()).copied().flatten(),
@@ -106,7 +106,7 @@ impl Quorum {
         Ok(warnings)
     }
 
-    /// Warns of a number of nodes that does not suit a quorum.
+    /// Returns a warning if the number of nodes does not suit a quorum.
     pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {
@@ -145,7 +145,7 @@ impl QuorumNode {
     fn check(&self, deadline: Instant) -> Result<(Vec<HealthWarning>, bool)> {
         let mut warnings = self.node.check(deadline)?;
         for warning in &mut warnings {
-            // A restarted node has no vote until every lease that it may have lost has ended.
+            // A quorum needs no persistence: a restarted node has no vote until every lease that it may have lost has ended.
             if warning.code == "persistence" && warning.severity == Severity::Note {
                 warning.severity = Severity::Ok;
                 warning.message += "; after that it has no vote for one max_lease";

@@ -1,9 +1,8 @@
-//! Attempts to connect to the nodes of a quorum.
+//! Attempts to connect to the nodes of a quorum in the background.
 //!
-//! The node timeout limits one request. Connecting (TCP, TLS, AUTH, identification) has a timeout of its own, and runs in
-//! the background, one attempt at a time for each node and use. So other nodes' requests continue, and a failed request does
-//! not stop the attempt. A call that needs the node waits for the attempt until its deadline; the next call uses the
-//! connection.
+//! Connecting (TCP, TLS, AUTH, identification) takes longer than the node timeout, which limits one request. So each attempt
+//! has its own timeout, and runs in a thread of its own. A call that needs the node waits for the attempt until the deadline
+//! of the call. If the attempt ends later, the next call uses the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,18 +16,16 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 
 pub(super) struct Links {
-    /// For each node, the attempts for requests and for renewals.
+    /// For each node, the attempts for requests and the attempts for renewals.
     nodes: Mutex<Vec<[Link; 2]>>,
-    /// Notified when an attempt has ended.
     changed: Condvar,
     timeout: Duration,
 }
 
-/// The attempts to connect to one node for one use.
 #[derive(Default)]
 struct Link {
     is_under_way: bool,
-    /// The number of ended attempts, and the result of the last one.
+    /// The number of attempts that have ended. `last` is the result of the latest one.
     ended: u64,
     last: Option<Linked>,
 }
@@ -41,7 +38,6 @@ pub(super) enum Linked {
     Failed(Error),
 }
 
-/// A wait for the end of an attempt.
 pub(super) struct ConnectWait<'a> {
     pub(super) node: &'a Arc<QuorumNode>,
     purpose: Purpose,
@@ -58,7 +54,7 @@ impl Links {
         }
     }
 
-    /// Waits until one of the attempts has ended, at most until `deadline`.
+    /// Waits until one of the attempts `wants` has ended, at most until `deadline`.
     pub(super) fn wait<'w, 'n: 'w>(
         &self,
         wants: impl Iterator<Item = &'w ConnectWait<'n>> + Clone,
@@ -94,7 +90,7 @@ impl QuorumNode {
         link.map(what).unwrap_or_default()
     }
 
-    /// Connects to the node in the background, unless an attempt is running, and returns a wait for its end.
+    /// Starts an attempt to connect in the background, unless one is running. Returns a wait for the end of the attempt.
     pub(super) fn connect_aside(self: &Arc<QuorumNode>, purpose: Purpose) -> ConnectWait<'_> {
         let (seen, is_under_way) = self.with_link(purpose, |link| {
             (link.ended, std::mem::replace(&mut link.is_under_way, true))
@@ -146,7 +142,7 @@ impl ConnectWait<'_> {
         self.node.with_link(self.purpose, ended)
     }
 
-    /// Whether the previous attempt failed: a dead node should cost a call no more than the node timeout.
+    /// Whether the previous attempt failed. Then the node is probably dead, and should cost a call at most one node timeout.
     pub(super) fn is_doubtful(&self) -> bool {
         let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
         self.node.with_link(self.purpose, has_failed)

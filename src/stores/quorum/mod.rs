@@ -1,8 +1,9 @@
-//! Redlock: a lock on several independent servers, held while a majority grants it.
+//! Redlock: a lock on several independent servers, which is held while a majority of them grants it.
 //!
-//! The algorithm of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
-//! Requests go to all nodes before the first reply is read. Validity counts from before the first request was sent, so a
-//! hold has the validity that the engine calculates. A node that may have lost granted locks has no vote (`quarantine.rs`).
+//! The algorithm is that of the [Redis
+//! documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Each request goes to all nodes
+//! before the first reply is read. The validity of a hold counts from a time before its first request was sent. A node that
+//! may have lost granted locks has no vote (`quarantine.rs`).
 
 mod acquire;
 mod breaker;
@@ -41,7 +42,7 @@ use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
 use crate::stores::redis::node::RedisNode;
 
-/// Node sets are bits of a `u64`.
+/// A set of nodes is stored as the bits of a `u64`.
 pub(crate) const MOST_NODES: usize = 64;
 
 /// The default node timeout is the lease divided by `NODE_SHARE`, within the bounds `NODE_TIMEOUTS`.
@@ -53,7 +54,7 @@ const FIRST_ROUND_TRIP: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// `None` for a share of the lease.
+    /// `None` means the default, which depends on the lease.
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) max_lease: Duration,
     pub(crate) max_extensions: Option<u32>,
@@ -78,9 +79,9 @@ pub(crate) struct Quorum {
     settings: Settings,
     facts: Facts,
     placements: Mutex<HashMap<VisitorId, Placement>>,
-    /// The smoothed time until a majority has replied, in ns.
+    /// The smoothed time until a majority has replied, in ns; 0 before the first measurement.
     round_trip: AtomicU64,
-    /// Whether the connections for renewals were requested before the first renewal.
+    /// Whether connections for renewals have been requested, so that the first renewal finds them ready.
     prepared_renewals: AtomicBool,
 }
 
@@ -124,8 +125,8 @@ impl Quorum {
         Ok(quorum)
     }
 
-    /// Connects to all nodes at the same time, and identifies them. Nodes that cannot be identified now are identified
-    /// by later requests.
+    /// Connects to all nodes at the same time, and identifies their servers. Later requests identify the servers that cannot
+    /// be identified now.
     fn connect_all(&self, deadline: Instant) -> Result<()> {
         let connect = |node| QuorumNode::connect_aside(node, Purpose::Request);
         let attempts: Vec<_> = self.nodes.iter().map(connect).collect();
@@ -165,7 +166,6 @@ impl Quorum {
         })
     }
 
-    /// The set of all nodes, a bit each.
     fn all(&self) -> u64 {
         (0..self.nodes.len()).fold(0, |nodes, index| nodes | bit(index))
     }
@@ -176,7 +176,7 @@ impl Store for Quorum {
         let outcome = self.acquire_by_majority(claim, deadline);
         let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
         if claim.is_renewed && is_granted && !self.prepared_renewals.swap(true, Ordering::Relaxed) {
-            // The attempts to connect run in the background; no call waits for them.
+            // The attempts to connect run in the background, so this call does not wait for them.
             for node in &self.nodes {
                 node.connect_aside(Purpose::Renewal);
             }

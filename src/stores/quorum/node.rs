@@ -1,4 +1,4 @@
-//! The interface of a quorum to a node: requests are sent now and their replies read later, so that all nodes work at the
+//! The interface of a quorum to a node. A request is sent at once and its reply is read later, so that all nodes work at the
 //! same time.
 
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// A request that needs a server with a vote.
+    /// A request, except for a renewal, that needs a server with a vote.
     Vote,
-    /// Renewals, which need a server with a vote, too.
+    /// A renewal, which needs a server with a vote.
     Renewal,
 }
 
 pub(crate) enum Pending<'a, T> {
     Ready(Result<T>),
-    /// The request was sent. If the request is dropped, the next user of the connection reads the reply.
+    /// The request was sent. If this value is dropped, the next user of the connection reads the reply.
     Sent(Box<dyn PendingAnswer<T> + 'a>),
-    /// Nothing was sent, because no connection is ready: `RedisNode::connect` makes one.
+    /// Nothing was sent, because no connection is ready. `RedisNode::connect` makes a connection.
     NotConnected,
-    /// Nothing was sent, because all connections are in use. The value is their number.
+    /// Nothing was sent, because all connections are in use. The value is the number of connections.
     Busy(u32),
 }
 
-/// A request whose reply was not read yet.
+/// A sent request whose reply was not read yet.
 pub(crate) trait PendingAnswer<T> {
-    /// The connection to wait for; `None` if there is nothing to wait for.
+    /// The connection on which the reply arrives. `None` if the reply can be read without waiting.
     fn source(&self) -> Option<Source<'_>>;
 
     /// Reads the replies to earlier requests on the connection. Returns whether the next reply belongs to this request.
@@ -40,11 +40,12 @@ pub(crate) trait PendingAnswer<T> {
         None
     }
 
-    /// A flag that is set when, after this request was dropped, the next user of the connection has read the reply.
+    /// A flag for a request that was dropped before its reply was read. It is set when a later user of the connection has
+    /// read the reply.
     fn answered(&self) -> Arc<AtomicBool> {
         Arc::default()
     }
 
-    /// Reads the reply, until `deadline`. Returns it once.
+    /// Waits for the reply until `deadline`, and returns it.
     fn receive(self: Box<Self>, deadline: Instant) -> Option<Result<T>>;
 }

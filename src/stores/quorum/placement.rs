@@ -11,14 +11,13 @@ use crate::stores::quorum::Quorum;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placement {
-    /// The nodes that may have the hold, a bit each.
+    /// The nodes that may have the hold, one bit each.
     pub(super) nodes: u64,
     pub(super) extensions: u32,
-    /// The nodes at which a request of the hold may still arrive.
     pub(super) open: SmallVec<[OpenRequest; 2]>,
 }
 
-/// A request of a hold whose reply was not read.
+/// A request of a hold. Its reply was not read, so the node may execute the request later.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     pub(super) node: usize,
@@ -29,14 +28,13 @@ pub(super) struct OpenRequest {
 }
 
 impl Quorum {
-    /// The nodes that may have the hold of this visitor.
     pub(super) fn placement(&self, visitor: &VisitorId) -> u64 {
         let placements = self.placements.lock();
         let placement = placements.get(visitor);
         placement.map_or(self.all(), |it| it.nodes)
     }
 
-    /// Removes the placement of this visitor, and notes in `in_doubt` which of its requests may still arrive.
+    /// Removes the placement of the hold, and notes in `in_doubt` which requests of the hold a node may execute later.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         in_doubt.list(self.nodes.len());
@@ -47,15 +45,15 @@ impl Quorum {
 }
 
 impl Placement {
-    /// Notes nodes that did not reply, with the expiry of the request.
+    /// Notes the requests without a reply. The expiry 0 stands for a granted request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
             self.note(*node, *not_after, Arc::default());
         }
     }
 
-    /// Notes that a request may still arrive at the node until its reply is read. If several requests may still arrive at
-    /// one node, the latest expiry counts, and no single reply resolves them.
+    /// Notes that the node may execute a request until `answered` is set. Several such requests at one node become one entry
+    /// with the latest expiry. No single reply proves that all of them have run, so the flag of that entry is never set.
     pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {
         self.open
             .retain(|open| !open.answered.load(Ordering::Acquire));

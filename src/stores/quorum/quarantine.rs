@@ -10,7 +10,7 @@ use crate::stores::redis::Identity;
 /// The servers of one quorum as they were last identified.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// After this time every lease that any client was granted has ended.
+    /// No client of these nodes is granted a longer lease.
     max_lease: Duration,
     trusts_new_nodes: bool,
     nodes: Mutex<Vec<Option<SeenRun>>>,
@@ -22,7 +22,7 @@ struct SeenRun {
     history: Arc<str>,
     /// Whether granted locks survive a restart.
     remembers: bool,
-    /// The times at which its identity was requested and received.
+    /// The times at which the identity of the server was last requested and received.
     asked: BootInstant,
     told: BootInstant,
     abstains: Option<(BootInstant, QuarantineReason)>,
@@ -31,27 +31,28 @@ struct SeenRun {
 /// Why a node has no vote.
 #[derive(Clone, Debug)]
 pub(crate) enum Quarantined {
-    /// The node may have lost granted locks. The values are the remaining time without a vote, and the reason.
+    /// The node may have lost granted locks. The values are the remaining time without a vote and the reason.
     For(Duration, QuarantineReason),
     /// The node is the same server as the node with this index.
     SameAs(usize),
     /// The server is a replica.
     Follows,
     InCluster,
-    /// The identity is older than the last known one: the server must be identified again.
+    /// Another identification of the node overlapped with this one and found another server. The node must be identified
+    /// again.
     Outdated,
 }
 
 /// Why a server may lack granted locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuarantineReason {
-    /// The server started recently, and its former locks are unknown.
+    /// The server started recently. It is unknown which locks it granted before.
     IsNew,
     /// The server restarted or was replaced since it was last identified.
     Restarted,
     /// The server was a replica, and its master may have granted locks that were not replicated.
     Followed,
-    /// The replication id of the server changed. That also happens when the server discards its backlog.
+    /// The replication id of the server changed: the server was a replica, or it discarded its replication backlog.
     ChangedId,
     /// Another server may have been the master before this server.
     MayMove,
@@ -66,8 +67,7 @@ impl Membership {
         }
     }
 
-    /// Notes which server node `index` is, and returns whether it may vote. If the node `can_fail_over`, another server may
-    /// have been its master before.
+    /// Notes which server node `index` now is. Returns an error if this server has no vote.
     fn admit(
         &self,
         index: usize,
@@ -93,7 +93,7 @@ impl Membership {
                 return known.vote(now);
             }
             if identity.asked <= known.told {
-                // The requests overlapped, so their order is unknown.
+                // The two identifications overlapped, so it is unknown which of the servers came later.
                 return Err(Quarantined::Outdated);
             }
         }
@@ -118,16 +118,17 @@ impl Membership {
         place.insert(known).vote(now)
     }
 
-    /// The quarantine of a server that this node has for the first time, or that may have other keys than before.
+    /// Returns the quarantine of a server that is new at this node or whose replication id has changed.
     ///
-    /// | the server | what was granted there before | has no vote for one `max_lease` from |
+    /// | server | locks that this node granted earlier | no vote for one `max_lease` from |
     /// |---|---|---|
-    /// | has followed another one, or may have | may be unknown to it | now |
-    /// | is the first one seen, and is trusted | is nothing | – |
-    /// | is the first one seen, where the node may move | may be unknown to it | now |
-    /// | is the first one seen | is over, or is known to it if it had started before | its start |
-    /// | is the one before, started again, and remembers | is known to it | as before |
-    /// | is any other one than before | is unknown to it | now |
+    /// | was a replica | may be missing on the server | now |
+    /// | first one seen, trusted | none | – |
+    /// | first one seen, node can fail over | may be missing on the server | now |
+    /// | first one seen | may be missing if granted before the start | its start |
+    /// | same run, new replication id | may be missing on the server | now |
+    /// | restarted, always with persistence | are on the server | as before the restart |
+    /// | any other | may be missing on the server | now |
     fn quarantine(
         &self,
         before: Option<&SeenRun>,
@@ -140,7 +141,7 @@ impl Membership {
             _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
-            // The present persistence settings of the server say nothing about its run before the start.
+            // The server may have had other persistence settings before its start, so `remembers` does not count here.
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
                 (identity.told + left, QuarantineReason::IsNew)
@@ -170,13 +171,13 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether this run of the server had certainly begun at that moment.
+    /// Whether this run of the server had certainly begun at `moment`.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }
 }
 
-/// One node of the quorum, for checks of its right to vote.
+/// One node of the quorum, for queries of its right to vote.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHandle {
     membership: Arc<Membership>,
@@ -198,7 +199,7 @@ impl NodeHandle {
         }
     }
 
-    /// Why the last identified server has no vote; `None` if it has one.
+    /// Returns why the last identified server has no vote; `None` if it has a vote.
     pub(crate) fn quarantined(&self) -> Option<Quarantined> {
         let nodes = self.membership.nodes.lock();
         let seen = nodes.get(self.index)?.as_ref()?;

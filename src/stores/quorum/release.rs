@@ -10,8 +10,8 @@ use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
-/// After the release at a majority, the call waits for the remaining replies for half of the time that the majority took,
-/// plus this time.
+/// After a majority has released the hold, the call waits for the remaining replies. It waits for half of the time that the
+/// majority took, plus this time.
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
@@ -27,8 +27,8 @@ impl Quorum {
         for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
             in_doubt.set(index, Some(0));
         }
-        // A node without a reply may execute an earlier request after the release. The expiries are noted before the send,
-        // because a request whose reply arrives during the release may have run after the release.
+        // A node may execute an unanswered acquire request after the release. The expiries are noted before the release is
+        // sent: a reply that arrives during the release does not prove that its request ran before the release.
         for open in known.iter().flat_map(Placement::still_open) {
             in_doubt.raise(open.node, open.not_after);
         }
@@ -36,11 +36,11 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
             node.node.send_release(claim, 0, by)
         });
-        // The number of nodes to which no request for the hold was sent, so they do not have it.
+        // The number of nodes to which no request for the hold was sent. These nodes do not have the hold.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others) = (0, 0, 0);
-        // The number of nodes that lost the hold and have had no vote since then, so they have granted the lock to no other
-        // client.
+        // The number of nodes that lost the hold and have had no vote since then. These nodes have granted the lock to no
+        // other client.
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
@@ -66,8 +66,8 @@ impl Quorum {
             }
             tally.note(index, vote);
             if done == self.needed {
-                // A majority is free. The remaining replies get a little time, because most of them arrive soon; requests
-                // without a reply are resolved in the background.
+                // A majority has released the hold. The call waits a little longer, because most of the remaining replies
+                // arrive soon. Requests without a reply are resolved in the background.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
@@ -78,7 +78,8 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // True if a majority may have had the hold until now, and a majority is free of it now.
+        // `kept` nodes may have had the hold until this release. `is_free` is true if they are a majority and a majority
+        // does not have the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
@@ -109,8 +110,8 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, purpose, lease, deadline, |node, by| {
             node.node.send_release(claim, keep, by)
         });
-        // Waits for all replies: a late request could run after the next request of the hold, and an error lists what each
-        // node did.
+        // Waits for all replies. A node could execute an unanswered request after the next request of the hold. An error
+        // lists the reply of each node.
         while let Some((index, answer)) = fan_out.next() {
             tally.note(index, self.record_reply(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
@@ -158,8 +159,8 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
-            // A lock that was freed only at a minority was not held, unless silent nodes have it too, or nodes without a
-            // vote had it.
+            // The lock was held if a majority may have had it. Silent nodes may have it, and nodes without a vote may have
+            // had it.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

@@ -66,7 +66,7 @@ impl Quorum {
         outcomes
     }
 
-    /// Renews the holds that `max_extensions` still allows to be renewed. For the other holds no request is sent.
+    /// Renews the holds that were renewed less often than `max_extensions`. No request is sent for the spent holds.
     fn renew_unspent(
         &self,
         claims: &[Claim],

@@ -10,8 +10,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Releases what an attempt has or may have acquired at the nodes `open`, each with the expiry of its request. Returns
-    /// what is still in doubt.
+    /// Releases the lock at the nodes `open`, which have or may have granted an attempt. Each node comes with the expiry of
+    /// its request. Returns the nodes that remain in doubt.
     pub(super) fn undo(
         &self,
         claim: &Claim,
@@ -29,7 +29,7 @@ impl Quorum {
         (!is_settled).then_some(in_doubt)
     }
 
-    /// Resolves the request at all nodes where it is in doubt. Returns whether it is in doubt at no node any more.
+    /// Returns whether the request is now resolved at all nodes.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
         in_doubt.list(self.nodes.len());
         let purpose = Purpose::Request;
@@ -59,8 +59,8 @@ impl Quorum {
         in_doubt.is_resolved()
     }
 
-    /// Resolves many requests with one call per node. The nodes are called at the same time, so that a silent node delays no
-    /// other, and a client that unlocks in the background keeps pace with its own acquisitions.
+    /// Resolves many requests with one call per node, so that background unlocks keep pace with the acquisitions of the
+    /// client. The nodes are called at the same time, so that a silent node does not delay the other nodes.
     pub(super) fn resolve_everywhere(
         &self,
         in_doubts: &mut [&mut InDoubt],
@@ -82,7 +82,7 @@ impl Quorum {
                 continue;
             }
             if !node.node.is_ready(Purpose::Request) {
-                // The requests are sent in the next attempt.
+                // The engine repeats the resolution. Its next attempt may find the node connected.
                 node.connect_aside(Purpose::Request);
                 continue;
             }
@@ -96,7 +96,7 @@ impl Quorum {
         }
         let answers = sync::run_at_once("redlatch-release", jobs);
         for ((index, node), answers) in asked.into_iter().zip(answers) {
-            // A node whose thread could not be started is called in the next attempt.
+            // A node has no answers if its thread could not be started. The next attempt calls that node.
             for (place, answer) in answers.into_iter().flatten() {
                 match answer {
                     Err(error) => node.trip(&error),

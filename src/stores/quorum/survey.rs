@@ -1,4 +1,4 @@
-//! The locks of a quorum as an operator sees them, merged from all nodes.
+//! Surveys of the locks of a quorum, merged from the replies of all nodes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,6 @@ use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::share;
 
 impl Quorum {
-    /// Describes one lock from the replies of all nodes.
     pub(super) fn describe_by_majority(
         &self,
         lock: &LockId,
@@ -43,7 +42,8 @@ impl Quorum {
         Ok(vec![merged.unwrap_or_else(free)])
     }
 
-    /// Reads the next locks of the next node. The call after the last node returns all locks, each once.
+    /// Each call reads some locks of one node into `position`. The call after the last node returns the merged locks of all
+    /// nodes.
     pub(super) fn survey_nodes(
         &self,
         all: SurveyOf<'_>,
@@ -62,7 +62,7 @@ impl Quorum {
         let within = position.within.get_or_insert_default();
         let found = node.node.survey(all, within, deadline);
         if within.is_over || found.is_err() {
-            // The survey continues with the other nodes.
+            // After an error, too, the next call continues with the next node.
             position.within = None;
             position.node += 1;
         }

@@ -16,7 +16,7 @@ pub(super) enum Vote {
     /// The request is in doubt until this time of the node's clock in ms.
     Unknown(i64, Error),
     Failed(Error),
-    /// The request was sent, and no reply came.
+    /// The request was sent, and no reply came in time.
     Silent,
 }
 
@@ -50,7 +50,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
-    /// Whether a majority has granted the request, or cannot grant it even if all `outstanding` replies are grants.
+    /// Whether more replies cannot change the result, because at most `outstanding` of them are grants.
     pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed
@@ -60,7 +60,8 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// The nodes that have or may have granted the request, each with the expiry of its request.
+    /// The nodes that have or may have granted the request, each with the expiry of its request. The expiry is 0 if the node
+    /// has granted the request.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes
@@ -88,7 +89,6 @@ impl Tally {
 }
 
 impl Quorum {
-    /// Turns the reply of a node into its vote, and opens or closes its circuit.
     pub(super) fn record_reply<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
     where
         Refusal: From<R>,
@@ -111,7 +111,7 @@ impl Quorum {
         vote
     }
 
-    /// The result of a first acquisition without a majority, after all replies or deadlines.
+    /// Returns the result of a first acquisition that no majority granted.
     pub(super) fn refuse(
         &self,
         claim: &Claim,
@@ -133,7 +133,7 @@ impl Quorum {
                 None => Err(self.exhausted(claim, tally).unwrap_or(error)),
             };
         }
-        // The time after which enough of the refusing holds have ended for a majority.
+        // A majority could grant the lock after this time, because enough of the refusing holds have ended.
         let ends = refusals.iter().map(|refusal| refusal.retry_after);
         let mut ends: Vec<Duration> = ends.map(|it| it.unwrap_or(Duration::MAX)).collect();
         ends.sort_unstable();
@@ -152,8 +152,8 @@ impl Quorum {
         }))
     }
 
-    /// The error `Exhausted`, if there is no majority of replies only because all connections of this client to some nodes
-    /// are in use.
+    /// Returns `Exhausted` if busy connections are the only reason for the missing majority: together with the busy nodes, a
+    /// majority would have replied.
     fn exhausted(&self, claim: &Claim, tally: &Tally) -> Option<Error> {
         let exhausted = |vote: &Vote| match vote {
             Vote::Failed(Error::Exhausted {

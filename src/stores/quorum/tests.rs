@@ -39,7 +39,6 @@ fn lock() -> LockId {
     }
 }
 
-/// All nodes have a vote from the start, and the node timeout depends on the lease.
 fn settings() -> Settings {
     Settings {
         node_timeout: None,
@@ -50,7 +49,6 @@ fn settings() -> Settings {
     }
 }
 
-/// Inspects the hold of a visitor, which always needs a majority.
 fn inspect(quorum: &Quorum) -> Result<Holding> {
     let visitor = claim("me", 0).visitor;
     quorum.inspect(&lock(), Some(&visitor), soon())

@@ -10,7 +10,7 @@ use crate::stores::redis::in_memory::tests::store_of;
 pub(super) enum Mode {
     Well,
     Dead,
-    /// The name has a value of another type.
+    /// The key of the lock has a value of another type.
     Strange,
 }
 
@@ -62,7 +62,6 @@ impl Five {
         five
     }
 
-    /// Sets the behaviour of the nodes, and closes their circuits.
     pub(super) fn set(&self, modes: [Mode; 5]) {
         let text = Claim {
             kind: Kind::Token,
@@ -81,7 +80,7 @@ impl Five {
         }
     }
 
-    /// Removes the hold from these nodes, and writes a hold of `to`, if there is one.
+    /// Frees the lock at these nodes. If `to` is set, this client then acquires it there.
     pub(super) fn lose(&self, nodes: &[usize], to: Option<&str>) {
         let lock = lock();
         for index in nodes {
@@ -121,7 +120,7 @@ impl Five {
         [0, 1, 2, 3, 4].map(|index| {
             self.worlds[index].fail(|faults| faults.is_silent = false);
             let inspected = self.nodes[index].inspect(&lock(), Some(&visitor), soon());
-            // The key may have another type.
+            // `inspect` fails if the key has another type.
             inspected.map_or(0, |it| it.count)
         })
     }

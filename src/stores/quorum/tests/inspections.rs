@@ -1,4 +1,4 @@
-//! Renewal, inspection and forced release by a majority, and skipped nodes.
+//! Inspection and forced release by a majority, and skipped nodes.
 
 use super::five::*;
 use super::*;
@@ -52,7 +52,7 @@ fn the_third_longest_lease_of_five_decides() {
         left <= Duration::from_secs(3) && left > Duration::from_secs(2),
         "{left:?}"
     );
-    // The shorter of the two remaining leases counts: silent nodes may have the hold for as long.
+    // Two nodes report a remaining lease. The shorter one counts, because the silent nodes may have the hold for as long.
     five.lose(&[2], None);
     five.set([D, D, W, W, W]);
     let left = five.inspect().unwrap().remaining.unwrap();
@@ -83,12 +83,12 @@ fn a_silent_node_is_skipped_for_growing_pauses() {
         assert_eq!(pause(), (expected, Some(true)));
     }
     assert_eq!(node.breaker.lock().reason, "it is dead");
-    // After the pause one call tries the node, and other calls skip it until it replies.
+    // After the pause one call tries the node. Other calls skip the node until it replies.
     node.breaker.lock().deadline = Some(time::now());
     assert!(!node.is_tripped(purpose));
     assert!(node.is_tripped(purpose));
     assert_eq!(pause(), (1_000, Some(true)));
-    // A connection closes the circuit. Without a reply, the pause keeps growing.
+    // A new connection closes the circuit, but the pause keeps growing until the node replies.
     node.revive();
     assert_eq!(pause(), (1_000, None));
     assert!(!node.is_tripped(purpose));
@@ -117,11 +117,11 @@ fn skipped_nodes_are_used_if_the_others_are_too_few() {
     assert_eq!(order(&[1, 3], all, &[]), vec![0, 2, 4]);
     assert_eq!(order(&[1, 2, 3], all, &[]), vec![0, 4, 1, 2, 3]);
     assert_eq!(order(&[1], 0b00111, &[]), vec![0, 2, 1]);
-    // A hold with too few of its nodes left.
+    // Too few nodes of the hold have a closed circuit.
     assert_eq!(order(&[0], all, &[0b00111]), vec![1, 2, 3, 4, 0]);
     assert_eq!(order(&[0], all, &[0b01111]), vec![1, 2, 3, 4]);
     assert_eq!(order(&[0, 4], all, &[0b01111, 0b00111]), vec![1, 2, 3, 0]);
-    // Two such holds with common nodes.
+    // Two such holds have nodes in common.
     assert_eq!(
         order(&[0, 1], all, &[0b00111, 0b01011]),
         vec![2, 3, 4, 0, 1]

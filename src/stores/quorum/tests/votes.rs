@@ -69,7 +69,7 @@ fn several_in_doubt_requests_are_resolved_in_one_call() {
 
 #[test]
 fn a_refusal_says_when_a_majority_may_be_free() {
-    // Other holds last for 1 to 5 s.
+    // The holds of the other client end after 1 to 5 s.
     for (taken, seconds) in [(3, 1), (4, 2), (5, 3)] {
         let five = Five::new();
         let taken: Vec<usize> = (0..taken).collect();
@@ -127,7 +127,7 @@ fn a_re_entry_has_a_majority_or_is_unknown() {
     five.done(five.release(0));
     assert_eq!(five.levels(), [0; 5], "the last release frees any count");
 
-    // Lost at a majority: the engine resolves the hold at the other nodes.
+    // A majority lost the hold. The engine then resolves the hold at the other nodes.
     let five = Five::held(1);
     five.lose(&[0, 1, 2], None);
     match five.take(1).unwrap() {
@@ -135,12 +135,12 @@ fn a_re_entry_has_a_majority_or_is_unknown() {
         other => panic!("{other:?}"),
     }
     assert_eq!(five.levels(), [0, 0, 0, 2, 2]);
-    // Lost at a minority: the hold continues.
+    // A minority lost the hold, so the hold continues.
     let five = Five::held(1);
     five.lose(&[0, 1], Some("other"));
     five.done(five.take(1));
     assert_eq!(five.levels(), [0, 0, 2, 2, 2]);
-    // With a third silent node the outcome is unknown.
+    // A minority lost the hold and one more node is silent, so the outcome is unknown.
     let five = Five::held(1);
     five.lose(&[0, 1], Some("other"));
     five.set([W, W, D, W, W]);

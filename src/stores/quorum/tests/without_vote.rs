@@ -1,4 +1,4 @@
-//! Nodes that may have lost granted locks, and requests that may still arrive.
+//! Nodes that may have lost granted locks, and nodes that may execute an acquire request late.
 
 use super::five::*;
 use super::*;
@@ -6,7 +6,6 @@ use crate::ground::clock::BootInstant;
 use crate::ground::loss::LossCause;
 use crate::stores::redis::Identity;
 
-/// Restarts these nodes, so that they have no vote.
 fn start_again(five: &Five, nodes: &[usize]) {
     for index in nodes {
         let node = &five.quorum.nodes[*index];
@@ -22,7 +21,6 @@ fn start_again(five: &Five, nodes: &[usize]) {
                 asked: BootInstant::now(),
                 told: BootInstant::now(),
             };
-            // The first start keeps the vote.
             let _ = node.handle.admit(&identity);
         }
         let without_vote = five.quorum.without_vote(*index).unwrap();
@@ -80,9 +78,9 @@ fn a_node_without_a_vote_that_lost_a_hold_counts_as_released() {
     assert!(!release(&[0, 1, 2, 3], None, &[0]));
     // Another client now has the lock at the nodes that lost the hold.
     assert!(!release(&[0, 1, 2], Some("other"), &[0]));
-    // A node with a vote may have granted the lock to other clients.
+    // The nodes that lost the hold have a vote, so they may have granted the lock to another client.
     assert!(!release(&[0, 1, 2], None, &[3]));
-    // A hold at no node was lost.
+    // The hold was at no node, so it was lost.
     assert!(!release(&[0, 1, 2, 3, 4], None, &[0, 1, 2, 3, 4]));
     let forced = |lost: &[usize], again: &[usize]| {
         let five = Five::held(1);
@@ -128,7 +126,7 @@ fn a_release_of_a_hold_at_no_node_reports_the_loss() {
     {
         let mut placements = five.quorum.placements.lock();
         let placement = placements.get_mut(&claim("me", 1).visitor).unwrap();
-        // The request may still arrive at the other two nodes.
+        // The acquire request may arrive late at nodes 3 and 4.
         placement.nodes = 0b00111;
         for index in [3, 4] {
             placement.note(index, 7, Arc::default());
